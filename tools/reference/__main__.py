@@ -27,10 +27,17 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
 }
 """Pages by name below ``docs/``, and what makes their text."""
 
+FILES: Final[Mapping[Path, Callable[[], str]]] = {
+    ROOT / "services/admin/src/ariane_admin/reasons.json": errors_page.render_reasons,
+}
+"""Files of members that say the same as a page."""
+
 
 def stale_pages(folder: Path = DOCS) -> dict[Path, str]:
     """The pages that differ from what the code says, with the text that they should have."""
     fresh = {folder / name: render() for name, render in PAGES.items()}
+    if folder == DOCS:
+        fresh |= {path: render() for path, render in FILES.items()}
     return {
         path: text
         for path, text in fresh.items()
@@ -46,14 +53,18 @@ def main(argv: Sequence[str] | None = None, folder: Path = DOCS) -> int:
     stale = stale_pages(folder)
     if verb == "stale":
         if stale:
-            names = "\n".join(f"  docs/{path.name}" for path in stale)
+            names = "\n".join(f"  {_name(path)}" for path in stale)
             print(f"Not what the code says now; run `make docs`:\n{names}")
         return 1 if stale else 0
     for path, text in stale.items():
         path.write_text(text, encoding="utf-8")
-        print(f"docs/{path.name}")
-    print(f"{len(stale)} of {len(PAGES)} pages changed")
+        print(_name(path))
+    print(f"{len(stale)} of {len(PAGES) + len(FILES)} pages changed")
     return 0
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT)) if path in FILES else f"docs/{path.name}"
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import groupby
 from typing import Final
 
@@ -45,8 +46,9 @@ how long to wait, `BadRequest` which field was wrong. Reasons are only ever adde
 
 The Python client raises them as [exceptions](../sdk/python/README.md#errors) with the attributes
 `reason`, `retriable`, `outcome_unknown`, `retry_after_s` and `metadata`; the command line ends with
-[a status](command-line.md) that says as much. Reasons of rooms that are still empty (replication,
-filters, most of administration) stand in the contract and are sent by nobody yet.
+[a status](command-line.md) that says as much, and writes the reason in brackets behind the line of
+an error; `ariane explain REASON` says what stands here. Reasons of rooms that are still empty
+(replication, filters, most of administration) stand in the contract and are sent by nobody yet.
 
 What gRPC itself refuses bears no ErrorInfo: `RESOURCE_EXHAUSTED` for a request beyond
 `receive_bytes_max` or metadata beyond `metadata_bytes_max`, `UNAVAILABLE` for a connection that
@@ -68,6 +70,22 @@ def render() -> str:
         header = ["Reason", "Code", "Repeat", "Means", "Do"]
         parts += [f"## {BLOCKS[block]}", table(header, lines)]
     return page("# Errors", made_from(f"`{PROTO}` and the error table"), _INTRODUCTION, *parts)
+
+
+def render_reasons() -> str:
+    """The same for ``ariane explain``: a list of objects as JSON."""
+    comments = reason_comments()
+    rows = [
+        {
+            "reason": row.name,
+            "code": row.code.name,
+            "repeat": _repeat(row).strip("*"),
+            "means": _meaning(row, comments[row.name]),
+            "do": row.hint,
+        }
+        for row in sorted(ERROR_TABLE.values(), key=lambda row: int(row.reason))
+    ]
+    return json.dumps(rows, indent=1) + "\n"
 
 
 def _line(row: ErrorRow, comment: str) -> list[str]:

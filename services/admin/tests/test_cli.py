@@ -55,7 +55,7 @@ def test_a_note_stands_behind_the_error(failing, capsys):
     error.add_note("1 of 2 brokers did it")
     failing(error)
     main(["fail"])
-    assert capsys.readouterr().err == "ariane: it did not (1 of 2 brokers did it)\n"
+    assert capsys.readouterr().err == "ariane: it did not (1 of 2 brokers did it) [UNSPECIFIED]\n"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_trace_shows_the_trace(failing):
 def test_an_error_of_many_lines_stays_one_line(failing, capsys):
     failing(CommandFailed("first\n  second"))
     main(["fail"])
-    assert capsys.readouterr().err == "ariane: first second\n"
+    assert capsys.readouterr().err == "ariane: first second [FAILED]\n"
 
 
 def test_an_error_that_repeats_a_long_argument_stays_readable(failing, capsys):
@@ -93,7 +93,7 @@ def test_an_error_that_repeats_a_long_argument_stays_readable(failing, capsys):
     [line] = capsys.readouterr().err.splitlines()
     assert len(line) < 1100
     assert line.startswith("ariane: topic 'xxx")
-    assert line.endswith("xxx' is no name")
+    assert line.endswith("xxx' is no name [FAILED]")
 
 
 def test_ctrl_c_has_its_status(failing, capsys):

@@ -172,7 +172,7 @@ def test_dev_says_what_to_install_when_a_service_is_missing(monkeypatch, capfd):
     assert main(["dev"]) == ExitStatus.FAILED
     assert capfd.readouterr().err == (
         "ariane: ariane-none not installed; pip install 'ariane-admin[dev]' brings all that this"
-        " command starts\n"
+        " command starts [FAILED]\n"
     )
 
 
@@ -206,7 +206,7 @@ def test_dev_says_why_a_process_ended_although_its_log_goes_with_the_store(tmp_p
     assert process.returncode == ExitStatus.FAILED
     [line] = err.splitlines()
     assert line.startswith("ariane: broker-a was ended by SIGKILL; the end of ")
-    assert line.endswith("}")
+    assert line.endswith("} [FAILED]")
     assert not Path(ready["store_path"]).exists()
 
 

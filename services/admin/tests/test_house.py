@@ -1,5 +1,6 @@
 """Rooms are found, loaded late, and shut out nobody when they are broken."""
 
+import subprocess
 import sys
 from importlib.metadata import EntryPoint
 
@@ -7,7 +8,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ariane_admin.rooms import OWN_ROOMS, PLUGIN_GROUP, House
+from ariane_admin.cli import main
+from ariane_admin.command_table import OWN_COMMANDS, Room, Wing
+from ariane_admin.rooms import PLUGIN_GROUP, House
+from ariane_admin.terminal.exits import ExitStatus
 
 
 @click.command()
@@ -63,15 +67,49 @@ def test_rooms_are_not_loaded_before_they_are_entered(here):
 
 
 def test_a_plugin_cannot_take_an_own_rooms_name(here):
-    root = house(plugin("greet", "no_such_module:room"), rooms={"greet": f"{here}:greet"})
+    root = house(
+        plugin("greet", "no_such_module:room"), rooms={"greet": Room(f"{here}:greet", "Say.")}
+    )
     assert CliRunner().invoke(root, ["greet"]).stdout == "good morning\n"
 
 
-def test_every_own_room_opens():
+def test_every_own_command_opens_and_its_help_begins_as_lists_say():
     root = House("house", plugins=())
-    context = click.Context(root)
-    for name in OWN_ROOMS:
-        command = root.get_command(context, name)
-        assert command is not None
-        assert command.name == name
-        assert command.get_short_help_str()
+    for name, own in OWN_COMMANDS.items():
+        command = root.get_command(click.Context(root), name)
+        rooms = own.rooms if isinstance(own, Wing) else {}
+        assert command.list_commands(click.Context(command)) == list(rooms) if rooms else True
+        below = {each: command.get_command(click.Context(command), each) for each in rooms}
+        for each, loaded in (below or {name: command}).items():
+            assert loaded.name == each
+            told = rooms[each].help if rooms else own.help
+            assert loaded.get_short_help_str(limit=300) == told
+
+
+def test_help_of_root_and_groups_and_their_completion_load_no_command():
+    """A command costs what it imports: the client, numpy, gRPC, a database's driver."""
+    program = (
+        "import sys\n"
+        "from click.shell_completion import ShellComplete\n"
+        "from ariane_admin.cli import main, root\n"
+        "assert main(['--help']) == main(['topic', '--help']) == 0\n"
+        "names = ShellComplete(root, {}, 'ariane', 'X').get_completions(['topic'], 'cr')\n"
+        "assert [each.value for each in names] == ['create'], names\n"
+        "heavy = {'ariane_sdk', 'ariane_record', 'ariane_storage', 'numpy', 'grpc', 'rich',"
+        " 'asyncio', 'google.protobuf', 'sqlalchemy', 'pyspark',"
+        " 'ariane_pipelines'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Look at consumer groups, and move them." in done.stdout
+    assert "store" in done.stdout
+
+
+def test_a_mistyped_command_is_told_what_was_meant(capsys):
+    assert main(["topik"]) == ExitStatus.USAGE
+    assert "No such command 'topik'. Did you mean 'topic'?" in capsys.readouterr().err
+    assert main(["topic", "craete"]) == ExitStatus.USAGE
+    assert "Did you mean 'create'?" in capsys.readouterr().err

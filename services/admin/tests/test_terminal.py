@@ -4,6 +4,7 @@ import os
 import pty
 import subprocess
 import sys
+import termios
 
 import pytest
 
@@ -21,9 +22,10 @@ def topic(cluster):
     return "terminal"
 
 
-def on_a_terminal(cluster, *arguments):
-    """What a command writes to a terminal."""
+def on_a_terminal(cluster, *arguments, columns=200):
+    """What a command writes to a terminal of so many columns."""
     leader, follower = pty.openpty()
+    termios.tcsetwinsize(follower, (24, columns))
     environment = {**os.environ, "ARIANE_NAME_SERVERS": cluster.name_servers, "TERM": "dumb"}
     command = [sys.executable, "-m", "ariane_admin", *arguments]
     with subprocess.Popen(command, stdout=follower, stderr=follower, env=environment) as process:
@@ -70,3 +72,18 @@ def test_errors_repeat_nothing_that_a_terminal_obeys(cluster, topic):
     assert status != 0
     assert not any(map(holds_control_character, lines_of(text)))
     assert "owned" in text
+
+
+def test_a_terminal_of_80_columns_cuts_nothing_that_is_copied(cluster, topic, ariane_json):
+    [message] = ariane_json("message", "query", topic, "--key", "k")
+    address = cluster.brokers[0].address
+    for command, wanted in (
+        (("message", "query", topic, "--key", "k"), message["message_id"]),
+        (("message", "show", message["message_id"]), message["message_id"]),
+        (("broker", "list"), address),
+        (("topic", "show", topic), address),
+    ):
+        status, text = on_a_terminal(cluster, *command, columns=80)
+        assert status == 0, text
+        assert wanted in text
+        assert "\u2026" not in text

@@ -5,18 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
 from typing import Any
 
 import click
 
-from ariane_admin.asking.connection import NAME_SERVERS_VARIABLE
 from ariane_admin.errors import CommandFailed, say_error
 from ariane_admin.rooms import House
-from ariane_admin.terminal.error_statuses import exit_status_of
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.standard_streams import drop_output, settle
-from ariane_sdk.errors import ArianeError, NameServersUnreachable, SendError
 
 _EXAMPLES = """\b
 Examples:
@@ -27,6 +23,7 @@ Examples:
   ariane consume orders --from earliest --count 1
   ariane group reset billing orders --to earliest
   ariane doctor                                what is wrong, and what to do
+  ariane explain TOPIC_NOT_FOUND               what the word behind an error means
 
 \b
 Exit status:
@@ -75,7 +72,7 @@ class _Root(House):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=_EXAMPLES,
 )
-@click.version_option(version("ariane-admin"), prog_name="ariane")
+@click.version_option(package_name="ariane-admin", prog_name="ariane")
 @click.option("--trace", is_flag=True, help="Show the trace of an error instead of one line.")
 def root(*, trace: bool) -> None:
     """ArianeMQ from the command line.
@@ -108,12 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return error.exit_code
         if isinstance(error, _ReaderLeft | BrokenPipeError):
             return _reader_left()
-        if isinstance(error, ArianeError):
-            notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-            say_error(f"{error}{notes}{_advice(error)}")
-            return exit_status_of(error)
-        say_error(f"{_in_words(error)} (ariane --trace shows where)")
-        return ExitStatus.FAILED
+        return _failed(error)
 
 
 def _run(arguments: list[str]) -> int:
@@ -132,13 +124,18 @@ def _reader_left() -> int:
     return ExitStatus.DONE
 
 
-def _advice(error: ArianeError) -> str:
-    """What to do about an error whose text does not say it: it is the same for all commands."""
-    if error.reason == NameServersUnreachable.reason:
-        return f"; say where they are by --name-servers or {NAME_SERVERS_VARIABLE}"
-    if error.outcome_unknown and not isinstance(error, SendError):
-        return "; it may have been done: look before you say it again"
-    return ""
+def _failed(error: Exception) -> int:
+    """Say an error of the client, or one that nobody foresaw; how the process ends."""
+    # What has raised an error of the client has loaded the client: help and completion have not.
+    from ariane_admin.terminal.error_statuses import exit_status_of, line_of  # noqa: PLC0415
+    from ariane_sdk.errors import ArianeError  # noqa: PLC0415
+
+    if isinstance(error, ArianeError):
+        say_error(line_of(error))
+        return exit_status_of(error)
+    status = ExitStatus.FAILED
+    say_error(f"{_in_words(error)} (ariane --trace shows where) [{status.name}]")
+    return status
 
 
 def _in_words(error: Exception) -> str:

@@ -13,7 +13,6 @@ from typing import IO, Any
 import click
 
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_record.control_characters import shown
 
 _CHARACTERS_MAX = 1000
 """Of a longer line, begin and end are shown."""
@@ -36,12 +35,15 @@ class CommandFailed(click.ClickException):
         self.status = status
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Write the line."""
-        say_error(self.format_message(), file)
+        """Write the line, with the name of the status in brackets."""
+        say_error(f"{self.format_message()} [{self.status.name}]", file)
 
 
 def say_error(message: str, file: IO[Any] | None = None) -> None:
     """Write one line that tells what went wrong, to standard error unless `file` is given."""
+    # With the package of records comes numpy: only who has an error to say waits for it.
+    from ariane_record.control_characters import shown  # noqa: PLC0415
+
     line = shown(" ".join(message.split()))
     if len(line) > _CHARACTERS_MAX:
         # What was said wrongly is repeated, and may be of any length.

@@ -1,49 +1,43 @@
-"""Where the commands come from.
+"""Groups of commands that load a command when it is entered, and not before.
 
-``ariane`` is a house with rooms: its own below ``ariane_admin.commands``, and those that other
-distributions register under the entry-point group ``ariane.commands``. A room is loaded when it is
-entered, so that one that is broken shuts out nobody else.
+``ariane`` is a house with rooms: its own (``command_table.py``), and those that other distributions
+register under the entry-point group ``ariane.commands``. Help, completion and suggestions take the
+lines of lists from the table, and of a plugin from the first line of its module, so that a command
+that is broken, or slow to load, stands in nobody else's way.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
+from ariane_admin.command_table import OWN_COMMANDS, Room, Wing
 from ariane_admin.errors import say_error
 
-PLUGIN_GROUP = "ariane.commands"
+PLUGIN_GROUP: Final = "ariane.commands"
 """Entry points of this group are click commands."""
 
-OWN_ROOMS: Mapping[str, str] = {
-    "bench": "ariane_admin.commands.bench:bench",
-    "broker": "ariane_admin.commands.broker:broker",
-    "cluster": "ariane_admin.commands.cluster:cluster",
-    "completion": "ariane_admin.commands.completion:completion",
-    "consume": "ariane_admin.commands.consume:consume",
-    "dead-letter": "ariane_admin.commands.dead_letter:dead_letter",
-    "dev": "ariane_admin.commands.dev:dev",
-    "doctor": "ariane_admin.commands.doctor:doctor",
-    "group": "ariane_admin.commands.group.group:group",
-    "message": "ariane_admin.commands.message:message",
-    "outbox": "ariane_admin.commands.outbox:outbox",
-    "produce": "ariane_admin.commands.produce:produce",
-    "topic": "ariane_admin.commands.topic.topic:topic",
-    "transaction": "ariane_admin.commands.transaction:transaction",
-}
+_COLUMNS_BESIDE: Final = 6
+"""Of a line of help, what stands around name and text."""
 
 
 class House(click.Group):
-    """A group whose commands are loaded when they are asked for."""
+    """A group whose commands are loaded when they are entered."""
 
     def __init__(
         self,
         *args: Any,
-        rooms: Mapping[str, str] = OWN_ROOMS,
+        rooms: Mapping[str, Room | Wing] = OWN_COMMANDS,
         plugins: Iterable[EntryPoint] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -51,29 +45,110 @@ class House(click.Group):
 
         Args:
             args: For `click.Group`.
-            rooms: ``module:attribute`` of the own commands, by name.
+            rooms: The own commands, by name.
             plugins: The commands of other distributions; those that are installed by default.
             kwargs: For `click.Group`.
         """
         super().__init__(*args, **kwargs)
         self._rooms = rooms
-        found = entry_points(group=PLUGIN_GROUP) if plugins is None else plugins
-        # A plugin cannot take the name of an own room.
-        self._plugins = {each.name: each for each in found if each.name not in rooms}
+        self._given_plugins = plugins
+
+    @cached_property
+    def _plugins(self) -> Mapping[str, EntryPoint]:
+        """Commands of other distributions; none takes the name of an own one."""
+        given = self._given_plugins
+        found = entry_points(group=PLUGIN_GROUP) if given is None else given
+        return {each.name: each for each in found if each.name not in self._rooms}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all rooms."""
+        """Return the names of all commands."""
         return sorted({*super().list_commands(ctx), *self._rooms, *self._plugins})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load a room. A plugin that cannot be loaded is a warning and counts as not there."""
-        if cmd_name in self._rooms:
-            module, _, attribute = self._rooms[cmd_name].partition(":")
+        """Load a command. A plugin that cannot be loaded is a warning and counts as not there."""
+        own = self._rooms.get(cmd_name)
+        if isinstance(own, Wing):
+            return House(cmd_name, help=own.help, rooms=own.rooms, plugins=())
+        if own is not None:
+            module, _, attribute = own.place.partition(":")
             command: click.Command = getattr(importlib.import_module(module), attribute)
             return command
-        if cmd_name in self._plugins:
+        known = super().get_command(ctx, cmd_name)
+        if known is None and cmd_name in self._plugins:
             return _load_plugin(self._plugins[cmd_name])
-        return super().get_command(ctx, cmd_name)
+        return known
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of a command line.
+
+        Raises:
+            click.NoSuchCommand: There is none; it names those that are written alike.
+        """
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            alike = get_close_matches(args[0], self.list_commands(ctx))
+            raise click.NoSuchCommand(args[0], possibilities=alike, ctx=ctx) from error
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands with a line each."""
+        lines = list(self._lines(ctx))
+        width = formatter.width - _COLUMNS_BESIDE - max(len(each.name) for each in lines)
+        with formatter.section("Commands"):
+            formatter.write_dl([(each.name, each.get_short_help_str(width)) for each in lines])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Complete the name of a command, or an option."""
+        names = [
+            CompletionItem(each.name, help=each.get_short_help_str())
+            for each in self._lines(ctx)
+            if each.name.startswith(incomplete)
+        ]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def _lines(self, ctx: click.Context) -> Iterator[_Line]:
+        """What lists show: commands with name and help alone, where others need not be loaded."""
+        for name in self.list_commands(ctx):
+            own = self._rooms.get(name)
+            if own is not None:
+                yield _Line(name, help=own.help)
+                continue
+            plugin = self._plugins.get(name)
+            text = "" if plugin is None else _first_line(plugin)
+            command = None if text else self.get_command(ctx, name)
+            if text:
+                yield _Line(name, help=text)
+            elif command is not None and not command.hidden:
+                yield _Line(name, help=command.help, short_help=command.short_help)
+
+
+class _Line(click.Command):
+    """A command as lists show it; it cannot be run."""
+
+    name: str
+
+
+def _first_line(entry: EntryPoint) -> str:
+    """What a plugin's module says that it is, without loading it; nothing where that is not seen.
+
+    A docstring that begins with the command itself, such as "``ariane store``: looking at ...", is
+    shown without it.
+    """
+    top, *rest = entry.module.split(".")
+    try:
+        spec = find_spec(top)
+    except (ImportError, ValueError):
+        return ""
+    for folder in (spec and spec.submodule_search_locations) or ():
+        place = Path(folder, *rest)
+        for path in (place / "__init__.py", place.with_suffix(".py")):
+            if path.is_file():
+                text = ast.get_docstring(ast.parse(path.read_bytes())) or ""
+                line = text.removeprefix(f"``ariane {entry.name}``: ")
+                return line[:1].upper() + line[1:]
+    return ""
 
 
 def _load_plugin(entry: EntryPoint) -> click.Command | None:

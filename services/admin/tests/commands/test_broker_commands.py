@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from ariane_admin.cli import main, root
-from ariane_admin.rooms import OWN_ROOMS
+from ariane_admin.command_table import OWN_COMMANDS
 from ariane_admin.terminal.exits import ExitStatus
 
 
@@ -83,6 +83,25 @@ def test_the_doctor_names_what_does_not_answer(cluster, capfd):
     assert line.startswith(f"error: name server {nobody}: does not answer")
 
 
+def test_an_address_of_another_process_is_called_so(cluster, capfd):
+    broker = cluster.brokers[0].address
+    assert main(["topic", "list", "--name-servers", broker]) == ExitStatus.UNREACHABLE
+    [line] = capfd.readouterr().err.splitlines()
+    assert f"{broker} answers, and is no name server" in line
+    assert "--name-servers" in line
+    assert line.endswith("[NOT_NAME_SERVER]")
+    # Beside one that is right it only costs a call.
+    both = f"{broker},{cluster.name_servers}"
+    assert main(["topic", "list", "--name-servers", both]) == ExitStatus.DONE
+    capfd.readouterr()
+    assert main(["doctor", "--name-servers", broker]) == ExitStatus.UNREACHABLE
+    [line] = capfd.readouterr().out.splitlines()
+    assert line.startswith(f"error: name server {broker}: is none: a broker answers there")
+    assert main(["transaction", "list", "--checker", broker]) == ExitStatus.REFUSED
+    [line] = capfd.readouterr().err.splitlines()
+    assert "no transaction checker answers there" in line
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_a_script_of_the_shell(ariane, shell):
     script = ariane("completion", shell)
@@ -105,7 +124,7 @@ def commands(command, path):
         yield path, command
         return
     for name in command.list_commands(None):
-        if path == "ariane" and name not in OWN_ROOMS:
+        if path == "ariane" and name not in OWN_COMMANDS:
             continue
         yield from commands(command.get_command(None, name), f"{path} {name}")
 

@@ -124,7 +124,7 @@ def test_offsets_are_cloned(ariane, ariane_json, consumed):
 def test_a_group_is_not_cloned_to_itself(ariane):
     # Before anybody is asked: neither the group nor the topic is there.
     line = ariane("group", "clone", "g-self", "g-self", "g-none", status=ExitStatus.USAGE)
-    assert line == "ariane: group g-self goes on there already: name another one\n"
+    assert line == "ariane: group g-self goes on there already: name another one [USAGE]\n"
 
 
 @pytest.mark.parametrize(

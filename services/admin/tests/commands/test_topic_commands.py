@@ -124,7 +124,7 @@ def test_a_person_may_say_no(ariane, monkeypatch, ariane_json):
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("ariane_admin.terminal.confirmation.click.confirm", lambda *_a, **_k: False)
     err = ariane("topic", "delete", "spared", status=ExitStatus.REFUSED)
-    assert err == "ariane: nothing was done\n"
+    assert err == "ariane: nothing was done [REFUSED]\n"
     assert "spared" in listed(ariane_json)
 
 

@@ -128,7 +128,11 @@ ONE_FINDING = {
         broker(), orders={"trades": "broker-z:4;broker-a:4", "bills": "broker-z:1", "x": "y"}
     ),
     "does not answer: gone": findings(
-        broker(), name_servers=[name_server(broker()), name_server(error="gone", process=None)]
+        broker(),
+        name_servers=[
+            name_server(broker()),
+            name_server(error="does not answer: gone", process=None),
+        ],
     ),
 }
 

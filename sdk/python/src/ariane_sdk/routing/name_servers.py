@@ -20,6 +20,7 @@ from ariane.namesrv.v1.route_service_pb2 import (
 from ariane_sdk.errors import (
     CallError,
     DeadlinePassed,
+    FeatureNotAvailable,
     IllegalArgument,
     NameServersUnreachable,
     RouteNotFound,
@@ -69,6 +70,9 @@ def parse_addresses(name_servers: NameServerAddresses) -> tuple[str, ...]:
     if not addresses:
         raise IllegalArgument("at least one name server is needed, as in 127.0.0.1:9876")
     return addresses
+
+
+NOT_NAME_SERVER: Final = "NOT_NAME_SERVER"
 
 
 class NameServers:
@@ -178,7 +182,7 @@ class NameServers:
             try:
                 answer = await call(self._connections.routes(address))
             except AioRpcError as rpc_error:
-                error = error_from_rpc(rpc_error, peer=f"name server {address}")
+                error = _error_of(rpc_error, address)
                 if isinstance(error, RouteNotFound):
                     not_found.append(error)
                 elif error.retriable or isinstance(error, ServiceUnavailable | DeadlinePassed):
@@ -198,12 +202,28 @@ class NameServers:
             if failures:
                 refusal.metadata = {**refusal.metadata, "unreachable": ",".join(failures)}
             raise refusal
+        reasons = {error.reason for error in failures.values()}
         raise NameServersUnreachable(
-            f"no name server answered: {'; '.join(map(str, failures.values()))}", retriable=True
+            f"no name server answered: {'; '.join(map(str, failures.values()))}",
+            reason=NOT_NAME_SERVER if reasons == {NOT_NAME_SERVER} else "",
+            retriable=reasons != {NOT_NAME_SERVER},
         ) from list(failures.values())[-1]
 
     def _in_turn(self) -> Sequence[str]:
         return self._addresses[self._current :] + self._addresses[: self._current]
+
+
+def _error_of(rpc_error: AioRpcError, address: str) -> CallError:
+    """The error that a question ended with; a process that knows no routes is no name server."""
+    error = error_from_rpc(rpc_error, peer=f"name server {address}")
+    if not isinstance(error, FeatureNotAvailable):
+        return error
+    return CallError(
+        f"{address} answers, and is no name server: is it the address of a broker?",
+        reason=NOT_NAME_SERVER,
+        # Of another address.
+        retriable=True,
+    )
 
 
 def _tells_all(answer: GetRouteResponse) -> bool:

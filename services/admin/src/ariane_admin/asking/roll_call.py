@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
+from ariane_admin.terminal.error_statuses import reasoned
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row
 from ariane_sdk import ClusterClient, LiveBroker
@@ -97,7 +98,7 @@ class RollCall:
 
 
 def _warn(error: CallError) -> None:
-    say_warning(f"shown without a broker that does not answer: {error}")
+    say_warning(f"shown without a broker that does not answer: {reasoned(error)}")
 
 
 async def known_groups(

@@ -25,16 +25,6 @@ _KEPT_BYTES_MAX = 4 << 30
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-@click.group()
-def bench() -> None:
-    """Measure a cluster from here: as fast as it goes, or at a fixed rate.
-
-    Each measurement makes a topic of its own on all brokers and deletes it, counts what was
-    stored, and compares what was consumed; a message that is missing or altered is a failure.
-    Messages that were sent stay in the commit log until it is cleaned, as deleted ones do.
-    """
-
-
 def _load_options(count: int) -> Callable[[_Command], _Command]:
     """Options of all measurements that are as fast as it goes."""
 
@@ -77,7 +67,7 @@ _TOPIC_OPTIONS = (
 )
 
 
-@bench.command("produce")
+@click.command("produce")
 @_load_options(100_000)
 @click.option(
     "--in-flight",
@@ -131,7 +121,7 @@ def produce(
     _show_and_judge(measured, output)
 
 
-@bench.command("consume")
+@click.command("consume")
 @_load_options(200_000)
 @click.option(
     "--groups",
@@ -188,7 +178,7 @@ def consume(
     _show_and_judge(measured, output)
 
 
-@bench.command("latency")
+@click.command("latency")
 @click.option(
     "--rate",
     type=click.IntRange(1, 1_000_000),

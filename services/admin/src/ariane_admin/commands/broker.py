@@ -25,6 +25,7 @@ from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.errors import CommandFailed, say_error
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.error_statuses import reasoned
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Part, Row, output_option
 from ariane_admin.terminal.progress import progress
@@ -33,12 +34,7 @@ from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError
 
 
-@click.group()
-def broker() -> None:
-    """Look at brokers, and take one out of service without a loss."""
-
-
-@broker.command("list")
+@click.command("list")
 @name_servers_option
 @output_option
 def list_brokers(*, name_servers: str, output: Output) -> int:
@@ -76,7 +72,7 @@ def list_brokers(*, name_servers: str, output: Output) -> int:
     return ExitStatus.UNREACHABLE if silent else ExitStatus.DONE
 
 
-@broker.command("show")
+@click.command("show")
 @click.argument("name")
 @click.option("--settings", is_flag=True, help="Its settings too.")
 @name_servers_option
@@ -107,7 +103,7 @@ def show(*, name: str, settings: bool, name_servers: str, output: Output) -> Non
     output.record(row, parts)
 
 
-@broker.command("drain")
+@click.command("drain")
 @click.argument("name")
 @click.option("--wait", is_flag=True, help="Wait until all groups have consumed what it keeps.")
 @yes_option
@@ -140,7 +136,7 @@ def drain(*, name: str, wait: bool, yes: bool, name_servers: str, output: Output
     _tell(output, name, run_async(work()), f"Broker {name} takes no more messages.{consumed}")
 
 
-@broker.command("restore")
+@click.command("restore")
 @click.argument("name")
 @name_servers_option
 @output_option
@@ -195,7 +191,7 @@ async def _row(doors: ClusterDoors, found: LiveBroker, *, wiped: bool) -> Row:
         state = await _state(doors, found)
     except CallError as error:
         unknown = {"version": None, "writable": None, "disk": "not reached", "messages": None}
-        return {**known, **unknown, "error": str(error)}
+        return {**known, **unknown, "error": reasoned(error)}
     return {
         **known,
         "version": state.version,

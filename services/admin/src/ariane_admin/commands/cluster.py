@@ -9,12 +9,7 @@ from ariane_admin.terminal.output import Output, output_option
 from ariane_sdk import ClusterClient, LiveBroker
 
 
-@click.group()
-def cluster() -> None:
-    """Look at the whole cluster."""
-
-
-@cluster.command("show")
+@click.command("show")
 @name_servers_option
 @output_option
 def show(*, name_servers: str, output: Output) -> None:

@@ -16,6 +16,7 @@ from ariane_admin.messages.message_lines import as_row
 from ariane_admin.messages.queue_tail import follow, read_stored
 from ariane_admin.messages.start_position import StartPosition, StartPositionType
 from ariane_admin.terminal.client_warnings import client_warnings, say_warning
+from ariane_admin.terminal.error_statuses import reasoned
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, output_option
 from ariane_record.control_characters import shown_lines
@@ -97,7 +98,7 @@ class _Lines:
                 self.write(message)
             except BodyDamaged as error:
                 self.damaged_count += 1
-                say_warning(f"passed over: {error}")
+                say_warning(f"passed over: {reasoned(error)}")
             if self.enough.is_set():
                 return
 

@@ -55,12 +55,7 @@ def _filter_options(command: _Command) -> _Command:
     return command
 
 
-@click.group("dead-letter")
-def dead_letter() -> None:
-    """Look at messages that a group has given up, and send them back."""
-
-
-@dead_letter.command("list")
+@click.command("list")
 @click.argument("group")
 @_filter_options
 @click.option(
@@ -98,7 +93,7 @@ def list_letters(*, group: str, count: int, name_servers: str, output: Output, *
     return roll.status
 
 
-@dead_letter.command("show")
+@click.command("show")
 @click.argument("group")
 @click.argument("place")
 @name_servers_option
@@ -124,7 +119,7 @@ def show(*, group: str, place: str, name_servers: str, output: Output) -> None:
     output.record(rows[0])
 
 
-@dead_letter.command("export")
+@click.command("export")
 @click.argument("group")
 @_filter_options
 @click.option(
@@ -170,7 +165,7 @@ def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
     return roll.status
 
 
-@dead_letter.command("redrive")
+@click.command("redrive")
 @click.argument("group")
 @click.argument("place", required=False)
 @_filter_options

@@ -34,12 +34,7 @@ _COUNT_MAX = 64
 _ABSENT = frozenset({"MESSAGE_NOT_FOUND", "FIELD_INVALID"})
 
 
-@click.group()
-def message() -> None:
-    """Find single messages, and take back what is to be delivered later."""
-
-
-@message.command("show")
+@click.command("show")
 @click.argument("message_id")
 @click.option("--topic", default="", help="Its topic; needed for a unique id.")
 @click.option(
@@ -99,7 +94,7 @@ def show(
     output.record({**message_row(found, BodyForm.NONE), "saved_to": str(save_body)})
 
 
-@message.command("query")
+@click.command("query")
 @click.argument("topic")
 @click.option("--key", help="One of the keys.")
 @click.option("--unique-id", help="The producer's id.")
@@ -171,7 +166,7 @@ def query(
     return roll.status
 
 
-@message.command("recall")
+@click.command("recall")
 @click.argument("handle")
 @name_servers_option
 @output_option

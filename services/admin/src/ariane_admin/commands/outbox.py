@@ -54,12 +54,7 @@ def _database_option(command: _Command) -> _Command:
     return option(command)
 
 
-@click.group()
-def outbox() -> None:
-    """Send what applications wrote into an outbox, and look at what was refused."""
-
-
-@outbox.command("relay")
+@click.command("relay")
 @click.argument("name")
 @click.option("--until-empty", is_flag=True, help="End when nothing waits any more.")
 @click.option(
@@ -127,7 +122,7 @@ def relay(
     output.done(f"Nothing waits in outbox {name}; {row['parked']:,} are parked.", row)
 
 
-@outbox.command("list")
+@click.command("list")
 @click.argument("name")
 @click.option("--topic", default="", help="Only for this topic.")
 @click.option(
@@ -163,7 +158,7 @@ def list_parked(*, name: str, topic: str, count: int, database: str, output: Out
     output.rows(_COLUMNS, rows)
 
 
-@outbox.command("requeue")
+@click.command("requeue")
 @click.argument("name")
 @click.argument("row_ids", type=int, nargs=-1, metavar="[ROW_ID]...")
 @click.option("--topic", default="", help="Only for this topic.")

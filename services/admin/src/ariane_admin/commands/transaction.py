@@ -42,7 +42,7 @@ from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_admin.terminal.times import moment_text
-from ariane_sdk.errors import ServiceUnavailable
+from ariane_sdk.errors import FeatureNotAvailable, ServiceUnavailable
 
 if TYPE_CHECKING:
     from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
@@ -82,12 +82,7 @@ class _PagedRequest(Protocol):
     page_token: str
 
 
-@click.group()
-def transaction() -> None:
-    """Look at transactions without an outcome, and decide them."""
-
-
-@transaction.command("list")
+@click.command("list")
 @click.option("--group", "producer_group", default="", help="Only of this producer group.")
 @click.option("--topic", default="", help="Only for this topic.")
 @click.option("--broker", "broker_name", default="", help="Only on this broker.")
@@ -122,7 +117,7 @@ def list_transactions(
     output.rows((*_COLUMNS, "next_check"), run_async(ask()))
 
 
-@transaction.command("parked")
+@click.command("parked")
 @click.option("--group", "producer_group", default="", help="Only of this producer group.")
 @click.option("--topic", default="", help="Only for this topic.")
 @_count_option
@@ -151,7 +146,7 @@ def parked(*, producer_group: str, topic: str, count: int, checker: str, output:
     output.rows((*_COLUMNS, "ended"), run_async(ask()))
 
 
-@transaction.command("show")
+@click.command("show")
 @click.argument("transaction_id")
 @checker_option
 @output_option
@@ -184,7 +179,7 @@ def show(*, transaction_id: str, checker: str, output: Output) -> None:
     output.record(row, {"check_list": (_CHECK_COLUMNS, checks)})
 
 
-@transaction.command("decide")
+@click.command("decide")
 @click.argument("transaction_ids", nargs=-1, metavar="[TRANSACTION_ID]...")
 @click.option("--commit/--rollback", default=None, help="How they are to end.")
 @click.option("--cause", required=True, help="Why, for the record.")
@@ -237,7 +232,7 @@ def decide(
     end_with(done, output, "has ended", "have ended", _row)
 
 
-@transaction.command("resume")
+@click.command("resume")
 @click.argument("transaction_ids", nargs=-1, metavar="[TRANSACTION_ID]...")
 @_bulk_options
 @yes_option
@@ -299,6 +294,12 @@ async def _checker(address: str) -> AsyncIterator[CheckedTransactionServiceAsync
             yield CheckedTransactionServiceStub(channel)
         except ServiceUnavailable as error:
             error.add_note(f"say where it is by --checker or {CHECKER_VARIABLE}")
+            raise
+        except FeatureNotAvailable as error:
+            error.add_note(
+                "no transaction checker answers there: say where one is by --checker or"
+                f" {CHECKER_VARIABLE}"
+            )
             raise
 
 

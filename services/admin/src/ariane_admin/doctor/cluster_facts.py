@@ -20,7 +20,7 @@ from ariane.namesrv.v1.route_pb2 import BrokerIdentity, BrokerLiveness, RefusedB
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
 from ariane_admin.asking.absent_brokers import queue_orders
 from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, PAGE_SIZE, ClusterDoors, answer_of
-from ariane_sdk.errors import CallError, FeatureNotAvailable
+from ariane_sdk.errors import CallError
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class NameServerFacts:
 
     address: str
     error: str = ""
-    """Why it did not answer; empty when it did."""
+    """What is wrong with it; empty when it answered as a name server."""
 
     process: ProcessFacts | None = None
     brokers: Sequence[BrokerLiveness] = ()
@@ -100,6 +100,8 @@ async def _ask_name_server(
     peer = f"name server {address}"
     try:
         process = await _ask_process(doors, address, peer, now)
+        if process.state.service != "namesrv":
+            return NameServerFacts(address, f"is none: a {process.state.service} answers there")
         brokers: list[BrokerLiveness] = []
         token, warming_up = "", False
         while True:
@@ -109,20 +111,12 @@ async def _ask_name_server(
             brokers.extend(page.brokers)
             token, warming_up = page.next_page_token, warming_up or page.warming_up
             if not token:
-                orders = await _ask_orders(doors, address)
+                orders = await queue_orders(doors, address, CALL_SECONDS_MAX)
                 return NameServerFacts(
                     address, "", process, brokers, page.refused_brokers, warming_up, orders
                 )
     except CallError as error:
-        return NameServerFacts(address, str(error))
-
-
-async def _ask_orders(doors: ClusterDoors, address: str) -> Mapping[str, str]:
-    """The orders of queues that a name server keeps; none of one that knows no such thing."""
-    try:
-        return await queue_orders(doors, address, CALL_SECONDS_MAX)
-    except FeatureNotAvailable:
-        return {}
+        return NameServerFacts(address, f"does not answer: {error}")
 
 
 async def _ask_broker(
@@ -144,23 +138,17 @@ async def _ask_broker(
 
 async def _ask_process(
     doors: ClusterDoors, address: str, peer: str, now: Callable[[], float]
-) -> ProcessFacts | None:
-    """What the process at an address says of itself; None of an earlier version.
+) -> ProcessFacts:
+    """What the process at an address says of itself.
 
     The first call to an address opens the connection, so that the clock is read by a second one.
     """
     stub = doors.processes(address)
-    try:
-        await answer_of(
-            stub.GetProcessState(GetProcessStateRequest(), timeout=CALL_SECONDS_MAX), peer
-        )
-        asked_s = now()
-        answer = await answer_of(
-            stub.GetProcessState(GetProcessStateRequest(), timeout=CALL_SECONDS_MAX), peer
-        )
-        answered_s = now()
-    except FeatureNotAvailable:
-        return None
+    request = GetProcessStateRequest()
+    await answer_of(stub.GetProcessState(request, timeout=CALL_SECONDS_MAX), peer)
+    asked_s = now()
+    answer = await answer_of(stub.GetProcessState(request, timeout=CALL_SECONDS_MAX), peer)
+    answered_s = now()
     middle_s = (asked_s + answered_s) / 2
     ahead_s = answer.state.current_time.ToMilliseconds() / 1000 - middle_s
     return ProcessFacts(answer.state, ahead_s, (answered_s - asked_s) / 2)
@@ -172,7 +160,4 @@ async def _conflicts(
     call = doors.clients(address).ListSubscriptionConflicts(
         ListSubscriptionConflictsRequest(page_size=PAGE_SIZE), timeout=CALL_SECONDS_MAX
     )
-    try:
-        return (await answer_of(call, peer)).conflicts
-    except FeatureNotAvailable:
-        return ()
+    return (await answer_of(call, peer)).conflicts

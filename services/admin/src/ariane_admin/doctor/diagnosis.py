@@ -65,7 +65,7 @@ def _unreachable_name_servers(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 f"name server {one.address}",
-                f"does not answer: {one.error}",
+                one.error,
                 "start it, or take it out of --name-servers of brokers and clients",
             )
 

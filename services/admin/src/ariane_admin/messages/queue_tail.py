@@ -10,6 +10,7 @@ from datetime import datetime
 from ariane_admin.asking.roll_call import SILENT, RollCall
 from ariane_admin.messages.start_position import StartPosition
 from ariane_admin.terminal.client_warnings import say_warning
+from ariane_admin.terminal.error_statuses import reasoned
 from ariane_sdk import LiveBroker, MessageQueue, QueueReader, ReceivedMessage
 from ariane_sdk.errors import (
     DeadlinePassed,
@@ -50,7 +51,7 @@ async def follow(
             waiting = False
         except _AWAY as error:
             if not waiting:
-                say_warning(f"waiting: {error}")
+                say_warning(f"waiting: {reasoned(error)}")
             waiting = True
             await asyncio.sleep(_WAIT_SECONDS)
             continue

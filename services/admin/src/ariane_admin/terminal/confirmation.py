@@ -10,7 +10,6 @@ import click
 
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_record.control_characters import shown
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -30,6 +29,8 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise CommandFailed(f"{question} Say --yes to do it without asking.", ExitStatus.USAGE)
+    from ariane_record.control_characters import shown  # noqa: PLC0415 - only who is asked waits
+
     # On standard error: standard output is for results.
     if not click.confirm(shown(question), err=True):
         raise CommandFailed("nothing was done", ExitStatus.REFUSED)

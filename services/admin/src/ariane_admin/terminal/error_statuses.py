@@ -1,10 +1,12 @@
-"""How a command ends that failed with an error of the client."""
+"""Errors of the client: the line that says one, and how a command ends that failed with it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Final
 
+from ariane_admin.asking.connection import NAME_SERVERS_VARIABLE
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import errors
 
@@ -50,6 +52,9 @@ _STATUSES_BY_REASON: Mapping[str, ExitStatus] = MappingProxyType(
 )
 
 
+_NAME_SERVERS_WANTED: Final = {errors.NameServersUnreachable.reason, "NOT_NAME_SERVER"}
+
+
 def exit_status_of(error: errors.ArianeError) -> ExitStatus:
     """Return how a command ends that failed with `error`."""
     if error.outcome_unknown:
@@ -58,3 +63,23 @@ def exit_status_of(error: errors.ArianeError) -> ExitStatus:
         if isinstance(error, kind):
             return status
     return _STATUSES_BY_REASON.get(error.reason, ExitStatus.FAILED)
+
+
+def line_of(error: errors.ArianeError) -> str:
+    """What is said of an error: its text and notes, what to do, and its reason in brackets."""
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    return f"{error}{notes}{_advice(error)} [{error.reason}]"
+
+
+def reasoned(error: errors.ArianeError) -> str:
+    """An error in the middle of a warning: its text, and its reason in brackets."""
+    return f"{error} [{error.reason}]"
+
+
+def _advice(error: errors.ArianeError) -> str:
+    """What to do about an error whose text does not say it: it is the same for all commands."""
+    if error.reason in _NAME_SERVERS_WANTED:
+        return f"; say where they are by --name-servers or {NAME_SERVERS_VARIABLE}"
+    if error.outcome_unknown and not isinstance(error, errors.SendError):
+        return "; it may have been done: look before you say it again"
+    return ""

@@ -6,6 +6,8 @@ line; names of fields do not change from version to version.
 
 Much of what is written comes from strangers: tags, keys, bodies, names. What a terminal would obey
 is written as an escape, in JSON as one of JSON's.
+
+What only results need is imported when there is one: help and completion do without.
 """
 
 from __future__ import annotations
@@ -18,17 +20,9 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import click
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.standard_streams import can_write_everything
-from ariane_record.control_characters import shown, shown_json, shown_lines
-
-_WIDTH_WITHOUT_TERMINAL = 1000
-"""Columns of a table in a file or a pipe: wide enough that nothing is cut."""
 
 Row = Mapping[str, object]
 
@@ -69,14 +63,9 @@ class Output:
         if self.for_programs:
             self._write_json([dict(row) for row in listed])
             return
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for column in columns:
-            number = all(isinstance(row[column], int | float) for row in listed) and listed
-            table.add_column(column.replace("_", " "), justify="right" if number else "left")
-        for row in listed:
-            # As text: a body may have brackets in it that are markup to a string.
-            table.add_row(*(Text(shown(_cell(row[column]))) for column in columns))
-        _console().print(table)
+        from ariane_admin.terminal.tables import print_rows  # noqa: PLC0415 - see the module
+
+        print_rows(columns, listed)
 
     def record(self, row: Row, parts: Mapping[str, Part] = NO_PARTS) -> None:
         """Write one thing, a line a field, and the lists that belong to it.
@@ -90,12 +79,9 @@ class Output:
             lists = {name: [dict(each) for each in rows] for name, (_, rows) in parts.items()}
             self._write_json({**row, **lists})
             return
-        table = Table(box=None, show_header=False, pad_edge=False)
-        table.add_column(style="bold")
-        table.add_column()
-        for name, value in row.items():
-            table.add_row(name.replace("_", " "), Text(shown(_cell(value))))
-        _console().print(table)
+        from ariane_admin.terminal.tables import print_fields  # noqa: PLC0415 - see the module
+
+        print_fields(row)
         for name, (columns, rows) in parts.items():
             if rows:
                 click.echo(f"\n{name.replace('_', ' ').capitalize()}:")
@@ -105,8 +91,10 @@ class Output:
         """Write what was done: a sentence for people, its figures for programs."""
         if self.for_programs:
             self._write_json(dict(row))
-        else:
-            click.echo(shown_lines(sentence))
+            return
+        from ariane_record.control_characters import shown_lines  # noqa: PLC0415 - see the module
+
+        click.echo(shown_lines(sentence))
 
     def line(self, row: Row) -> None:
         """Write one element of a stream as a line of JSON."""
@@ -114,6 +102,8 @@ class Output:
 
     def _write_json(self, value: object) -> None:
         # Escapes of JSON where standard output does not know all characters.
+        from ariane_record.control_characters import shown_json  # noqa: PLC0415 - see the module
+
         escaped = not can_write_everything(sys.stdout.encoding)
         click.echo(shown_json(json.dumps(value, ensure_ascii=escaped, default=str)))
 
@@ -137,22 +127,3 @@ def output_option(command: _Command) -> _Command:
         help="How results are written.",
     )
     return option(command)
-
-
-def _console() -> Console:
-    # Made at each use: the streams may have been replaced since the import.
-    if sys.stdout.isatty():
-        return Console(highlight=False)
-    return Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, list | tuple):
-        return ", ".join(_cell(each) for each in value)
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name}={_cell(each)}" for name, each in value.items())
-    return "" if value is None else str(value)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
@@ -15,6 +13,8 @@ def progress() -> Iterator[Callable[[str], None]]:
     Yields:
         What tells the line anew.
     """
+    from rich.console import Console  # noqa: PLC0415 - not before there is work that takes long
+
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _line: None

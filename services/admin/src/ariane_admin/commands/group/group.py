@@ -36,8 +36,6 @@ from ariane_admin.asking.roll_call import (
     unknown_among_answers,
     write_rows,
 )
-from ariane_admin.commands.group.delete import delete
-from ariane_admin.commands.group.retry import retry
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.start_position import StartPosition, StartPositionType
 from ariane_admin.terminal.confirmation import confirm, yes_option
@@ -46,7 +44,7 @@ from ariane_admin.terminal.output import Output, Row, first_of, output_option
 from ariane_admin.terminal.times import moment_text, timestamp_of
 from ariane_record.names import is_system_group
 from ariane_sdk import ClusterClient, GroupMember, LiveBroker, QueueLag
-from ariane_sdk.errors import FeatureNotAvailable, GroupNotFound
+from ariane_sdk.errors import GroupNotFound
 
 _LAG_COLUMNS = (
     *("topic", "broker", "queue_id", "consumer_offset", "max_offset", "lag", "oldest"),
@@ -58,16 +56,7 @@ _QUEUE_ID_MAX = 2**31 - 1
 _QUEUE_OFFSET_MAX = 2**63 - 1
 
 
-@click.group()
-def group() -> None:
-    """Look at consumer groups, and move them."""
-
-
-group.add_command(retry)
-group.add_command(delete)
-
-
-@group.command("list")
+@click.command("list")
 @click.option("--system", is_flag=True, help="Those too that the system has for itself.")
 @click.option(
     "--count", type=click.IntRange(1), default=1000, show_default=True, help="At most so many."
@@ -98,7 +87,7 @@ def list_groups(*, system: bool, count: int, name_servers: str, output: Output) 
     return write_rows(output, roll, columns, rows, totals=_TOTALS)
 
 
-@group.command("show")
+@click.command("show")
 @click.argument("name")
 @name_servers_option
 @output_option
@@ -152,7 +141,7 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
     return roll.status
 
 
-@group.command("reset")
+@click.command("reset")
 @click.argument("name")
 @click.argument("topic")
 @click.option(
@@ -221,7 +210,7 @@ def reset(
     output.rows(_OFFSET_COLUMNS, run_async(ask()))
 
 
-@group.command("clone")
+@click.command("clone")
 @click.argument("name")
 @click.argument("target")
 @click.argument("topic")
@@ -272,11 +261,7 @@ async def _subscription_conflicts(
         call = doors.clients(broker.address).ListSubscriptionConflicts(
             request, timeout=CALL_SECONDS_MAX
         )
-        try:
-            return (await answer_to_question(call, broker_peer(broker))).conflicts
-        except FeatureNotAvailable:
-            # A broker of an earlier version.
-            return ()
+        return (await answer_to_question(call, broker_peer(broker))).conflicts
 
     # The same two members meet on every broker of their topics.
     found = {

@@ -33,7 +33,7 @@ from ariane_admin.commands.topic.layouts import (
     list_layouts,
     unknown_layout,
 )
-from ariane_admin.commands.topic.order import order, places_in_order
+from ariane_admin.commands.topic.order import places_in_order
 from ariane_admin.commands.topic.words import (
     QUEUES_MAX,
     MessageTypeType,
@@ -43,6 +43,7 @@ from ariane_admin.commands.topic.words import (
 )
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.error_statuses import reasoned
 from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_sdk import LiveBroker, MessageQueue, QueueReader
 from ariane_sdk.errors import CallError, RouteNotFound, TopicExists, TopicNotFound
@@ -58,15 +59,7 @@ _LAYOUT_COLUMNS = (
 )
 
 
-@click.group()
-def topic() -> None:
-    """Create, change and delete topics, and look at them."""
-
-
-topic.add_command(order)
-
-
-@topic.command("create")
+@click.command("create")
 @click.argument("name")
 @click.option(
     "--queues", type=_QUEUES, default=4, show_default=True, help="Message queues on each broker."
@@ -158,7 +151,7 @@ def create(
     output.done(f"Topic {name} is there.", {"topic": name})
 
 
-@topic.command("list")
+@click.command("list")
 @click.option("--system", is_flag=True, help="Those too that the system made for itself.")
 @name_servers_option
 @output_option
@@ -176,7 +169,7 @@ def list_topics(*, system: bool, name_servers: str, output: Output) -> int:
     return write_rows(output, roll, LIST_COLUMNS, rows, totals=LIST_TOTALS)
 
 
-@topic.command("show")
+@click.command("show")
 @click.argument("name")
 @click.option("--brokers", is_flag=True, help="How it lies on each broker, instead of its queues.")
 @name_servers_option
@@ -203,7 +196,7 @@ def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> int:
     return roll.status
 
 
-@topic.command("update")
+@click.command("update")
 @click.argument("name")
 @click.option("--queues", type=_QUEUES, help="Queues that are read and written.")
 @click.option("--read-queues", type=_QUEUES, help="Queues that are read.")
@@ -274,7 +267,7 @@ def update(
     output.rows(_LAYOUT_COLUMNS, run_async(ask()))
 
 
-@topic.command("delete")
+@click.command("delete")
 @click.argument("name")
 @click.option(
     "--broker", "broker_names", multiple=True, help="Only on this broker; may be repeated."
@@ -356,7 +349,9 @@ async def _forget_order(doors: ClusterDoors, name: str, order: str) -> None:
                 " order of its queues: say it again when they answer"
             )
             raise
-        say_warning(f"should it know an order of queues of topic {name}, it keeps that: {error}")
+        say_warning(
+            f"should it know an order of queues of topic {name}, it keeps that: {reasoned(error)}"
+        )
 
 
 async def _queues(name_servers: str, name: str) -> tuple[RollCall, list[Row]]:

@@ -1,0 +1,253 @@
+"""Every own command of ``ariane``: where it is, and the line that lists show of it.
+
+Help of the root and of groups, completion and a mistyped name need this table alone; no command is
+loaded for them. A test compares each line with the command's own help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+
+class Room(NamedTuple):
+    """A command that is not loaded yet.
+
+    Attributes:
+        place: Its ``module:attribute``.
+        help: The first sentence of its help.
+    """
+
+    place: str
+    help: str
+
+
+class Wing(NamedTuple):
+    """A group of commands.
+
+    Attributes:
+        help: What its help says of it.
+        rooms: Its commands by name.
+    """
+
+    help: str
+    rooms: Mapping[str, Room]
+
+
+OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
+    "bench": Wing(
+        "Measure a cluster from here: as fast as it goes, or at a fixed rate.\n\n"
+        "Each measurement makes a topic of its own on all brokers and deletes it, counts what was"
+        " stored, and compares what was consumed; a message that is missing or altered is a"
+        " failure. Messages that were sent stay in the commit log until it is cleaned, as deleted"
+        " ones do.",
+        {
+            "consume": Room(
+                "ariane_admin.commands.bench:consume",
+                "Store messages, then consume them as fast as it goes, and compare each.",
+            ),
+            "latency": Room(
+                "ariane_admin.commands.bench:latency",
+                "Send on a fixed schedule, and tell how long messages take to a listener.",
+            ),
+            "produce": Room(
+                "ariane_admin.commands.bench:produce",
+                "Send messages as fast as it goes, and count what was stored.",
+            ),
+        },
+    ),
+    "broker": Wing(
+        "Look at brokers, and take one out of service without a loss.",
+        {
+            "drain": Room(
+                "ariane_admin.commands.broker:drain",
+                "Let broker NAME take no more messages; consumers go on.",
+            ),
+            "list": Room(
+                "ariane_admin.commands.broker:list_brokers",
+                "List the brokers that live, and how each says it is.",
+            ),
+            "restore": Room(
+                "ariane_admin.commands.broker:restore",
+                "Let broker NAME take messages again, after a drain.",
+            ),
+            "show": Room(
+                "ariane_admin.commands.broker:show",
+                "Show how broker NAME is: its store, what went through it, what recovery found.",
+            ),
+        },
+    ),
+    "cluster": Wing(
+        "Look at the whole cluster.",
+        {
+            "show": Room(
+                "ariane_admin.commands.cluster:show",
+                "Show the brokers that live, as the name servers know them.",
+            ),
+        },
+    ),
+    "completion": Room(
+        "ariane_admin.commands.completion:completion",
+        "Write the script that lets SHELL complete commands and options.",
+    ),
+    "consume": Room(
+        "ariane_admin.commands.consume:consume",
+        "Write the messages of TOPIC, a line each, until Ctrl-C.",
+    ),
+    "dead-letter": Wing(
+        "Look at messages that a group has given up, and send them back.",
+        {
+            "export": Room(
+                "ariane_admin.commands.dead_letter:export",
+                "Write dead letters of GROUP as lines of JSON, each with its whole body.",
+            ),
+            "list": Room(
+                "ariane_admin.commands.dead_letter:list_letters",
+                "List dead letters of GROUP, the oldest of each queue first.",
+            ),
+            "redrive": Room(
+                "ariane_admin.commands.dead_letter:redrive",
+                "Send dead letters of GROUP back to where they came from: one at PLACE, or all that"
+                " match.",
+            ),
+            "show": Room(
+                "ariane_admin.commands.dead_letter:show",
+                "Show the dead letter of GROUP at PLACE, as `list` names it: BROKER/QUEUE/OFFSET.",
+            ),
+        },
+    ),
+    "dev": Room(
+        "ariane_admin.commands.dev:dev",
+        "Run a name server, brokers and a transaction checker on this machine until Ctrl-C.",
+    ),
+    "doctor": Room(
+        "ariane_admin.commands.doctor:doctor", "Examine the cluster from here, and say what to do."
+    ),
+    "explain": Room(
+        "ariane_admin.commands.explain:explain",
+        "Say what REASON means, the word in brackets behind an error, and what to do.",
+    ),
+    "group": Wing(
+        "Look at consumer groups, and move them.",
+        {
+            "clone": Room(
+                "ariane_admin.commands.group.group:clone",
+                "Let group TARGET go on in TOPIC where group NAME is now.",
+            ),
+            "delete": Room(
+                "ariane_admin.commands.group.delete:delete",
+                "Delete group NAME with its offsets, its retry topic and its dead letters.",
+            ),
+            "list": Room(
+                "ariane_admin.commands.group.group:list_groups",
+                "List consumer groups with their members and backlog, by name.",
+            ),
+            "reset": Room(
+                "ariane_admin.commands.group.group:reset",
+                "Set anew where group NAME goes on in TOPIC; members that consume are told.",
+            ),
+            "retry": Room(
+                "ariane_admin.commands.group.retry:retry",
+                "Show how group NAME tries again what failed, or change it on all brokers.",
+            ),
+            "show": Room(
+                "ariane_admin.commands.group.group:show",
+                "Show the backlog, the members and the subscription conflicts of group NAME.",
+            ),
+        },
+    ),
+    "message": Wing(
+        "Find single messages, and take back what is to be delivered later.",
+        {
+            "query": Room(
+                "ariane_admin.commands.message:query",
+                "Find messages of TOPIC by key or unique id, newest first.",
+            ),
+            "recall": Room(
+                "ariane_admin.commands.message:recall",
+                "Take back the message of HANDLE before it is delivered.",
+            ),
+            "show": Room(
+                "ariane_admin.commands.message:show",
+                "Show the message with MESSAGE_ID, the broker's id or the producer's unique one.",
+            ),
+        },
+    ),
+    "outbox": Wing(
+        "Send what applications wrote into an outbox, and look at what was refused.",
+        {
+            "list": Room(
+                "ariane_admin.commands.outbox:list_parked",
+                "List messages of outbox NAME that brokers refused, the oldest first.",
+            ),
+            "relay": Room(
+                "ariane_admin.commands.outbox:relay",
+                "Send the messages of outbox NAME until Ctrl-C, beside any number of other relays.",
+            ),
+            "requeue": Room(
+                "ariane_admin.commands.outbox:requeue",
+                "Have refused messages of outbox NAME be sent again: those named, or all that"
+                " match.",
+            ),
+        },
+    ),
+    "produce": Room(
+        "ariane_admin.commands.produce:produce",
+        "Send each line of SOURCE (standard input by default) to TOPIC.",
+    ),
+    "topic": Wing(
+        "Create, change and delete topics, and look at them.",
+        {
+            "create": Room(
+                "ariane_admin.commands.topic.topic:create",
+                "Create topic NAME on every broker, with as many queues on each.",
+            ),
+            "delete": Room(
+                "ariane_admin.commands.topic.topic:delete",
+                "Delete topic NAME with its messages and the offsets of its groups.",
+            ),
+            "list": Room(
+                "ariane_admin.commands.topic.topic:list_topics",
+                "List topics by name, with their queues on all brokers.",
+            ),
+            "order": Room(
+                "ariane_admin.commands.topic.order:order",
+                "Show among which queues the message groups of topic NAME are divided, or change"
+                " it.",
+            ),
+            "show": Room(
+                "ariane_admin.commands.topic.topic:show",
+                "Show the message queues of topic NAME, and how many messages each keeps.",
+            ),
+            "update": Room(
+                "ariane_admin.commands.topic.topic:update",
+                "Change topic NAME on every broker that has it.",
+            ),
+        },
+    ),
+    "transaction": Wing(
+        "Look at transactions without an outcome, and decide them.",
+        {
+            "decide": Room(
+                "ariane_admin.commands.transaction:decide",
+                "End transactions: those named, parked or not, or all that are parked and match.",
+            ),
+            "list": Room(
+                "ariane_admin.commands.transaction:list_transactions",
+                "List transactions under check, the next to be asked about first.",
+            ),
+            "parked": Room(
+                "ariane_admin.commands.transaction:parked",
+                "List transactions that nobody could answer for, the longest waiting first.",
+            ),
+            "resume": Room(
+                "ariane_admin.commands.transaction:resume",
+                "Have the producers of parked transactions asked again, counted anew.",
+            ),
+            "show": Room(
+                "ariane_admin.commands.transaction:show",
+                "Show transaction TRANSACTION_ID and what its producers were asked.",
+            ),
+        },
+    ),
+}
