@@ -25,7 +25,9 @@ STOPPED_CONSUMER = """
 import asyncio, os, signal, sys
 from grpc import aio
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
+from ariane.broker.v1 import query_service_pb2 as query_pb
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
+from ariane.broker.v1.query_service_pb2_grpc import QueryServiceStub
 
 async def main(address, kind, count):
     channel = aio.insecure_channel(address, options=[("grpc.max_receive_message_length", -1)])
@@ -39,6 +41,10 @@ async def main(address, kind, count):
                 record_count_max=65536, size_bytes_max=32 << 20,
             )
             calls.append(asyncio.ensure_future(stub.PullRecords(request)))
+        elif kind == "query":
+            request = query_pb.QueryMessagesRequest(topic="orders", key="k", message_count_max=64)
+            queries = QueryServiceStub(channel)
+            calls.append(asyncio.ensure_future(queries.QueryMessages(request)))
         else:
             request = pull_pb.PullRangeRequest(
                 topic="orders", end_queue_offset=1 << 40, chunk_bytes=4 << 20)
@@ -115,11 +121,11 @@ async def until(condition, seconds=60):
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("kind", ["pull", "range"])
+@pytest.mark.parametrize("kind", ["pull", "range", "query"])
 async def test_a_consumer_that_takes_nothing_pins_no_more_than_the_budget(start, kind):
     async with start("--answer-bytes-max", str(32 * MIB)) as (process, broker):
         for _ in range(12):
-            await broker.store("orders", [b"x" * MIB] * 4)
+            await broker.store("orders", [b"x" * MIB] * 4, keys=("k",) * 4)
         before = own_memory(process)
         async with stopped_consumer(process.address, kind, 60):
             most = rounds = 0

@@ -177,6 +177,20 @@ async def test_a_message_is_found_by_its_id(broker, refused):
     assert await failure(message_id="xyz") == "FIELD_INVALID"
 
 
+async def test_large_messages_come_page_by_page(broker):
+    for number in range(5):
+        await send(broker, {"body": b"%d" % number * (2 << 20), "keys": ["k"]})
+    request = query_pb.QueryMessagesRequest(topic="orders", key="k")
+    pages = []
+    while not pages or pages[-1].truncated:
+        if pages:
+            oldest = pages[-1].messages[-1].position.commit_log_offset
+            request.before_commit_log_offset = oldest
+        pages.append(await broker.queries.QueryMessages(request))
+    assert [len(page.messages) for page in pages] == [4, 1]
+    assert b"".join(m.body[:1] for page in pages for m in page.messages) == b"43210"
+
+
 async def test_messages_are_found_by_key_and_unique_id(broker, refused):
     for number in range(5):
         await send(broker, {"body": b"%d" % number, "keys": ["k"], "unique_id": f"U{number}"})

@@ -33,7 +33,7 @@ from ariane_storage.reading.filter import Filter
 from ariane_storage.reading.log_walk import offset_before, stretches_of_log
 from ariane_storage.reading.queue_reader import QueueName, QueueReader
 from ariane_storage.reading.read import QueueRead
-from ariane_storage.reading.record_finder import RecordFinder
+from ariane_storage.reading.record_finder import NO_LIMIT, KeyQuery, RecordFinder
 from ariane_storage.reading.selection import Selection
 from ariane_storage.recovery.opening import open_parts
 from ariane_storage.recovery.queue_repairs import QueueRepairs
@@ -377,7 +377,15 @@ class Store:
         return CommitLogOffset(offset_before(self._parts.log, self._finder, timestamp_ms))
 
     def query_by_key(
-        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 1 << 62, max_count: int = 32
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin_ms: int = 0,
+        end_ms: int = NO_LIMIT,
+        before: int = NO_LIMIT,
+        max_count: int = 32,
+        max_bytes: int = NO_LIMIT,
     ) -> list[RecordFields]:
         """Messages with a key or a unique id, newest first.
 
@@ -386,11 +394,12 @@ class Store:
             key: One of their keys, or their unique id.
             begin_ms: Earliest store timestamp, inclusive.
             end_ms: Latest store timestamp, inclusive.
+            before: Commit-log offset that they lie before.
             max_count: Messages at most.
+            max_bytes: The message that reaches so many bytes of bodies is the last.
         """
-        return self._finder.by_key(
-            topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count
-        )
+        limits = KeyQuery(topic, key, begin_ms, end_ms, before, max_count, max_bytes)
+        return self._finder.by_key(limits)
 
     # Positions in the commit log.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from ariane_record import RecordCorrupted as Undecodable
 from ariane_record import RecordFields, SystemFlag, decode_record
@@ -30,6 +30,27 @@ _unpack_flag = Struct(">i").unpack_from
 _POSITION_START: Final = FIELD_STARTS["commit_log_offset"]
 _FRONT_BYTES: Final = RECORD_BYTES_MIN + IPV6_EXTRA_BYTES
 _TIMESTAMP_START: Final = FIELD_STARTS["store_timestamp"]
+
+
+NO_LIMIT: Final = 1 << 62
+
+
+class KeyQuery(NamedTuple):
+    """What messages of a key are asked for; see ``Store.query_by_key``."""
+
+    topic: str
+    key: str
+    begin_ms: int
+    end_ms: int
+    before: int
+    max_count: int
+    max_bytes: int
+
+    def wants(self, message: RecordFields) -> bool:
+        """Whether a message whose hash is right is one of them."""
+        has_key = self.key == message.unique_id or self.key in message.keys
+        in_time = self.begin_ms <= message.store_timestamp_ms <= self.end_ms
+        return has_key and in_time and message.topic == self.topic
 
 
 class RecordFinder:
@@ -98,20 +119,19 @@ class RecordFinder:
         """When the record at an offset was stored, in milliseconds."""
         return store_timestamp(self.record(commit_log_offset))
 
-    def by_key(
-        self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int
-    ) -> list[RecordFields]:
+    def by_key(self, query: KeyQuery) -> list[RecordFields]:
         """Messages of a key, newest first; see ``Store.query_by_key``."""
         self._parts.check_open()
-        deleted_end = self._parts.deleted_topics.end_of(topic)
+        deleted_end = self._parts.deleted_topics.end_of(query.topic)
         found: list[RecordFields] = []
+        bytes_left = query.max_bytes
         seen: set[int] = set()
         for commit_log_offset in self._parts.index.find(
-            topic, key, begin_ms=begin_ms, end_ms=end_ms
+            query.topic, query.key, begin_ms=query.begin_ms, end_ms=query.end_ms
         ):
-            if len(found) >= max_count:
+            if len(found) >= query.max_count or bytes_left <= 0:
                 break
-            if commit_log_offset in seen or commit_log_offset < deleted_end:
+            if commit_log_offset in seen or not deleted_end <= commit_log_offset < query.before:
                 continue
             seen.add(commit_log_offset)
             try:
@@ -120,9 +140,8 @@ class RecordFinder:
                 continue  # Deleted with its segment, or not yet confirmed.
             except RecordCorrupted:
                 continue  # Quarantined; the others are found all the same.
-            has_key = key == message.unique_id or key in message.keys
-            in_time = begin_ms <= message.store_timestamp_ms <= end_ms
-            if has_key and in_time and message.topic == topic:
+            if query.wants(message):
+                bytes_left -= len(message.body)
                 found.append(message)
         return found
 

@@ -27,7 +27,7 @@ from ariane.common.v1 import message_pb2 as ariane_dot_common_dot_v1_dot_message
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/broker/v1/query_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"6\n\x11GetMessageRequest\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\"@\n\x12GetMessageResponse\x12*\n\x07message\x18\x01 \x01(\x0b\x32\x19.ariane.common.v1.Message\"\xca\x01\n\x14QueryMessagesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x03key\x18\x02 \x01(\tH\x00\x12\x13\n\tunique_id\x18\x03 \x01(\tH\x00\x12.\n\nbegin_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x19\n\x11message_count_max\x18\x06 \x01(\x05\x42\x06\n\x04term\"W\n\x15QueryMessagesResponse\x12+\n\x08messages\x18\x01 \x03(\x0b\x32\x19.ariane.common.v1.Message\x12\x11\n\ttruncated\x18\x02 \x01(\x08\x32\xdd\x01\n\x0cQueryService\x12\x61\n\nGetMessage\x12#.ariane.broker.v1.GetMessageRequest\x1a$.ariane.broker.v1.GetMessageResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x12j\n\rQueryMessages\x12&.ariane.broker.v1.QueryMessagesRequest\x1a\'.ariane.broker.v1.QueryMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/broker/v1/query_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"6\n\x11GetMessageRequest\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\"@\n\x12GetMessageResponse\x12*\n\x07message\x18\x01 \x01(\x0b\x32\x19.ariane.common.v1.Message\"\xec\x01\n\x14QueryMessagesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x03key\x18\x02 \x01(\tH\x00\x12\x13\n\tunique_id\x18\x03 \x01(\tH\x00\x12.\n\nbegin_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x19\n\x11message_count_max\x18\x06 \x01(\x05\x12 \n\x18\x62\x65\x66ore_commit_log_offset\x18\x07 \x01(\x03\x42\x06\n\x04term\"W\n\x15QueryMessagesResponse\x12+\n\x08messages\x18\x01 \x03(\x0b\x32\x19.ariane.common.v1.Message\x12\x11\n\ttruncated\x18\x02 \x01(\x08\x32\xdd\x01\n\x0cQueryService\x12\x61\n\nGetMessage\x12#.ariane.broker.v1.GetMessageRequest\x1a$.ariane.broker.v1.GetMessageResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x12j\n\rQueryMessages\x12&.ariane.broker.v1.QueryMessagesRequest\x1a\'.ariane.broker.v1.QueryMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,9 +43,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETMESSAGERESPONSE']._serialized_start=210
   _globals['_GETMESSAGERESPONSE']._serialized_end=274
   _globals['_QUERYMESSAGESREQUEST']._serialized_start=277
-  _globals['_QUERYMESSAGESREQUEST']._serialized_end=479
-  _globals['_QUERYMESSAGESRESPONSE']._serialized_start=481
-  _globals['_QUERYMESSAGESRESPONSE']._serialized_end=568
-  _globals['_QUERYSERVICE']._serialized_start=571
-  _globals['_QUERYSERVICE']._serialized_end=792
+  _globals['_QUERYMESSAGESREQUEST']._serialized_end=513
+  _globals['_QUERYMESSAGESRESPONSE']._serialized_start=515
+  _globals['_QUERYMESSAGESRESPONSE']._serialized_end=602
+  _globals['_QUERYSERVICE']._serialized_start=605
+  _globals['_QUERYSERVICE']._serialized_end=826
 # @@protoc_insertion_point(module_scope)

@@ -84,6 +84,7 @@ class QueryMessagesRequest(_message.Message):
     BEGIN_TIME_FIELD_NUMBER: _builtins.int
     END_TIME_FIELD_NUMBER: _builtins.int
     MESSAGE_COUNT_MAX_FIELD_NUMBER: _builtins.int
+    BEFORE_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     key: _builtins.str
@@ -92,6 +93,10 @@ class QueryMessagesRequest(_message.Message):
     """The producer's unique id."""
     message_count_max: _builtins.int
     """At most this many, 1 to 64; 0 means 32."""
+    before_commit_log_offset: _builtins.int
+    """Only messages that lie before this commit-log offset; 0: all. The next page begins before the
+    last message of the one before it.
+    """
     @_builtins.property
     def begin_time(self) -> _timestamp_pb2.Timestamp:
         """Stored at or after this time. Absent: from the first."""
@@ -109,10 +114,11 @@ class QueryMessagesRequest(_message.Message):
         begin_time: _timestamp_pb2.Timestamp | None = ...,
         end_time: _timestamp_pb2.Timestamp | None = ...,
         message_count_max: _builtins.int = ...,
+        before_commit_log_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["begin_time", b"begin_time", "end_time", b"end_time", "key", b"key", "term", b"term", "unique_id", b"unique_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_time", b"begin_time", "end_time", b"end_time", "key", b"key", "message_count_max", b"message_count_max", "term", b"term", "topic", b"topic", "unique_id", b"unique_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before_commit_log_offset", b"before_commit_log_offset", "begin_time", b"begin_time", "end_time", b"end_time", "key", b"key", "message_count_max", b"message_count_max", "term", b"term", "topic", b"topic", "unique_id", b"unique_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_term: _TypeAlias = _typing.Literal["key", "unique_id"]  # noqa: Y015
     _WhichOneofArgType_term: _TypeAlias = _typing.Literal["term", b"term"]  # noqa: Y015

@@ -60,7 +60,8 @@ class QueryServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def QueryMessages(self, request, context):
-        """Finds messages of a topic by key or unique id, newest first.
+        """Finds messages of a topic by key or unique id, newest first, page by page: a page ends after
+        `message_count_max` messages, and after some MiB of bodies.
         Errors: TOPIC_NOT_FOUND, FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -38,7 +38,8 @@ class QueryServiceStub:
     Errors: MESSAGE_NOT_FOUND, also for a message of another topic, FIELD_INVALID.
     """
     QueryMessages: _grpc.UnaryUnaryMultiCallable[_query_service_pb2.QueryMessagesRequest, _query_service_pb2.QueryMessagesResponse]
-    """Finds messages of a topic by key or unique id, newest first.
+    """Finds messages of a topic by key or unique id, newest first, page by page: a page ends after
+    `message_count_max` messages, and after some MiB of bodies.
     Errors: TOPIC_NOT_FOUND, FIELD_INVALID.
     """
 
@@ -52,7 +53,8 @@ class QueryServiceAsyncStub(QueryServiceStub):
     Errors: MESSAGE_NOT_FOUND, also for a message of another topic, FIELD_INVALID.
     """
     QueryMessages: _aio.UnaryUnaryMultiCallable[_query_service_pb2.QueryMessagesRequest, _query_service_pb2.QueryMessagesResponse]  # type: ignore[assignment]
-    """Finds messages of a topic by key or unique id, newest first.
+    """Finds messages of a topic by key or unique id, newest first, page by page: a page ends after
+    `message_count_max` messages, and after some MiB of bodies.
     Errors: TOPIC_NOT_FOUND, FIELD_INVALID.
     """
 
@@ -75,7 +77,8 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _query_service_pb2.QueryMessagesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_query_service_pb2.QueryMessagesResponse, _abc.Awaitable[_query_service_pb2.QueryMessagesResponse]]:
-        """Finds messages of a topic by key or unique id, newest first.
+        """Finds messages of a topic by key or unique id, newest first, page by page: a page ends after
+        `message_count_max` messages, and after some MiB of bodies.
         Errors: TOPIC_NOT_FOUND, FIELD_INVALID.
         """
 

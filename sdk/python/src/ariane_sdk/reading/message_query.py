@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import numpy as np
@@ -23,7 +22,7 @@ from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
 from ariane_sdk.errors import CallError
 from ariane_sdk.message import MessageQueue, ReceivedMessage
 from ariane_sdk.net.connections import Connections
-from ariane_sdk.net.timestamps import timestamp_from, timestamp_ms
+from ariane_sdk.net.timestamps import timestamp_ms
 from ariane_sdk.routing.route import BrokerRoute
 
 PAGE_MESSAGES_MAX: Final = 64
@@ -43,12 +42,7 @@ class MessageQueries:
     """Asks brokers for single messages."""
 
     def __init__(self, connections: Connections, *, timeout_s: float) -> None:
-        """Ask nothing yet.
-
-        Args:
-            connections: Where channels come from.
-            timeout_s: How long one call may take.
-        """
+        """Ask nothing yet; one call may take so many seconds."""
         self._connections = connections
         self._timeout_s = timeout_s
 
@@ -90,7 +84,7 @@ class MessageQueries:
 
         Args:
             brokers: Those of the topic.
-            request: What to find; its times are those of the first page.
+            request: What to find.
 
         Raises:
             CallError: A broker did not tell.
@@ -129,33 +123,17 @@ class _BrokerPages:
         self._request = QueryMessagesRequest()
         self._request.CopyFrom(request)
         self._request.message_count_max = PAGE_MESSAGES_MAX
-        self._seen: set[int] = set()
         self._complete = False
 
     async def fill(self) -> None:
         """Have a message at hand, unless there is none any longer."""
         while not (self.messages or self._complete):
             page = await self._queries.page(self._broker, self._request)
-            found = list(map(received_from_wire, page.messages))
-            fresh = [m for m in found if m.commit_log_offset not in self._seen]
-            self.messages.extend(fresh)
-            self._complete = not page.truncated
-            if page.truncated:
-                self._go_on_before(found, fresh)
-
-    def _go_on_before(
-        self, found: Sequence[ReceivedMessage], fresh: Sequence[ReceivedMessage]
-    ) -> None:
-        """Ask next for what was stored up to the oldest that was found: others may be as old."""
-        oldest_ms = found[-1].store_timestamp_ms
-        if not fresh:
-            raise CallError(
-                f"more than {PAGE_MESSAGES_MAX} messages of one key were stored in one millisecond,"
-                f" {datetime.fromtimestamp(oldest_ms / 1000, UTC)}: read the queue instead"
-            )
-        self._seen = {m.commit_log_offset for m in found if m.store_timestamp_ms == oldest_ms}
-        end = datetime.fromtimestamp(oldest_ms / 1000, UTC) + timedelta(milliseconds=1)
-        self._request.end_time.CopyFrom(timestamp_from(end))
+            self.messages.extend(map(received_from_wire, page.messages))
+            self._complete = not page.truncated or not page.messages
+            if page.messages:
+                oldest = page.messages[-1].position.commit_log_offset
+                self._request.before_commit_log_offset = oldest
 
 
 def received_from_wire(message: message_pb2.Message) -> ReceivedMessage:

@@ -222,12 +222,22 @@ async def _query(
     """What the brokers of a topic find; newest first."""
 
     async def at(broker: LiveBroker) -> Sequence[Message]:
-        call = doors.queries(broker.address).QueryMessages(request, timeout=CALL_SECONDS_MAX)
-        try:
-            return (await answer_to_question(call, broker_peer(broker))).messages
-        except TopicNotFound:
-            # It is not there, or was deleted since the route was told.
-            return ()
+        found: list[Message] = []
+        wanted = QueryMessagesRequest()
+        wanted.CopyFrom(request)
+        while True:
+            call = doors.queries(broker.address).QueryMessages(wanted, timeout=CALL_SECONDS_MAX)
+            try:
+                page = await answer_to_question(call, broker_peer(broker))
+            except TopicNotFound:
+                # It is not there, or was deleted since the route was told.
+                return found
+            found += page.messages
+            wanted.message_count_max -= len(page.messages)
+            if not page.truncated or not page.messages or wanted.message_count_max <= 0:
+                return found
+            # Large bodies have ended the page.
+            wanted.before_commit_log_offset = found[-1].position.commit_log_offset
 
     answers = await roll.ask(at)
     return sorted(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ariane_broker.errors import message_not_found
@@ -14,10 +15,10 @@ from ariane_record.layout import Host
 from ariane_record.single.message_id import decode_offset_message_id
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.errors import RecordNotFound
+from ariane_storage.reading.record_finder import NO_LIMIT
 
 MESSAGES_MAX: Final = 64
 MESSAGES_DEFAULT: Final = 32
-TIME_MS_MAX: Final = 1 << 62
 
 
 class QueriedLog(Protocol):
@@ -27,11 +28,38 @@ class QueriedLog(Protocol):
         """The message at a commit-log offset."""
         ...
 
-    def query_by_key(
-        self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int
-    ) -> list[RecordFields]:
-        """Messages by key or unique id."""
-        ...
+    def query_by_key(  # noqa: D102 - as the store says.
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin_ms: int,
+        end_ms: int,
+        before: int,
+        max_count: int,
+        max_bytes: int,
+    ) -> list[RecordFields]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedMessages:
+    """Which messages are wanted.
+
+    Attributes:
+        topic: Their topic.
+        key: One of their keys, or their unique id.
+        begin_ms: Earliest store time.
+        end_ms: Latest store time, inclusive.
+        before: Commit-log offset that they lie before; 0: anywhere.
+        count_max: At most this many; 0 means the default.
+    """
+
+    topic: str
+    key: str
+    begin_ms: int = 0
+    end_ms: int = NO_LIMIT
+    before: int = 0
+    count_max: int = 0
 
 
 class MessageQuery:
@@ -78,16 +106,13 @@ class MessageQuery:
         return message
 
     def by_key(
-        self, topic: str, key: str, *, begin_ms: int, end_ms: int, count_max: int
+        self, wanted: KeyedMessages, *, bytes_max: int
     ) -> tuple[Sequence[RecordFields], bool]:
         """Messages by one of their keys or their unique id, newest first.
 
         Args:
-            topic: Their topic.
-            key: The key or unique id.
-            begin_ms: Earliest store time.
-            end_ms: Latest store time, inclusive.
-            count_max: At most this many; 0 means the default.
+            wanted: Which.
+            bytes_max: The message that reaches so many bytes of bodies is the last.
 
         Returns:
             The messages, and whether there may be more.
@@ -95,13 +120,23 @@ class MessageQuery:
         Raises:
             ServiceError: TOPIC_NOT_FOUND or FIELD_INVALID.
         """
-        readable_topic(self._topics, topic)
-        if not key:
+        readable_topic(self._topics, wanted.topic)
+        if not wanted.key:
             raise field_invalid("term", "must be a key or a unique id")
+        count_max = wanted.count_max
         if not 0 <= count_max <= MESSAGES_MAX:
             raise field_invalid("message_count_max", f"must be 0 to {MESSAGES_MAX}", count_max)
-        wanted = count_max or MESSAGES_DEFAULT
+        if wanted.before < 0:
+            raise field_invalid("before_commit_log_offset", "must be 0 or more", wanted.before)
+        count = count_max or MESSAGES_DEFAULT
         found = self._log.query_by_key(
-            topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=wanted + 1
+            wanted.topic,
+            wanted.key,
+            begin_ms=wanted.begin_ms,
+            end_ms=wanted.end_ms,
+            before=wanted.before or NO_LIMIT,
+            max_count=count + 1,
+            max_bytes=bytes_max,
         )
-        return found[:wanted], len(found) > wanted
+        is_cut = sum(len(message.body) for message in found) >= bytes_max
+        return found[:count], is_cut or len(found) > count

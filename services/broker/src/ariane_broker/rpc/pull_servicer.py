@@ -17,6 +17,7 @@ from ariane_broker.read.pull import PullRecords
 from ariane_broker.read.pull_order import PulledQueue, PullOrder
 from ariane_broker.read.queue_lookup import QueueLookup
 from ariane_broker.read.range_pull import Projection, PullRange, RangeOrder
+from ariane_broker.rpc.answer_leases import lease_of
 from ariane_broker.rpc.pull_stream import PullStream, StreamOrder
 from ariane_broker.rpc.wire.pull_wire import (
     plain_order,
@@ -29,7 +30,7 @@ from ariane_broker.rpc.wire.stored_message import message_of
 from ariane_broker.rpc.wire.subscription_wire import filter_of
 from ariane_broker.rpc.wire.wire_time import milliseconds_of, time_of
 from ariane_record.decoding.columns import decode_columns
-from ariane_servicekit import AnswerBudget, AnswerLease, field_invalid
+from ariane_servicekit import AnswerBudget, field_invalid
 
 ANSWER_SECONDS: Final = 0.1
 """A held call is answered this long before its deadline, so that the answer still arrives."""
@@ -80,7 +81,7 @@ class PullServicer(PullServiceServicer):
         context: aio.ServicerContext[Any, Any],
     ) -> AsyncIterator[pull_pb.StreamPullsResponse]:
         """Pull packed records again and again."""
-        lease = self._lease(context)
+        lease = lease_of(self._answers, context)
         stream = PullStream(self._pull_records, self._held, request_iterator, _order_of, lease)
         async with aclosing(stream.answers()) as answers:
             async for pulled, more_follow in answers:
@@ -116,7 +117,9 @@ class PullServicer(PullServiceServicer):
             chunk_bytes=request.chunk_bytes,
             log_epoch=request.log_epoch,
         )
-        async with aclosing(self._pull_range.read(order, self._lease(context))) as chunks:
+        async with aclosing(
+            self._pull_range.read(order, lease_of(self._answers, context))
+        ) as chunks:
             async for chunk in chunks:
                 # Bytes, as with streams of pulls.
                 yield cast("pull_pb.PullRangeResponse", range_answer(chunk))
@@ -170,21 +173,11 @@ class PullServicer(PullServiceServicer):
             ]
         )
 
-    def _lease(self, context: aio.ServicerContext[Any, Any]) -> AnswerLease:
-        """Room for the answers of a call, which is free again when the last of them has left."""
-        lease = self._answers.lease(context.peer())
-
-        def release(_: aio.ServicerContext[Any, Any]) -> None:
-            lease.release()
-
-        context.add_done_callback(cast("Any", release))  # Its type is only in the stubs.
-        return lease
-
     async def _answer(
         self, order: PullOrder, context: aio.ServicerContext[Any, Any]
     ) -> list[PulledQueue]:
         """The one answer to a pull by itself."""
-        with self._pull_records.open(order, self._lease(context)) as opened:
+        with self._pull_records.open(order, lease_of(self._answers, context)) as opened:
             return await opened.answer()
 
     def _plain_response(self, pulled: PulledQueue) -> pull_pb.PullMessagesResponse:

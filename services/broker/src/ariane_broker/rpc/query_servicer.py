@@ -1,56 +1,89 @@
 """``QueryService``: finds single messages."""
-# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+# ruff: noqa: N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from grpc import aio
 
 from ariane.broker.v1 import query_service_pb2 as query_pb
 from ariane.broker.v1.query_service_pb2_grpc import QueryServiceServicer
-from ariane_broker.read.message_query import TIME_MS_MAX, MessageQuery
+from ariane_broker.read.message_query import KeyedMessages, MessageQuery
+from ariane_broker.rpc.answer_leases import lease_of
 from ariane_broker.rpc.wire.stored_message import message_of
 from ariane_broker.rpc.wire.wire_time import milliseconds_of
+from ariane_servicekit import AnswerBudget
+
+MESSAGE_BYTES: Final = 4 << 20
+"""Room that one message may need."""
+
+PAGE_BYTES: Final = 8 << 20
+"""Room that the messages of one page may need; the last may go beyond it."""
 
 
 class QueryServicer(QueryServiceServicer):
     """Translates queries."""
 
-    def __init__(self, query: MessageQuery, *, broker_name: str) -> None:
-        """Answer by this query."""
+    def __init__(self, query: MessageQuery, *, answers: AnswerBudget, broker_name: str) -> None:
+        """Answer by this query; ``answers`` is room for what is handed out."""
         self._query = query
+        self._answers = answers
         self._broker_name = broker_name
 
     async def GetMessage(
         self, request: query_pb.GetMessageRequest, context: aio.ServicerContext[Any, Any]
     ) -> query_pb.GetMessageResponse:
         """Read the message of one id."""
-        found = self._query.by_id(request.message_id, request.topic)
+        lease = lease_of(self._answers, context)
+        granted = await lease.take(MESSAGE_BYTES)
+        used = 0
+        try:
+            found = self._query.by_id(request.message_id, request.topic)
+            used = len(found.body)
+        finally:
+            lease.settle(granted, used)
         return query_pb.GetMessageResponse(message=message_of(found, self._broker_name))
 
     async def QueryMessages(
         self, request: query_pb.QueryMessagesRequest, context: aio.ServicerContext[Any, Any]
     ) -> query_pb.QueryMessagesResponse:
         """Find messages by key or unique id."""
-        begin_ms, end_ms = 0, TIME_MS_MAX
-        if request.HasField("begin_time"):
-            begin_ms = _ceiling_ms(request.begin_time, "begin_time")
-        if request.HasField("end_time"):
-            # The contract's end is exclusive, the store's is inclusive.
-            end_ms = _ceiling_ms(request.end_time, "end_time") - 1
-        messages, truncated = self._query.by_key(
-            request.topic,
-            request.key or request.unique_id,
-            begin_ms=begin_ms,
-            end_ms=end_ms,
-            count_max=request.message_count_max,
-        )
+        wanted = _wanted(request)
+        lease = lease_of(self._answers, context)
+        granted = await lease.take(PAGE_BYTES)
+        used = 0
+        try:
+            messages, truncated = self._query.by_key(wanted, bytes_max=granted)
+            used = sum(len(message.body) for message in messages)
+        finally:
+            lease.settle(granted, used)
         return query_pb.QueryMessagesResponse(
             messages=[message_of(message, self._broker_name) for message in messages],
             truncated=truncated,
         )
+
+
+def _wanted(request: query_pb.QueryMessagesRequest) -> KeyedMessages:
+    """Which messages a request asks for.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    wanted = KeyedMessages(
+        topic=request.topic,
+        key=request.key or request.unique_id,
+        before=request.before_commit_log_offset,
+        count_max=request.message_count_max,
+    )
+    if request.HasField("begin_time"):
+        wanted = replace(wanted, begin_ms=_ceiling_ms(request.begin_time, "begin_time"))
+    if request.HasField("end_time"):
+        # The contract's end is exclusive, the store's is inclusive.
+        wanted = replace(wanted, end_ms=_ceiling_ms(request.end_time, "end_time") - 1)
+    return wanted
 
 
 def _ceiling_ms(time: Timestamp, field: str) -> int:

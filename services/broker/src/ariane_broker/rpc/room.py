@@ -45,6 +45,7 @@ def rpc_services(
 ) -> list[RpcService]:
     """The services of the contract, each with what answers for it."""
     broker_name = outside.settings.broker_name
+    answers = AnswerBudget(outside.settings.answer_bytes_max)
     servicers: dict[str, object] = {
         "BrokerService": BrokerServicer(
             _asked(
@@ -70,10 +71,10 @@ def rpc_services(
             messaging.pull_range,
             changing.lookup,
             epochs=state.epochs,
-            answers=AnswerBudget(outside.settings.answer_bytes_max),
+            answers=answers,
             broker_name=broker_name,
         ),
-        "QueryService": QueryServicer(messaging.query, broker_name=broker_name),
+        "QueryService": QueryServicer(messaging.query, answers=answers, broker_name=broker_name),
         "ReceiveService": ReceiveServicer(),
         "RetryService": RetryServicer(retrying.returns, retrying.redrive),
         "SendService": SendServicer(
