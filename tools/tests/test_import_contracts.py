@@ -72,6 +72,7 @@ BAD_IMPORTS = [
         "ariane_broker.spark_batches",
         "ariane.broker.v1.transaction_service_pb2",
     ),
+    (STORING_ROOMS, "ariane_broker.read", "ariane_broker.rpc"),
 ]
 
 

@@ -1,17 +1,18 @@
 """The parts list of the broker: the one place that composes.
 
-A broker is eight rooms, each built by one function from those before it::
+A broker is nine rooms, each built by one function from those before it::
 
     state        topics, groups, offsets: in memory, and on the disk
     storing      the store, who waits on its disk, who is held until something arrives
     naming       what name servers are told
     changing     who may change topics, groups, offsets; who is attached
     delaying     messages that are delivered later
-    messaging    messages in and out
+    appending    messages in
+    reading      messages out
     transacting  half messages, and what becomes of them
     retrying     failed messages, brought back later or kept as dead letters
 
-and the services of the contract in front of them (`ariane_broker.rooms`, a file each). Nothing
+and the services of the contract in front of them (``ariane_broker.rpc``). Nothing
 here touches disk or network yet.
 """
 
@@ -19,14 +20,16 @@ from __future__ import annotations
 
 from concurrent.futures import Executor, ThreadPoolExecutor
 
+from ariane_broker.append.room import appending_room
 from ariane_broker.broker_life import BrokerLife, Threads
 from ariane_broker.clients.room import ChangingRoom, changing_room
 from ariane_broker.delay.room import delaying_room
 from ariane_broker.log.room import StoringRoom, storing_room
 from ariane_broker.naming.room import naming_room
 from ariane_broker.outside import Outside
-from ariane_broker.read.room import messaging_room
+from ariane_broker.read.room import reading_room
 from ariane_broker.retry.room import retrying_room
+from ariane_broker.rpc.append_streams import AppendStreams
 from ariane_broker.rpc.room import rpc_services
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.state.room import StateRoom, state_room
@@ -57,10 +60,11 @@ def compose_from(outside: Outside) -> BrokerLife:
     naming = naming_room(outside, state)
     changing = changing_room(outside, state, storing, naming)
     delaying = delaying_room(outside, state, storing)
-    messaging = messaging_room(outside, state, storing, naming, changing, delaying=delaying)
-    transacting = transacting_room(outside, state, storing, changing, messaging, delaying=delaying)
+    appending = appending_room(outside, storing, naming, changing, delaying)
+    append_streams = AppendStreams(appending.append_records)
+    transacting = transacting_room(outside, state, storing, changing, appending, delaying=delaying)
     retrying = retrying_room(
-        outside, state, storing, changing, delaying=delaying, messaging=messaging
+        outside, state, storing, changing, delaying=delaying, appending=appending
     )
 
     return BrokerLife(
@@ -71,7 +75,9 @@ def compose_from(outside: Outside) -> BrokerLife:
             naming,
             changing,
             delaying=delaying,
-            messaging=messaging,
+            appending=appending,
+            append_streams=append_streams,
+            reading=reading_room(outside, state, storing, naming, changing),
             transacting=transacting,
             retrying=retrying,
         ),
@@ -86,7 +92,7 @@ def compose_from(outside: Outside) -> BrokerLife:
         held=storing.held,
         clients=changing.clients,
         client_admission=changing.client_admission,
-        append_streams=messaging.append_streams,
+        append_streams=append_streams,
         transaction_streams=transacting.streams,
         group_flush=storing.group_flush,
         saved_offsets=state.saved_offsets,

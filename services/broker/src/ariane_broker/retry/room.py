@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ariane_broker.append.room import AppendingRoom
 from ariane_broker.clients.deaths.verdicts import DeathVerdicts
 from ariane_broker.clients.room import ChangingRoom
 from ariane_broker.delay.room import DAY_MS, DelayingRoom
 from ariane_broker.groups.group_deletion import GroupDeletion
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.outside import Outside
-from ariane_broker.read.room import MessagingRoom
 from ariane_broker.retry import redriven_table, return_table
 from ariane_broker.retry.copy_append import CopyAppend
 from ariane_broker.retry.failures import ReturnLimits
@@ -41,7 +41,7 @@ def retrying_room(
     changing: ChangingRoom,
     *,
     delaying: DelayingRoom,
-    messaging: MessagingRoom,
+    appending: AppendingRoom,
 ) -> RetryingRoom:
     """Failed messages, brought back later or kept as dead letters."""
     settings, clock = outside.settings, outside.clock
@@ -67,7 +67,7 @@ def retrying_room(
         groups=state.groups,
         limits=limits,
         make_topic=changing.topic_changes.create_for_group,
-        is_draining=lambda: messaging.append_records.draining,
+        is_draining=lambda: appending.append_records.draining,
     )
     redrive = DeadLetterRedrive(
         storing.store,
@@ -76,7 +76,7 @@ def retrying_room(
         topics=state.topics,
         groups=state.groups,
         make_topic=changing.topic_changes.create_for_group,
-        is_draining=lambda: messaging.append_records.draining,
+        is_draining=lambda: appending.append_records.draining,
     )
     deaths = _counting_deaths(outside, state, storing, changing, returns)
     deletion = GroupDeletion(

@@ -59,6 +59,10 @@ class BatchAppend(Protocol):
         ...
 
 
+PLAIN_CALL_BYTES_MAX: Final = 32 << 20
+"""Bytes of all records that plain messages of one call may become."""
+
+
 class SendMessages:
     """Encodes plain messages and appends them."""
 

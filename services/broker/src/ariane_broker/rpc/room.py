@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from importlib.metadata import version
 
+from ariane_broker.append.room import AppendingRoom
 from ariane_broker.clients.room import ChangingRoom
 from ariane_broker.delay.room import DelayingRoom
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.naming.room import NamingRoom
 from ariane_broker.outside import Outside
-from ariane_broker.read.room import MessagingRoom
+from ariane_broker.read.room import ReadingRoom
 from ariane_broker.retry.room import RetryingRoom
+from ariane_broker.rpc.append_streams import AppendStreams
 from ariane_broker.rpc.broker_servicer import BrokerParts, BrokerServicer
 from ariane_broker.rpc.client_servicer import ClientServicer
 from ariane_broker.rpc.group_servicer import GroupServicer
 from ariane_broker.rpc.offset_servicer import OffsetServicer
+from ariane_broker.rpc.plain_send import PLAIN_CALL_BYTES_MAX, SendMessages
 from ariane_broker.rpc.pull_servicer import PullServicer
 from ariane_broker.rpc.query_servicer import QueryServicer
 from ariane_broker.rpc.retry_servicer import RetryServicer
@@ -25,6 +30,8 @@ from ariane_broker.rpc.transaction_servicer import TransactionServicer
 from ariane_broker.rpc.unavailable import ReceiveServicer
 from ariane_broker.state.room import StateRoom
 from ariane_broker.transactions.room import TransactingRoom
+from ariane_record.layout import BLANK_SIZE_MIN_BYTES
+from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_servicekit import (
     AnswerBudget,
     RpcService,
@@ -39,7 +46,9 @@ def rpc_services(
     changing: ChangingRoom,
     *,
     delaying: DelayingRoom,
-    messaging: MessagingRoom,
+    appending: AppendingRoom,
+    append_streams: AppendStreams,
+    reading: ReadingRoom,
     transacting: TransactingRoom,
     retrying: RetryingRoom,
 ) -> list[RpcService]:
@@ -55,7 +64,7 @@ def rpc_services(
                 naming,
                 changing,
                 delaying=delaying,
-                messaging=messaging,
+                appending=appending,
             )
         ),
         "ClientService": _client_servicer(outside, changing, transacting),
@@ -66,23 +75,23 @@ def rpc_services(
             changing.offset_changes, changing.members, state.epochs, changing.unread
         ),
         "PullService": PullServicer(
-            messaging.pull_records,
+            reading.pull_records,
             storing.held,
-            messaging.pull_range,
+            reading.pull_range,
             changing.lookup,
             epochs=state.epochs,
             answers=answers,
             broker_name=broker_name,
         ),
-        "QueryService": QueryServicer(messaging.query, answers=answers, broker_name=broker_name),
+        "QueryService": QueryServicer(reading.query, answers=answers, broker_name=broker_name),
         "ReceiveService": ReceiveServicer(),
         "RetryService": RetryServicer(retrying.returns, retrying.redrive),
         "SendService": SendServicer(
-            messaging.append_records,
-            messaging.append_streams,
-            messaging.send_messages,
+            appending.append_records,
+            append_streams,
+            _plain_send(outside, storing, appending),
             transacting.half_send,
-            messaging.recall,
+            appending.recall,
             broker_name=broker_name,
             store_host=lambda: storing.store.config.store_host,
         ),
@@ -118,6 +127,21 @@ def _client_servicer(
     )
 
 
+def _plain_send(outside: Outside, storing: StoringRoom, appending: AppendingRoom) -> SendMessages:
+    settings, clock = outside.settings, outside.clock
+    origin = secrets.randbits(32)
+    unique_ids = UniqueIdGenerator(clock.now_ms, ip="127.0.0.1", pid=os.getpid(), origin=origin)
+    return SendMessages(
+        appending.append_records,
+        appending.topics_for_send,
+        message_at=storing.store.message_at,
+        next_unique_id=unique_ids.next_id,
+        now_ms=clock.now_ms,
+        body_bytes_max=settings.message_bytes_max,
+        call_bytes_max=min(settings.segment_bytes - BLANK_SIZE_MIN_BYTES, PLAIN_CALL_BYTES_MAX),
+    )
+
+
 def _asked(
     outside: Outside,
     state: StateRoom,
@@ -126,7 +150,7 @@ def _asked(
     changing: ChangingRoom,
     *,
     delaying: DelayingRoom,
-    messaging: MessagingRoom,
+    appending: AppendingRoom,
 ) -> BrokerParts:
     """What an operator can ask about."""
     return BrokerParts(
@@ -140,7 +164,7 @@ def _asked(
         delayed=delaying.counts,
         held=storing.held,
         clients=changing.clients,
-        drain=messaging.drain,
+        drain=appending.drain,
         unread=changing.unread,
         version=version("ariane-broker"),
         start_time_ms=outside.clock.now_ms(),

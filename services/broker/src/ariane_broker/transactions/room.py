@@ -7,6 +7,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
+from ariane_broker.append.room import AppendingRoom
 from ariane_broker.clients.room import ChangingRoom
 from ariane_broker.delay.parking import Parking
 from ariane_broker.delay.room import DelayingRoom
@@ -14,7 +15,7 @@ from ariane_broker.errors import STORAGE_RULES
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.outside import Outside
-from ariane_broker.read.room import PLAIN_CALL_BYTES_MAX, MessagingRoom
+from ariane_broker.rpc.plain_send import PLAIN_CALL_BYTES_MAX
 from ariane_broker.rpc.transaction_streams import StreamParts, TransactionStreams
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.spark_batches.batch_commits import BatchCommits
@@ -58,7 +59,7 @@ def transacting_room(
     state: StateRoom,
     storing: StoringRoom,
     changing: ChangingRoom,
-    messaging: MessagingRoom,
+    appending: AppendingRoom,
     *,
     delaying: DelayingRoom,
 ) -> TransactingRoom:
@@ -74,15 +75,15 @@ def transacting_room(
     half_send = HalfSend(
         log,
         table,
-        messaging.topics_for_send,
+        appending.topics_for_send,
         _half_limits(settings),
         next_unique_id=unique_ids.next_id,
         now_ms=clock.now_ms,
-        is_draining=lambda: messaging.append_records.draining,
+        is_draining=lambda: appending.append_records.draining,
     )
     ends = TransactionEnds(log, table, state.topics.find, now_ms=clock.now_ms)
     streams = _streams(
-        outside, state, storing, messaging, log=log, table=table, singly=(half_send, ends)
+        outside, state, storing, appending, log=log, table=table, singly=(half_send, ends)
     )
     storing.keeping.keep_needed(lambda: table.needed_from)
     upkeep = TransactionUpkeep(
@@ -94,7 +95,7 @@ def transacting_room(
         is_pressed=lambda: storing.keeping.disk_used_ratio >= settings.disk_force_ratio,
         segment_bytes=settings.segment_bytes,
     )
-    commits, loops = _batches(outside, state, storing, messaging, log=log, parking=delaying.parking)
+    commits, loops = _batches(outside, state, storing, appending, log=log, parking=delaying.parking)
     return TransactingRoom(
         half_send=half_send,
         ends=ends,
@@ -111,7 +112,7 @@ def _streams(
     outside: Outside,
     state: StateRoom,
     storing: StoringRoom,
-    messaging: MessagingRoom,
+    appending: AppendingRoom,
     *,
     log: BrokerLog,
     table: TransactionTable,
@@ -130,13 +131,13 @@ def _streams(
     )
     parts = StreamParts(
         log=log,
-        halves=HalvesTogether(log, table, messaging.topics_for_send, limits),
+        halves=HalvesTogether(log, table, appending.topics_for_send, limits),
         half_send=half_send,
         ends_together=ends_together,
         ends=ends,
         broker_name=settings.broker_name,
         now_ms=outside.clock.now_ms,
-        is_draining=lambda: messaging.append_records.draining,
+        is_draining=lambda: appending.append_records.draining,
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
     )
     return TransactionStreams(parts)
@@ -155,7 +156,7 @@ def _batches(
     outside: Outside,
     state: StateRoom,
     storing: StoringRoom,
-    messaging: MessagingRoom,
+    appending: AppendingRoom,
     *,
     log: BrokerLog,
     parking: Parking,
@@ -171,12 +172,12 @@ def _batches(
     commits = BatchCommits(
         log,
         table,
-        messaging.topics_for_send,
+        appending.topics_for_send,
         publication,
         parking,
         now_ms=clock.now_ms,
         body_bytes_max=settings.message_bytes_max,
-        is_draining=lambda: messaging.append_records.draining,
+        is_draining=lambda: appending.append_records.draining,
     )
     upkeep = BatchUpkeep(
         store,

@@ -1,0 +1,59 @@
+"""The appending room: messages in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ariane_broker.append.append import AppendRecords
+from ariane_broker.append.topics_for_send import TopicsForSend
+from ariane_broker.clients.room import ChangingRoom
+from ariane_broker.delay.recall import Recall
+from ariane_broker.delay.room import DelayingRoom, block_check
+from ariane_broker.errors import STORAGE_RULES
+from ariane_broker.log.room import StoringRoom
+from ariane_broker.naming.broker_drain import BrokerDrain
+from ariane_broker.naming.room import NamingRoom
+from ariane_broker.outside import Outside
+from ariane_servicekit import ErrorTranslator
+
+
+@dataclass(frozen=True, slots=True)
+class AppendingRoom:
+    """Messages in."""
+
+    append_records: AppendRecords
+    topics_for_send: TopicsForSend
+    drain: BrokerDrain
+    recall: Recall
+
+
+def appending_room(
+    outside: Outside,
+    storing: StoringRoom,
+    naming: NamingRoom,
+    changing: ChangingRoom,
+    delaying: DelayingRoom,
+) -> AppendingRoom:
+    """Messages in."""
+    settings = outside.settings
+    topics_for_send = TopicsForSend(changing.topic_changes, check_block=block_check(settings))
+    append_records = AppendRecords(
+        storing.log,
+        topics_for_send,
+        storing.sequences,
+        delaying.parking,
+        body_bytes_max=settings.message_bytes_max,
+        service_error=ErrorTranslator(STORAGE_RULES).service_error,
+    )
+    return AppendingRoom(
+        append_records=append_records,
+        topics_for_send=topics_for_send,
+        drain=BrokerDrain(append_records, naming.announcement, naming.registration.announce),
+        recall=Recall(
+            storing.log,
+            storing.store,
+            delaying.timer_queue,
+            broker_name=settings.broker_name,
+            is_draining=lambda: append_records.draining,
+        ),
+    )
