@@ -161,13 +161,14 @@ async def test_an_unknown_topic_is_said_to_be_unknown(world):
     async with Producer(world.name_servers) as producer:
         with pytest.raises(errors.SendError) as caught:
             await producer.send(Message("nowhere", b""))
-        with pytest.raises(errors.RouteNotFound):
+        with pytest.raises(errors.SendError):
             await producer.send_nowait(Message("nowhere", b""))
         with pytest.raises(errors.BatchSendError) as batch:
             await producer.send_batch([Message("nowhere", b""), *orders("good")])
 
     assert not caught.value.outcome_unknown
-    assert isinstance(batch.value.outcomes[0], errors.RouteNotFound)
+    assert isinstance(caught.value.__cause__, errors.RouteNotFound)
+    assert isinstance(batch.value.outcomes[0], errors.SendError)
     assert batch.value.outcomes[1].queue_offset == 0
 
 
