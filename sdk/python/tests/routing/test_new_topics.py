@@ -1,6 +1,7 @@
 """Topics that nobody has created: the first send does, and consumers wait for it."""
 
 import asyncio
+import itertools
 from uuid import uuid4
 
 import grpc
@@ -77,7 +78,7 @@ async def test_the_route_of_the_template_serves_until_there_is_a_better_one(
 async def test_a_template_that_nobody_may_write_creates_nothing(templated):
     templated.name_server.routes[TEMPLATE].brokers[0].addresses.clear()
     async with Producer(templated.name_servers) as producer:
-        with pytest.raises(errors.RouteNotFound):
+        with pytest.raises(errors.SendError):
             await producer.send(Message("new", b""))
 
 
@@ -91,6 +92,42 @@ async def test_a_name_server_that_has_just_started_is_not_believed(templated, wo
 
             assert result.message_queue.broker_name == "broker-a"
     assert TEMPLATE not in templated.name_server.asked + world.name_server.asked
+
+
+def test_a_topic_is_looked_for_often_while_its_first_message_may_be_new():
+    looks, waited_s = [], 0.0
+    while waited_s < 7200:
+        waited_s += _routes.watch_delay_s(waited_s)
+        looks.append(waited_s)
+    gaps = {late: late - early for early, late in itertools.pairwise(looks)}
+    assert looks[0] <= 0.1
+    assert max(gap for at, gap in gaps.items() if at < 60) < 1.001
+    assert max(gap / at for at, gap in gaps.items() if at > 60) <= 1 / 59
+    assert max(gaps.values()) == 30.0
+    assert len(looks) < 500
+
+
+async def test_a_new_topic_does_not_wait_for_the_gap_between_two_rebalances(cluster):
+    topic, got = f"new-{uuid4()}", asyncio.Event()
+
+    async def listen(_messages):
+        got.set()
+
+    async with (
+        Producer(cluster.name_servers) as producer,
+        PushConsumer(
+            cluster.name_servers,
+            group=topic,
+            subscriptions={topic: "*"},
+            listener=listen,
+            # Whoever waits for it once gets nothing in this test.
+            settings=ConsumerSettings(rebalance_gap_s_min=3600.0),
+        ) as consumer,
+    ):
+        await consumer.wait_assigned()
+        await producer.send(Message(topic, b"the first"))
+        async with asyncio.timeout(60):
+            await got.wait()
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])

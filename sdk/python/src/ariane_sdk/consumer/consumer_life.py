@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from ariane.broker.v1.client_service_pb2 import AttachResponse
@@ -384,38 +385,50 @@ class ConsumerLife:
             pass
         self._rebalance_wanted.clear()
         try:
-            await self._rebalance()
+            settled = await self._rebalance()
         except CallError as error:
             logger.info("group %s keeps its assignment: %s", self.plan.group, error)
             self._rebalance_wanted.set()
-        await self.plan.clock.sleep(settings.rebalance_gap_s_min)
+            settled = True
+        if settled:
+            await self.plan.clock.sleep(settings.rebalance_gap_s_min)
+        else:
+            # What was missing comes with a notice, and is not to wait for the gap.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(settings.rebalance_gap_s_min):
+                    await self._rebalance_wanted.wait()
+            self._rebalance_wanted.set()
 
-    async def _rebalance(self) -> None:
-        """Own what falls to this member, and nothing else; keep all when nobody can tell."""
+    async def _rebalance(self) -> bool:
+        """Own what falls to this member, and nothing else; keep all when nobody can tell.
+
+        Returns:
+            False if no topic is known yet, or no broker knows this member yet.
+        """
         if self._by_hand:
             # A queue that was dropped, because its offset was set anew, is taken over again.
             self.owned.change_to(self._assigned_by_hand, handover_s=0.0)
-            return
+            return True
         routes = self._known_routes()
         self._attachments.follow(routes)
         if self.plan.model == "broadcasting":
             everything = (queue for route in routes for queue in route.read_queues)
             self.owned.change_to(everything, handover_s=0.0)
             self._assigned.set()
-            return
+            return bool(routes)
         shares = await asyncio.gather(*map(self._group_view.share_of, routes))
         wanted: set[MessageQueue] = set()
         shared = False
         for share in shares:
             if share is None:
-                self._rebalance_wanted.set()
-                return
+                return False
             wanted.update(share.queues)
             shared = shared or share.member_count > 1
         self._attachments.claim(frozenset(wanted))
         handover_s = self.plan.settings.handover_s if shared else 0.0
         self.owned.change_to(wanted, handover_s=handover_s)
         self._assigned.set()
+        return bool(routes)
 
 
 def _stopped_meanwhile() -> ClientNotRunning:

@@ -21,8 +21,14 @@ from ariane_sdk.runtime.tasks import loop_for_ever, start_task
 REFRESH_INTERVAL_S: Final = 30.0
 """How often the routes in use are asked for again."""
 
-WATCH_INTERVAL_S_MIN: Final = 1.0
-"""When a route that does not exist yet is looked for first; the time doubles each time."""
+WATCH_INTERVAL_S_MIN: Final = 0.1
+"""When a route that does not exist yet is looked for first."""
+
+WATCH_INTERVAL_S: Final = 1.0
+"""How often it is looked for in the first minute: its first message waits for whoever looks."""
+
+WATCH_AGE_PART: Final = 1 / 60
+"""The part of the time that it was looked for already, after which it is looked for later on."""
 
 YOUNG_LOOK_S: Final = 1.0
 """When a route that was just learnt is looked at again first; the time doubles each time."""
@@ -274,14 +280,13 @@ class Routes:
             delay_s *= 2
 
     async def _look_for(self, topic: str) -> None:
-        delay_s = WATCH_INTERVAL_S_MIN
+        begun_s = self._clock.monotonic_s()
         while True:
-            await self._clock.sleep(delay_s)
+            await self._clock.sleep(watch_delay_s(self._clock.monotonic_s() - begun_s))
             try:
                 await self._fetch(topic)
             except CallError as error:
                 logger.debug("topic %s has no route yet: %s", topic, error)
-                delay_s = min(2 * delay_s, REFRESH_INTERVAL_S)
             else:
                 # Brokers get a new topic one after the other.
                 self.confirm(topic)
@@ -290,6 +295,12 @@ class Routes:
     async def _refresh_all(self) -> None:
         await self._clock.sleep(REFRESH_INTERVAL_S)
         await asyncio.gather(*map(self.refresh, list(self._routes)))
+
+
+def watch_delay_s(waited_s: float) -> float:
+    """When to look again for a topic that somebody has waited for so long."""
+    delay_s = min(max(waited_s, WATCH_INTERVAL_S_MIN), WATCH_INTERVAL_S)
+    return min(max(delay_s, WATCH_AGE_PART * waited_s), REFRESH_INTERVAL_S)
 
 
 def exists_perhaps(error: RouteNotFound) -> bool:
