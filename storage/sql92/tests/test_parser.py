@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from ariane_sql92 import (
     CONDITION_BYTES_MAX,
+    CONDITION_COMPARISONS_MAX,
     CONDITION_DEPTH_MAX,
     ConditionInvalid,
     compile_condition,
@@ -47,6 +48,8 @@ REFUSED = [
     ("a = '\ud800'", 5, "Unicode"),
     ("NOT " * (CONDITION_DEPTH_MAX + 1) + "a", None, "deep"),
     ("a = 1 = TRUE" + " = TRUE" * CONDITION_DEPTH_MAX, 0, "deep"),
+    (" OR ".join(["a = 1"] * (CONDITION_COMPARISONS_MAX + 1)), None, "100 comparisons"),
+    (" AND ".join(["a BETWEEN 1 AND 2"] * 51), None, "100 comparisons"),
     ("a" * (CONDITION_BYTES_MAX + 1), CONDITION_BYTES_MAX, "bytes long"),
     ("ä" * CONDITION_BYTES_MAX, None, "bytes long"),
 ]
@@ -68,7 +71,7 @@ def test_refused_with_reason_and_position(text, position, word):
     [
         "NOT " * (CONDITION_DEPTH_MAX - 1) + "a",
         "(" * 2000 + "a = 1" + ")" * 2000,
-        " OR ".join(["a = 1"] * 450),
+        " OR ".join(["a = 1"] * CONDITION_COMPARISONS_MAX),
         "a IN (" + ", ".join(f"'{number}'" for number in range(500)) + ")",
         "- " * 1500 + "a = 1",
     ],

@@ -7,6 +7,7 @@ from ariane_record.decoding.columns import RecordColumns
 from ariane_record.layout import Host
 from ariane_record.single.compression import Compression
 from ariane_sdk.checks.limits import RESERVED_PROPERTIES
+from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.client.conflicts import ConflictSide, SubscriptionConflict
 from ariane_sdk.client.listener import Listener
 from ariane_sdk.cluster.cluster_client import ClusterClient
@@ -92,6 +93,7 @@ __all__ = [
     "ResetTarget",
     "Route",
     "SendResult",
+    "Sql",
     "StartPosition",
     "Sticky",
     "SubscriptionConflict",

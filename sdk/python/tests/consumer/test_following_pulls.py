@@ -160,11 +160,11 @@ async def test_another_filter_is_followed_from_where_the_one_before_ended(cluste
     queue = (await producer.send(Message(topic, b"0", tag="paid"))).message_queue
     settings = ConsumerSettings(hold_s=20.0)
     async with PullConsumer(cluster.name_servers, group="by-hand", settings=settings) as consumer:
-        await consumer.assign([queue], tags={topic: "paid"})
+        await consumer.assign([queue], filters={topic: "paid"})
         await consumer.seek(queue, "earliest")
         assert [message.body for message in await consumer.poll()] == [b"0"]
         for number, tag in enumerate(["sent", "open", "paid"] * 3, 1):
-            await consumer.assign([queue], tags={topic: tag})
+            await consumer.assign([queue], filters={topic: tag})
             await producer.send(Message(topic, b"%d" % number, tag=tag), message_queue=queue)
             messages = await consumer.poll(timeout_s=12)
             assert [message.body for message in messages] == [b"%d" % number]

@@ -267,7 +267,7 @@ async def test_assigned_queues_need_no_group(topic, one_queue, producer, make_co
         assert consumer.assignment == {other}
         await producer.send(Message(topic, b"no", tag="b"), message_queue=other)
         await producer.send(Message(topic, b"yes", tag="a"), message_queue=other)
-        await consumer.assign([other], tags={topic: "a"})
+        await consumer.assign([other], filters={topic: "a"})
         # "no" may have been pulled while there was no filter yet.
         got = []
         async with asyncio.timeout(60):

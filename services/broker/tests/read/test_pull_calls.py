@@ -297,9 +297,19 @@ async def test_broken_filters_are_refused(broker, refused):
     await broker.create_topic("orders")
     call = broker.pull_call(("orders", 0, 0), subscriptions=[tag_subscription("orders", "a || ")])
     assert (await refused(call)).reason == "FILTER_EXPRESSION_INVALID"
-    sql = subscription_pb.FilterExpression(kind=subscription_pb.FILTER_KIND_SQL92, text="a = 1")
+    sql = subscription_pb.FilterExpression(kind=subscription_pb.FILTER_KIND_SQL92, text="a LIKE 1")
     call = broker.pull_call(
         ("orders", 0, 0), subscriptions=[subscription_pb.Subscription(topic="orders", filter=sql)]
+    )
+    failure = await refused(call)
+    assert failure.reason == "FILTER_EXPRESSION_INVALID"
+    assert failure.metadata["position"] == "2"
+    uploaded = subscription_pb.FilterExpression(
+        kind=subscription_pb.FILTER_KIND_UPLOADED, text="delays@1"
+    )
+    call = broker.pull_call(
+        ("orders", 0, 0),
+        subscriptions=[subscription_pb.Subscription(topic="orders", filter=uploaded)],
     )
     assert (await refused(call)).reason == "FEATURE_NOT_AVAILABLE"
 

@@ -36,6 +36,8 @@ from ariane_sql92.syntax import (
 )
 
 CONDITION_DEPTH_MAX: Final = 50
+CONDITION_COMPARISONS_MAX: Final = 100
+"""Each costs up to 70 ns a message, and those who read share one processor."""
 
 _INTEGER_MAX: Final = (1 << 31) - 1
 _LONG_MAX: Final = (1 << 63) - 1
@@ -49,12 +51,14 @@ class Term:
         operand: The part.
         start: Its first character.
         depth: How many parts lie in one another.
+        comparisons: How many of its parts look at values.
         literal: Whether it was written as one word or number; a number with a sign was not.
     """
 
     operand: Operand
     start: int
     depth: int = 1
+    comparisons: int = 0
     literal: bool = False
 
 
@@ -82,7 +86,12 @@ def _joined(operand: Operand, *terms: Term) -> Term:
     depth = 1 + max(term.depth for term in terms)
     if depth > CONDITION_DEPTH_MAX:
         _refuse(f"nested more than {CONDITION_DEPTH_MAX} deep", terms[0])
-    return Term(operand, terms[0].start, depth)
+    comparisons = sum(term.comparisons for term in terms)
+    comparisons += isinstance(operand, Equal | Ordered | OneOf | TextMatch)
+    if comparisons > CONDITION_COMPARISONS_MAX:
+        reason = f"more than {CONDITION_COMPARISONS_MAX} comparisons; IN takes many texts as one"
+        _refuse(reason, terms[0])
+    return Term(operand, terms[0].start, depth, comparisons)
 
 
 def _number(term: Term) -> Property | Number | Nothing:
@@ -149,11 +158,11 @@ class TreeBuilder(Transformer[Token, Term]):
         """A minus."""
         match term.operand:
             case Number(value, kind):
-                return Term(Number(-value, kind), term.start, term.depth)
+                return Term(Number(-value, kind), term.start)
             case Property() | Text():
-                return Term(Nothing(None), term.start, term.depth)
-            case Nothing(before):
-                return Term(Nothing(before), term.start, term.depth)
+                return Term(Nothing(None), term.start)
+            case Nothing():
+                return term
             case condition:
                 return _joined(Nothing(condition), term)
 

@@ -12,12 +12,10 @@ from typing import Any, Final, cast
 from lark import Lark
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
-from ariane_sql92.building import CONDITION_DEPTH_MAX, TreeBuilder, condition_of
+from ariane_sql92.building import TreeBuilder, condition_of
 from ariane_sql92.errors import ConditionInvalid
 from ariane_sql92.grammar import GRAMMAR
 from ariane_sql92.syntax import Condition
-
-__all__ = ["CONDITION_BYTES_MAX", "CONDITION_DEPTH_MAX", "parse_condition"]
 
 CONDITION_BYTES_MAX: Final = 4096
 

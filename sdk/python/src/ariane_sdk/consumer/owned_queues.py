@@ -25,7 +25,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.checks.sql_filter import MessageFilter
 from ariane_sdk.client.caution import Caution, InWork
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.client.session import Session
@@ -61,7 +61,7 @@ class OwnedQueues:
         *,
         group: str,
         client_id: str,
-        filters: Mapping[str, TagFilter],
+        filters: Mapping[str, MessageFilter],
         start: StartPosition,
         keeping: OffsetKeeping,
         locks: QueueLocks | None,

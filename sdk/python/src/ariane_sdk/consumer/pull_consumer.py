@@ -23,6 +23,7 @@ from ariane_sdk.checks.queue_arguments import (
     checked_queue,
     checked_queues,
 )
+from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.consumer.consumer_life import ConsumerLife
@@ -78,7 +79,7 @@ class PullConsumer:
         name_servers: NameServerAddresses,
         *,
         group: str,
-        subscriptions: Mapping[str, str] | None = None,
+        subscriptions: Mapping[str, str | Sql] | None = None,
         start: StartPosition = "latest",
         auto_commit: bool = True,
         model: MessageModel = "clustering",
@@ -93,8 +94,9 @@ class PullConsumer:
         Args:
             name_servers: "host:port" of each name server, as a list or separated by commas.
             group: The consumer group, whose offsets are used also for assigned queues.
-            subscriptions: By topic, "*" for all messages or tags joined by "||". Nothing: queues
-                are assigned by ``assign``, and the consumer is no member of the group.
+            subscriptions: By topic, "*" for all messages, tags joined by "||", or ``Sql``.
+                Nothing: queues are assigned by ``assign``, and the consumer is no member of the
+                group.
             start: Where the group begins in a queue that it has never consumed.
             auto_commit: Whether polling again means that what was polled before is done.
             model: "clustering" or "broadcasting", as for a push consumer.
@@ -194,13 +196,13 @@ class PullConsumer:
         await self._life.wait_assigned()
 
     async def assign(
-        self, queues: Iterable[MessageQueue], *, tags: Mapping[str, str] | None = None
+        self, queues: Iterable[MessageQueue], *, filters: Mapping[str, str | Sql] | None = None
     ) -> None:
         """Have these queues and no others, whoever else has them.
 
         Args:
             queues: The queues, of any topics.
-            tags: By topic, which messages; all if not given.
+            filters: By topic, which messages, as in subscriptions; all if not given.
 
         Raises:
             ClientNotRunning: It does not run.
@@ -213,10 +215,10 @@ class PullConsumer:
         if not self._by_hand:
             raise IllegalArgument("a consumer with subscriptions gets its queues from its group")
         wanted = checked_queues(queues)
-        filters = filters_of(tags or {})
-        for topic in {queue.topic for queue in wanted} - filters.keys():
-            filters[checked_topic(topic)] = TagFilter.parse("*")
-        self._plan.filters.update(filters)
+        chosen = filters_of(filters or {})
+        for topic in {queue.topic for queue in wanted} - chosen.keys():
+            chosen[checked_topic(topic)] = TagFilter.parse("*")
+        self._plan.filters.update(chosen)
         await self._life.assign(wanted)
 
     async def poll(

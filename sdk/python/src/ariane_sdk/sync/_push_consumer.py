@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 
+from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.client.listener import Listener
 from ariane_sdk.consumer import push_consumer as _push_consumer
 from ariane_sdk.consumer.group.allocation import AllocationStrategy
@@ -28,7 +29,7 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
         name_servers: NameServerAddresses,
         *,
         group: str,
-        subscriptions: Mapping[str, str],
+        subscriptions: Mapping[str, str | Sql],
         listener: Listener,
         start: StartPosition = "latest",
         batch_size: int = 32,

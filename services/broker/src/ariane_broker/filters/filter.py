@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ariane_broker.filters.expression import FilterExpression, FilterLanguage
+from ariane_broker.filters.sql import sql_filter
 from ariane_broker.filters.tags import TagFilter, parse_tags
 from ariane_servicekit.errors import feature_not_available
 from ariane_storage.reading.filter import Filter
@@ -22,7 +23,11 @@ def filter_for(expression: FilterExpression, *, exact: bool = True) -> Filter | 
         ServiceError: FILTER_EXPRESSION_INVALID, or FEATURE_NOT_AVAILABLE for a language that
             this broker does not speak.
     """
-    if expression.language is not FilterLanguage.TAG:
-        raise feature_not_available(f"a filter in {expression.language.value}")
-    tags = parse_tags(expression.text)
-    return None if tags is None else TagFilter(tags, exact=exact)
+    match expression.language:
+        case FilterLanguage.TAG:
+            tags = parse_tags(expression.text)
+            return None if tags is None else TagFilter(tags, exact=exact)
+        case FilterLanguage.SQL92:
+            return sql_filter(expression.text)
+        case FilterLanguage.UPLOADED:
+            raise feature_not_available("an uploaded filter")

@@ -8,7 +8,7 @@ from random import Random
 from typing import Literal, TypeAlias
 
 from ariane_sdk.checks.limits import checked_topic
-from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.checks.sql_filter import MessageFilter, Sql, message_filter
 from ariane_sdk.consumer.group.allocation import AllocationStrategy, Averaging
 from ariane_sdk.consumer.offsets.start_position import StartPosition
 from ariane_sdk.errors import IllegalArgument
@@ -46,7 +46,7 @@ def checked_strategy(strategy: AllocationStrategy | None) -> AllocationStrategy:
     return strategy
 
 
-def filters_of(subscriptions: Mapping[str, str]) -> dict[str, TagFilter]:
+def filters_of(subscriptions: Mapping[str, str | Sql]) -> dict[str, MessageFilter]:
     """The filters of subscriptions.
 
     Raises:
@@ -57,7 +57,7 @@ def filters_of(subscriptions: Mapping[str, str]) -> dict[str, TagFilter]:
             f'subscriptions {subscriptions!r:.100}: a dict such as {{"orders": "*"}} is expected'
         )
     return {
-        checked_topic(topic): TagFilter.parse(expression)
+        checked_topic(topic): message_filter(expression)
         for topic, expression in subscriptions.items()
     }
 
@@ -82,7 +82,7 @@ class ConsumerPlan:
 
     addresses: Sequence[str]
     group: str
-    filters: dict[str, TagFilter]
+    filters: dict[str, MessageFilter]
     start: StartPosition
     model: MessageModel
     strategy: AllocationStrategy

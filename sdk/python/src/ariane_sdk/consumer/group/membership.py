@@ -14,7 +14,7 @@ from ariane.broker.v1.client_service_pb2 import (
     Membership,
     OwnedQueues,
 )
-from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.checks.sql_filter import MessageFilter
 from ariane_sdk.client.broker_calls import BrokerCalls
 from ariane_sdk.consumer.group.allocation import AllocationStrategy, GroupFacts, InformedStrategy
 from ariane_sdk.errors import ArianeError, CallError
@@ -40,7 +40,7 @@ class Share(NamedTuple):
 
 def membership_of(
     group: str,
-    filters: Mapping[str, TagFilter],
+    filters: Mapping[str, MessageFilter],
     strategy: AllocationStrategy,
     *,
     ordered: bool,

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 
 from ariane.broker.v1.pull_service_pb2 import PullRecordsRequest, QueueRecords
 from ariane_record.errors import CodecMissing, RecordCorrupted
-from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.checks.sql_filter import MessageFilter
 from ariane_sdk.consumer.delivery.damaged_bodies import BodiesDamaged, DamagedBodies
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
 from ariane_sdk.consumer.delivery.window import ROOM_SHARE_MIN
@@ -73,7 +73,7 @@ class _Asked(NamedTuple):
     """
 
     offsets: dict[QueueKey, int]
-    filters: Mapping[str, TagFilter]
+    filters: Mapping[str, MessageFilter]
 
 
 class PullLoop:
@@ -87,7 +87,7 @@ class PullLoop:
         address: Callable[[], str],
         group: str,
         client_id: str,
-        filters: Mapping[str, TagFilter],
+        filters: Mapping[str, MessageFilter],
         settings: ConsumerSettings,
         clock: Clock,
         on_trouble: Callable[[str, CallError], None],

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.checks.sql_filter import MessageFilter
 from ariane_sdk.client.session import Session
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
@@ -26,7 +26,7 @@ class PullLoops:
         *,
         group: str,
         client_id: str,
-        filters: Mapping[str, TagFilter],
+        filters: Mapping[str, MessageFilter],
         locks: QueueLocks | None,
         on_lost: Callable[[MessageQueue, CallError], None],
         on_fatal: Callable[[CallError], None],

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from ariane.broker.v1.pull_service_pb2 import PullPosition, PullRecordsRequest
-from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.checks.sql_filter import MessageFilter
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
 from ariane_sdk.consumer.pulling.pulled import projection_of
 from ariane_sdk.message import MessageQueue
@@ -43,7 +43,7 @@ class PullRequests:
         self,
         group: str,
         client_id: str,
-        filters: Mapping[str, TagFilter],
+        filters: Mapping[str, MessageFilter],
         settings: ConsumerSettings,
         lock_epoch_of: Callable[[MessageQueue], int | None],
     ) -> None:

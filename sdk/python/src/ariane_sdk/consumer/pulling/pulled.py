@@ -14,7 +14,7 @@ from ariane.broker.v1.pull_service_pb2 import (
     QueueRecords,
 )
 from ariane_record.errors import RecordCorrupted
-from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.checks.sql_filter import MessageFilter
 from ariane_sdk.consumer.delivery.column_window import ColumnWindow
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
 from ariane_sdk.consumer.delivery.pulled_bodies import PulledBodies
@@ -24,7 +24,7 @@ from ariane_sdk.runtime.log import logger
 
 
 def projection_of(
-    works: Iterable[OwnedQueue], filters: Mapping[str, TagFilter]
+    works: Iterable[OwnedQueue], filters: Mapping[str, MessageFilter]
 ) -> PullProjection.ValueType:
     """How much of each message of some queues a pull has to bring.
 
@@ -42,7 +42,7 @@ def projection_of(
     return PULL_PROJECTION_BODIES
 
 
-def fill(work: OwnedQueue, pulled: PulledRecords, tag_filter: TagFilter | None) -> None:
+def fill(work: OwnedQueue, pulled: PulledRecords, tag_filter: MessageFilter | None) -> None:
     """Put what came of a queue into its window.
 
     Args:

@@ -1,0 +1,84 @@
+"""Which messages of a topic a consumer wants, by a condition over their properties."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+from ariane.common.v1.subscription_pb2 import FILTER_KIND_SQL92, FilterExpression, Subscription
+from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.errors import FilterIllegal
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """A condition in SQL92 over the properties of messages; the broker decides.
+
+    ::
+
+        PushConsumer(
+            "127.0.0.1:9876",
+            group="delays",
+            subscriptions={"flights": Sql("origin = 'JFK' AND dep_delay > 60")},
+            listener=listen,
+        )
+
+    What can be said, and how numbers and texts meet, stands in ``storage/sql92/README.md``.
+
+    Attributes:
+        text: The condition.
+
+    Raises:
+        FilterIllegal: It is none; ``metadata["position"]`` says which character is to blame.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        # Who filters by tag alone does not pay for the parser.
+        from ariane_sql92 import ConditionInvalid, compile_condition  # noqa: PLC0415 - as above
+
+        if not isinstance(self.text, str):
+            raise FilterIllegal(f"SQL92 condition {self.text!r:.100}: a text is expected")
+        try:
+            compile_condition(self.text)
+        except ConditionInvalid as error:
+            raise FilterIllegal(
+                str(error),
+                metadata={"expression": self.text, "position": str(error.position)},
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFilter:
+    """A condition as a filter of a topic: the broker judges messages, and no tag counts.
+
+    Attributes:
+        condition: The condition.
+        tags: None: all may come.
+    """
+
+    condition: Sql
+    tags: ClassVar[frozenset[str]] = frozenset()
+
+    def matches(self, tag: str) -> bool:  # noqa: ARG002 - as ``TagFilter`` has it
+        """Whether a message with this tag is wanted: the broker has said so."""
+        return True
+
+    def to_wire(self, topic: str) -> Subscription:
+        """The subscription of a topic with this filter."""
+        return Subscription(
+            topic=topic, filter=FilterExpression(kind=FILTER_KIND_SQL92, text=self.condition.text)
+        )
+
+
+MessageFilter: TypeAlias = TagFilter | SqlFilter
+
+
+def message_filter(expression: str | Sql) -> MessageFilter:
+    """The filter that somebody means: a condition, or a text about tags.
+
+    Raises:
+        FilterIllegal: It is neither.
+    """
+    return SqlFilter(expression) if isinstance(expression, Sql) else TagFilter.parse(expression)
