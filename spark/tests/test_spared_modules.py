@@ -51,7 +51,7 @@ def test_what_is_loaded_is_spared_and_garbage_is_not():
 @pytest.mark.parametrize(
     "use",
     [
-        "DefaultSource({}).schema()",
+        "DefaultSource({'endpoints': 'n:1', 'topic': 't'}).schema()",
         "connect_once(read_options({'endpoints': 'n:1', 'topic': 't'}, Use.BATCH_READ))",
     ],
 )

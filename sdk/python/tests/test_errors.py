@@ -72,6 +72,13 @@ def test_the_wait_that_a_service_asks_for_is_kept():
     assert error.retriable
 
 
+def test_what_a_name_server_does_not_know_at_its_start_may_be_known_soon():
+    status = status_of("ROUTE_NOT_FOUND", warming_up="true")
+
+    assert error_from_status(status, peer="name server").retriable
+    assert not error_from_status(status_of("ROUTE_NOT_FOUND"), peer="name server").retriable
+
+
 def test_a_reason_of_tomorrow_is_an_error_with_an_unknown_outcome():
     error = error_from_status(status_of("MOON_IN_THE_WAY"), peer="broker-a")
 

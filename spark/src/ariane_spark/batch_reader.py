@@ -70,10 +70,11 @@ class ArianeBatchReader(DataSourceReader):
     def _positions(self, cluster: Cluster) -> tuple[Positions, Positions]:
         bounds = self._options.selection.bounds(cluster)
         self._options.selection.check_found(bounds)
-        if uncertain := cluster.uncertain_topics():
+        uncertain = cluster.uncertain_topics()
+        if topics := {queue.topic for queue in bounds if queue.topic in uncertain}:
             _log.warning(
-                "the name servers have just started; brokers of %s may be missing",
-                ", ".join(sorted(uncertain)),
+                "name servers have just started, or do not answer; brokers of %s may be missing",
+                ", ".join(sorted(topics)),
             )
         start = resolve(self._options.starting, bounds, cluster, unnamed=Edge.EARLIEST)
         end = resolve(self._options.ending, bounds, cluster, unnamed=Edge.LATEST)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import uuid4
 
 from pyspark.sql.datasource import (
@@ -19,16 +19,13 @@ from ariane_sdk.errors import ColumnIllegal
 from ariane_spark.connection import connect_producer_once
 from ariane_spark.errors import OptionIllegal
 from ariane_spark.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
+from ariane_spark.option_table import OPTIONS_OF_SPARK
 from ariane_spark.options import WriteOptions, write_options
 from ariane_spark.rows import IdentitySeed, RowPlan, row_refusal
 from ariane_spark.sink_batches import micro_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-_OPTIONS_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
-"""What Spark hands along of its own to the writers of streams, in lower case."""
 
 
 class ColumnSender(Protocol):
@@ -167,7 +164,7 @@ def stream_writer(
         SchemaIllegal: A column cannot be written, or the body is missing.
     """
     options = write_options(
-        {name: value for name, value in given.items() if name.lower() not in _OPTIONS_OF_SPARK}
+        {name: value for name, value in given.items() if name.lower() not in OPTIONS_OF_SPARK}
     )
     if overwrite:
         raise OptionIllegal("outputMode", "a topic is only appended to; use outputMode('append')")

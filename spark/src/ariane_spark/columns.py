@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import (
@@ -159,6 +160,8 @@ class Projection:
         """What Spark expects of each batch, exactly."""
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - tasks only.
 
+        if "timezone" not in signature(to_arrow_schema).parameters:
+            return to_arrow_schema(self.schema)  # Spark 4.1: always UTC.
         return to_arrow_schema(self.schema, timezone="UTC")
 
     def batch(self, records: RecordColumns, queue: MessageQueue) -> pa.RecordBatch:

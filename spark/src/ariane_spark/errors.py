@@ -7,6 +7,7 @@
     |   +-- UnknownOption       no option has this name; the nearest one is named
     |   +-- OptionIllegal       the value is malformed, or contradicts another option
     |   +-- FeatureNotAvailable the option or mode is known, and comes with a later version
+    +-- SparkTooOld             this version of Spark lacks what is needed
     +-- SchemaIllegal (ValueError)  a column that a topic does not have, or has with another type
     +-- RowIllegal (ValueError) a row that cannot become a message
     +-- QueueNotFound           options name a queue that no broker carries
@@ -30,11 +31,13 @@ class OptionError(ArianeSparkError, ValueError):
 
     Attributes:
         option: Name of the option, as the documentation spells it where it is known.
+        is_of_other_use: Whether it is an option of another kind of query.
     """
 
-    def __init__(self, option: str, text: str) -> None:
+    def __init__(self, option: str, text: str, *, is_of_other_use: bool = False) -> None:
         super().__init__(f"option {option!r}: {text}")
         self.option = option
+        self.is_of_other_use = is_of_other_use
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors travel between Spark's processes; a rebuilt one must not repeat its prefix.
@@ -51,6 +54,10 @@ class OptionIllegal(OptionError):
 
 class FeatureNotAvailable(OptionError):
     """Known, but not built yet; refused rather than ignored."""
+
+
+class SparkTooOld(ArianeSparkError):
+    """This version of Spark lacks what reading and writing need."""
 
 
 class SchemaIllegal(ArianeSparkError, ValueError):

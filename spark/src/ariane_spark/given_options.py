@@ -171,7 +171,9 @@ def _check_name(key: str, use: Use) -> None:
         )
     if use not in option.uses:
         uses = " or ".join(use.value for use in option.uses)
-        raise OptionIllegal(option.name, f"is for a {uses}, and this is a {use.value}")
+        raise OptionIllegal(
+            option.name, f"is for a {uses}, and this is a {use.value}", is_of_other_use=True
+        )
 
 
 def _suggestion(key: str, use: Use) -> str:

@@ -294,6 +294,9 @@ OPTIONS: Final = (
 OPTION_BY_KEY: Final = {option.name.lower(): option for option in OPTIONS}
 """By name in lower case, which is how Spark hands options over."""
 
+OPTIONS_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
+"""What Spark hands along of its own to the writers of streams, in lower case."""
+
 FOREIGN_NAMES: Final = {
     "kafka.bootstrap.servers": "endpoints",
     "nameserver": "endpoints",

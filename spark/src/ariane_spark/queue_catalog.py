@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Protocol
 
 from ariane_sdk import MessageQueue
@@ -19,10 +19,11 @@ class QueueCatalog(Protocol):
             ArianeError: Nobody answers.
         """
 
-    def uncertain_topics(self) -> frozenset[str]:
+    def uncertain_topics(self) -> Container[str]:
         """Topics asked about whose queues may be more than was heard of.
 
-        Name servers that have just started do not know all brokers yet.
+        Name servers that have just started do not know all brokers yet, and while none answers it
+        is what was known before.
         """
 
     def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:

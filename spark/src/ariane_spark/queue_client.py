@@ -7,7 +7,7 @@ is read; a process that is forked has a client of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -85,7 +85,7 @@ class QueueClient:
         topics = self._repetition.ask(self._routes.topics)
         return [topic for topic in topics if not is_system_topic(topic)]
 
-    def uncertain_topics(self) -> frozenset[str]:
+    def uncertain_topics(self) -> Container[str]:
         """Topics asked about that may have more brokers than their name servers know yet."""
         return self._routes.uncertain_topics()
 

@@ -10,6 +10,12 @@ from ariane_sdk.errors import ArianeError
 from ariane_spark.options import RequestPolicy
 
 WAIT_S_MAX: Final = 5.0
+WARM_UP_WAIT_S: Final = 1.0
+"""Between two questions to name servers that have just started."""
+
+WARM_UP_WAITS_MAX: Final = 90
+"""How often they are asked again: longer than they may say that they do not know all yet."""
+
 _DOUBLINGS_MAX: Final = 16
 
 _AnswerT = TypeVar("_AnswerT")
@@ -33,14 +39,21 @@ class Repetition:
     def ask(self, question: Callable[[], _AnswerT]) -> _AnswerT:
         """The answer to a question that does no harm when it is asked twice.
 
+        What name servers cannot tell because they have just started is waited for, however few
+        repetitions are allowed.
+
         Raises:
             ArianeError: That of the last attempt.
         """
-        failures = 0
+        failures = waits = 0
         while True:
             try:
                 return question()
             except ArianeError as error:
+                if "warming_up" in error.metadata and waits < WARM_UP_WAITS_MAX:
+                    waits += 1
+                    self._sleep(WARM_UP_WAIT_S)
+                    continue
                 failures += 1
                 if not (error.retriable and self.allows(failures)):
                     raise

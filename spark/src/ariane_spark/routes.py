@@ -2,38 +2,54 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 from grpc.experimental import ChannelOptions
 
 from ariane.namesrv.v1.route_service_pb2 import (
     GetRouteRequest,
     GetRouteResponse,
     ListBrokersRequest,
+    ListBrokersResponse,
     ListTopicsRequest,
+    ListTopicsResponse,
 )
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_sdk import Route
 from ariane_sdk.errors import (
-    ArianeError,
+    CallError,
+    DeadlinePassed,
     NameServersUnreachable,
     RouteNotFound,
+    ServiceUnavailable,
 )
 from ariane_sdk.wire import route_from_wire
 from ariane_spark.call_errors import call_error
+from ariane_spark.kept_answers import KeptAnswers
 
 ROUTE_AGE_S_MAX: Final = 30.0
 """How long a route is believed; a broker that joins is noticed by then."""
 
 WARM_UP_ROUTE_AGE_S_MAX: Final = 2.0
 """The same for a route from name servers that have just started and may not know all yet."""
+
+BROKERS_AGE_S_MAX: Final = 2.0
+"""How long a list of all brokers is believed."""
+
+KEPT_ROUTE_AGE_S: Final = 15.0
+"""The same for a route that is kept because no name server answers."""
+
+KEPT_ROUTE_TIMEOUT_S: Final = 3.0
+"""How long one name server may take where a route is known that can be kept."""
 
 PAGE_SIZE: Final = 1000
 """Topics or brokers in one answer of a name server."""
@@ -59,6 +75,11 @@ CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     # of a chunk is gone.
     (ChannelOptions.SingleThreadedUnaryStream, 1),
 )
+
+
+_AnswerT = TypeVar("_AnswerT", bound=Message)
+
+_log: Final = logging.getLogger(__name__)
 
 
 class Channels:
@@ -89,6 +110,14 @@ class LiveBrokers:
     complete: bool
 
 
+class _EveryTopic(Container[str]):
+    def __contains__(self, topic: object) -> bool:
+        return True
+
+
+EVERY_TOPIC: Final = _EveryTopic()
+
+
 @dataclass(frozen=True, slots=True)
 class _Route:
     addresses: Mapping[str, str]
@@ -98,7 +127,11 @@ class _Route:
 
 
 class Routes:
-    """Where the brokers of topics are, as some name server says."""
+    """Where the brokers of topics are, as some name server says.
+
+    What was known once is kept while no name server answers, or while those that do have just
+    started and know less: brokers need no name server to go on.
+    """
 
     def __init__(
         self,
@@ -117,39 +150,60 @@ class Routes:
             monotonic: Seconds since some moment.
         """
         self._name_servers = endpoints.split(",")
+        self._kept = KeptAnswers(endpoints)
         # Tasks start at the same time; they shall not all ask the same one first.
         random.shuffle(self._name_servers)
         self._channels = channels
         self._timeout_s = timeout_s
         self._monotonic = monotonic
         self._routes: dict[str, _Route] = {}
+        self._topics: frozenset[str] = frozenset()
+        self._topics_complete = True
+        self._brokers: LiveBrokers | None = None
+        self._brokers_until_s = float("-inf")
 
     def topics(self) -> list[str]:
-        """The names of all topics, sorted.
+        """The names of all topics, sorted; with those of before while name servers know less.
 
         Raises:
-            NameServersUnreachable: No name server answered.
+            NameServersUnreachable: No name server answered, now or before.
         """
+        try:
+            topics, complete = self._list_topics()
+        except NameServersUnreachable:
+            if not self._topics:
+                raise
+            topics, complete = self._topics, False
+        self._topics = topics if complete else self._topics | topics
+        self._topics_complete = complete
+        return sorted(self._topics)
+
+    def _list_topics(self) -> tuple[frozenset[str], bool]:
+        """The topics that name servers know now, and whether that is all."""
         topics: set[str] = set()
+        complete = True
         page_token = ""
         while True:
             request = ListTopicsRequest(page_size=PAGE_SIZE, page_token=page_token)
-            answers = self._ask(lambda stub: stub.ListTopics, request)
+            answers = self._ask_or_find(
+                lambda stub: stub.ListTopics,
+                request,
+                ListTopicsResponse,
+                is_known=bool(self._topics),
+            )
+            complete = complete and not answers[0].warming_up
             for answer in answers:
                 topics.update(answer.topics)
-            page_token = answers[0].next_page_token
+            page_token = next(filter(None, (each.next_page_token for each in answers)), "")
             if not page_token:
-                return sorted(topics)
+                return frozenset(topics), complete
 
     def addresses(self, topic: str) -> Mapping[str, str]:
         """Where each broker of a topic is read, by broker name.
 
-        While all name servers that answer have just started, brokers that were known before are
-        kept besides those that they know.
-
         Raises:
             RouteNotFound: No live broker carries the topic.
-            NameServersUnreachable: No name server answered.
+            NameServersUnreachable: No name server answered, and no route is known from before.
         """
         return self._route(topic).addresses
 
@@ -175,25 +229,50 @@ class Routes:
         return (route.ordered or bool(route.queue_order)) and len(brokers) > 1
 
     def brokers(self) -> LiveBrokers:
-        """All primaries, asked anew.
+        """All primaries, as they were some seconds ago.
 
         Raises:
-            NameServersUnreachable: No name server answered.
+            NameServersUnreachable: No name server answered, now or before.
         """
+        now_s = self._monotonic()
+        if self._brokers is None or now_s >= self._brokers_until_s:
+            self._brokers_until_s = now_s + BROKERS_AGE_S_MAX
+            self._brokers = self._ask_brokers(self._brokers)
+        return self._brokers
+
+    def _ask_brokers(self, before: LiveBrokers | None) -> LiveBrokers:
         request = ListBrokersRequest(page_size=PAGE_SIZE)
-        answers = self._ask(lambda stub: stub.ListBrokers, request)
+        try:
+            answers = self._ask_or_find(
+                lambda stub: stub.ListBrokers,
+                request,
+                ListBrokersResponse,
+                is_known=before is not None,
+            )
+        except NameServersUnreachable:
+            if before is None:
+                raise
+            self._brokers_until_s = self._monotonic() + KEPT_ROUTE_AGE_S
+            return replace(before, complete=False)
         primaries = (
             broker.identity
-            for answer in answers
+            for answer in reversed(answers)
             for broker in answer.brokers
             if broker.identity.broker_id == PRIMARY_ID
         )
         addresses = {identity.broker_name: identity.address for identity in primaries}
         complete = not (answers[0].warming_up or answers[0].next_page_token)
+        if not complete and before is not None:
+            addresses = {**before.addresses, **addresses}
         return LiveBrokers(addresses, complete)
 
-    def uncertain_topics(self) -> frozenset[str]:
-        """Topics that may have more brokers than was heard so far, of those asked about."""
+    def uncertain_topics(self) -> Container[str]:
+        """Topics that may have more brokers than was heard so far, of those asked about.
+
+        That is every topic where a list of all was asked for and may lack some.
+        """
+        if not self._topics_complete:
+            return EVERY_TOPIC
         return frozenset(topic for topic, route in self._routes.items() if not route.complete)
 
     def forget(self, topic: str) -> None:
@@ -211,18 +290,26 @@ class Routes:
 
     def _ask_route(self, topic: str, before: _Route | None) -> _Route:
         try:
-            answers: list[GetRouteResponse] = self._ask(
-                lambda stub: stub.GetRoute, GetRouteRequest(topic=topic)
+            answers = self._ask_or_find(
+                lambda stub: stub.GetRoute,
+                GetRouteRequest(topic=topic),
+                GetRouteResponse,
+                is_known=before is not None,
             )
+        except NameServersUnreachable as error:
+            if before is None:
+                raise
+            _log.warning("the route of %s is kept as it was: %s", topic, error)
+            good_until_s = self._monotonic() + KEPT_ROUTE_AGE_S
+            return replace(before, good_until_s=good_until_s, complete=False)
         except RouteNotFound as error:
-            # Where nothing was known before, the error's text says that it may be too early.
-            if before is None or "warming_up" not in error.metadata:
+            if before is None or not error.retriable:
                 raise
             good_until_s = self._monotonic() + WARM_UP_ROUTE_AGE_S_MAX
             return replace(before, good_until_s=good_until_s, complete=False)
         complete = not answers[0].warming_up
         addresses = {} if complete or before is None else dict(before.addresses)
-        for answer in answers:
+        for answer in reversed(answers):
             for broker in answer.route.brokers:
                 if broker.addresses:
                     # The primary has the lowest id; without one, a replica serves as well.
@@ -234,20 +321,75 @@ class Routes:
             merged = merged.with_missing_of(before.queues)
         return _Route(addresses, self._monotonic() + age_s_max, complete, merged)
 
-    def _ask(self, method: Callable[[RouteServiceStub], Any], request: Any) -> list[Any]:
+    def _ask_or_find(
+        self,
+        method: Callable[[RouteServiceStub], Any],
+        request: Message,
+        kind: type[_AnswerT],
+        *,
+        is_known: bool,
+    ) -> list[_AnswerT]:
+        """The answer that is to be believed; or several that may lack something, the best first.
+
+        Where this process knows nothing, what another one was told is the last of them.
+
+        Args:
+            method: What to ask.
+            request: With what.
+            kind: Of the answer.
+            is_known: Whether this process has had an answer before.
+        """
+        answers: list[Any] = []
+        try:
+            answers = self._ask(method, request, is_known=is_known)
+        except (NameServersUnreachable, RouteNotFound) as error:
+            kept = self._kept.find(request, kind) if error.retriable and not is_known else None
+            if kept is None:
+                raise
+        else:
+            if not answers[0].warming_up:
+                self._kept.keep(request, answers[0])
+                return answers
+            kept = None if is_known else self._kept.find(request, kind)
+        if kept is not None:
+            kept.warming_up = True  # type: ignore[attr-defined]
+            answers.append(kept)
+        return answers
+
+    def _ask(
+        self,
+        method: Callable[[RouteServiceStub], Any],
+        request: Any,
+        *,
+        is_known: bool,
+    ) -> list[Any]:
         """The answer of the first name server that is to be believed, alone.
 
         One that has just started has not heard of every broker yet. While all that answer are such,
         these are their answers, at least one.
+
+        Args:
+            method: What to ask.
+            request: With what.
+            is_known: Whether an old answer will do where nobody answers soon.
         """
-        failures: list[ArianeError] = []
+        timeout_s = min(self._timeout_s, KEPT_ROUTE_TIMEOUT_S) if is_known else self._timeout_s
+        failures: list[CallError] = []
+        not_found: list[RouteNotFound] = []
         early: list[Any] = []
         for address in tuple(self._name_servers):
             try:
                 stub = RouteServiceStub(self._channels.to(address))
-                answer = method(stub)(request, timeout=self._timeout_s)
+                answer = method(stub)(request, timeout=timeout_s)
             except grpc.RpcError as failure:
-                failures.append(call_error(failure, peer=f"name server {address}"))
+                error = call_error(failure, peer=f"name server {address}")
+                if isinstance(error, RouteNotFound):
+                    not_found.append(error)
+                elif error.retriable or isinstance(error, ServiceUnavailable | DeadlinePassed):
+                    # Whatever broke the call says nothing of what the next one knows.
+                    failures.append(error)
+                else:
+                    raise error from failure
             else:
                 if not answer.warming_up:
                     return [answer]
@@ -257,9 +399,8 @@ class Routes:
             self._name_servers.append(address)
         if early:
             return early
-        refusals = [error for error in failures if not error.retriable]
-        if refusals:
-            # One that has just started may say "not found" in vain; another one knows.
-            raise min(refusals, key=lambda error: "warming_up" in error.metadata)
+        if not_found:
+            # One that has just started may say so in vain; another one knows.
+            raise min(not_found, key=lambda error: error.retriable)
         texts = "; ".join(map(str, failures))
         raise NameServersUnreachable(f"no name server answered: {texts}", retriable=True)

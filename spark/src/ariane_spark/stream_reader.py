@@ -7,19 +7,11 @@ keeps besides lives in one process for one run of a query, and may be lost at an
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import CallError, QueueOffsetOutOfRange
@@ -46,6 +38,14 @@ from ariane_spark.position_rules import Edge
 from ariane_spark.positions import resolve
 from ariane_spark.range_reader import RangeReader
 from ariane_spark.ranges import QueueRange, ranges_between
+from ariane_spark.read_limits import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +78,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[MessageQueue, Bounds] | None = None
         self._bounds: dict[MessageQueue, Bounds] = {}
         self._bounds_until = float("-inf")
-        self._uncertain: frozenset[str] = frozenset()
+        self._uncertain: Container[str] = ()
         self._standing: set[tuple[QueueRange, int]] = set()
         self._patience = Patience(options.trigger, monotonic)
         self._progress = GroupProgress(options.commit_group)
@@ -200,7 +200,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._loss.queue_left(queue, position)
                 ends[queue] = position
             elif queue not in bounds:
-                # A name server that has just started does not know all brokers yet.
+                # Name servers do not know all brokers when they have just started.
                 if queue.topic not in self._uncertain:
                     self._loss.queue_gone(queue, position)
                 ends[queue] = position  # It may come back; until then it stands still.

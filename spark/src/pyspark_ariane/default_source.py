@@ -7,6 +7,7 @@ imports nothing but Spark, and everything else only when the format is used.
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -24,6 +25,19 @@ if TYPE_CHECKING:
 class DefaultSource(DataSource):
     """Topics of ArianeMQ: ``spark.read.format("ariane")`` and its siblings."""
 
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        """Refuse what no query can obey, as soon as Spark sees the options.
+
+        Raises:
+            OptionError: An option cannot be obeyed.
+            SparkTooOld: This version of Spark lacks what reading and writing need.
+        """
+        from ariane_spark.early_checks import check_given, check_spark
+
+        super().__init__(options)
+        check_spark()
+        check_given(options)
+
     @classmethod
     def name(cls) -> str:
         """What users write as the format."""
@@ -32,10 +46,13 @@ class DefaultSource(DataSource):
     def schema(self) -> StructType:
         """The columns of a topic, where the user gives no schema."""
         from ariane_spark.columns import message_schema
+        from ariane_spark.early_checks import check_read
         from ariane_spark.options import column_names
         from ariane_spark.spared_modules import spare_modules
 
         spare_modules()
+        # Spark asks for it by `load()`, and for the readers only when it runs them.
+        check_read(self.options)
         return message_schema(column_names(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -50,13 +67,25 @@ class DefaultSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name.
         """Reads for ever."""
         from ariane_spark.columns import Projection
+        from ariane_spark.early_checks import RefusedStreamReader
+        from ariane_spark.errors import ArianeSparkError
         from ariane_spark.option_table import Use
         from ariane_spark.options import read_options
+        from ariane_spark.read_limits import TELLS_LIMITS
         from ariane_spark.stream_reader import ArianeStreamReader
 
-        return ArianeStreamReader(
-            read_options(self.options, Use.STREAM_READ), Projection.of(schema)
-        )
+        try:
+            reader = ArianeStreamReader(
+                read_options(self.options, Use.STREAM_READ), Projection.of(schema)
+            )
+        except ArianeSparkError as error:
+            # Spark would hide it behind an error of its own.
+            return RefusedStreamReader(error)
+        if TELLS_LIMITS:
+            return reader
+        from ariane_spark.unlimited_reader import UnlimitedStreamReader
+
+        return UnlimitedStreamReader(reader)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Appends the rows of a table to topics."""

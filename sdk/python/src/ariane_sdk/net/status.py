@@ -234,7 +234,8 @@ def error_from_status(status: Status, *, peer: str) -> CallError:
         f"{peer}: {status.message or reason}",
         reason=reason,
         outcome_unknown=row.outcome_unknown,
-        retriable=row.retriable,
+        # A name server that has just started will know more soon.
+        retriable=row.retriable or "warming_up" in info.metadata,
         retry_after_s=retry_after_s,
         metadata=dict(info.metadata),
     )
