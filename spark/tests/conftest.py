@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ariane_record import RecordFields, encode_record, tag_code
+from ariane_record import RecordFields, encode_record
 from ariane_record.decoding.columns import decode_columns
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import CallError, QueueOffsetOutOfRange, RouteNotFound
@@ -134,9 +134,7 @@ class MemoryCluster:
             self.open_streams -= 1
 
     def _passes(self, record: RecordFields, fetch: Fetch) -> bool:
-        """As a broker does: by hash."""
-        wanted = {tag_code(tag) for tag in fetch.tags}
-        return not wanted or tag_code(record.properties.get("TAGS", "")) in wanted
+        return not fetch.tags or record.properties.get("TAGS", "") in fetch.tags
 
     def _fail(self) -> None:
         if self.failures:

@@ -33,7 +33,7 @@ def test_schema_is_exactly_the_documented_one():
         ("storeTimestamp", "timestamp", False),
         ("deliveryTimestamp", "timestamp", True),
         ("reconsumeTimes", "int", False),
-        ("body", "binary", False),
+        ("body", "binary", True),
     ]
     assert not message_schema()["keys"].dataType.containsNull
     assert not message_schema()["properties"].dataType.valueContainsNull

@@ -338,6 +338,14 @@ def test_an_end_at_the_start_or_at_an_edge_is_none():
         )
 
 
+def test_damaged_bodies_fail_or_are_null():
+    assert not read().null_if_damaged
+    assert not read(onDamagedBody="fail").null_if_damaged
+    assert read(onDamagedBody="null").null_if_damaged
+    with pytest.raises(OptionIllegal, match="neither 'fail' nor 'null'"):
+        read(onDamagedBody="skip")
+
+
 def test_tags():
     assert read(tag="created").tags == {"created"}
     assert read(tag=" created || paid ").tags == {"created", "paid"}

@@ -1,13 +1,17 @@
 """Reading ranges in a task: order, repetition, loss."""
 
 import logging
+import zlib
+from dataclasses import replace
 
 import pytest
 
+from ariane_record import SystemFlag
+from ariane_record.decoding import columns
 from ariane_sdk.errors import ServiceUnavailable, TopicRefused
 from ariane_spark.cluster import Fetch
 from ariane_spark.columns import Detail, Projection, message_schema
-from ariane_spark.errors import DataLost
+from ariane_spark.errors import DataLost, MessageDamaged
 from ariane_spark.option_table import Use
 from ariane_spark.options import RequestPolicy, read_options
 from ariane_spark.range_reader import AHEAD_RECORDS_MAX, AHEAD_STREAMS_MAX, RangeReader
@@ -156,13 +160,55 @@ def test_a_reader_that_stops_early_ends_the_stream(cluster):
     assert cluster.open_streams == 0
 
 
-def test_only_messages_with_a_tag_of_that_name_are_read(cluster):
-    # "Aa" and "BB" have one hash, by which brokers compare.
+def test_tags_need_no_properties_here_since_brokers_compare_them(cluster):
     queue = cluster.add("orders", "broker-a", 0, 8, tags=("Aa", "BB", "C", "D"))
 
     assert read(cluster, QueueRange(queue, 0, 8), tag="Aa") == [(0, 0), (0, 4)]
     assert read(cluster, QueueRange(queue, 0, 8), tag="BB || D") == [(0, 1), (0, 3), (0, 5), (0, 7)]
-    assert {detail for _, detail in cluster.reads} == {Detail.PROPERTIES}
+    assert {detail for _, detail in cluster.reads} == {Detail.POSITIONS}
+
+
+def compressed(cluster, queue, damaged):
+    """All bodies compressed; those of some messages are not what their flag says."""
+    cluster.queues[queue] = [
+        replace(
+            record,
+            system_flag=int(SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZLIB),
+            body=b"damaged" if place in damaged else zlib.compress(b"%d" % place),
+        )
+        for place, record in enumerate(cluster.queues[queue])
+    ]
+
+
+def bodies(cluster, queue, **given):
+    options = read_options({"endpoints": "n:1", "topic": "orders", **given}, Use.BATCH_READ)
+    schema = Projection.of(message_schema(["body", "topic", "queueOffset"]))
+    ranges = [QueueRange(queue, 0, len(cluster.queues[queue]))]
+    batches = list(RangeReader(cluster, options).batches(ranges, schema))
+    assert all(batch.schema == schema.arrow_schema for batch in batches)
+    return [(r["queueOffset"], r["body"]) for batch in batches for r in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("damaged", [{0}, {3, 4}, {8}, set(range(9))])
+def test_a_damaged_body_ends_a_query_by_name_or_is_null(cluster, damaged):
+    queue = cluster.add("orders", "broker-a", 0, 9)
+    compressed(cluster, queue, damaged)
+
+    with pytest.raises(MessageDamaged, match=rf"0 at {min(damaged)}: .*'onDamagedBody' to 'null'"):
+        bodies(cluster, queue)
+    assert bodies(cluster, queue, onDamagedBody="null") == [
+        (place, None if place in damaged else b"%d" % place) for place in range(9)
+    ]
+    # Where bodies are not read, nothing is wrong with them.
+    assert len(read(cluster, QueueRange(queue, 0, 9))) == 9
+
+
+def test_bodies_that_are_too_large_together_come_in_several_batches(cluster, monkeypatch):
+    monkeypatch.setattr(columns, "DECOMPRESSED_TOTAL_BYTES_MAX", 2)
+    queue = cluster.add("orders", "broker-a", 0, 9)
+    compressed(cluster, queue, ())
+
+    assert bodies(cluster, queue) == [(place, b"%d" % place) for place in range(9)]
 
 
 def test_a_filter_that_leaves_nothing_is_no_loss(cluster):
@@ -188,7 +234,7 @@ def test_waits_do_not_grow_beyond_what_a_number_holds():
         ({}, Detail.PROPERTIES, Fetch(Detail.PROPERTIES, 4 << 20)),
         ({"fetchMaxBytes": "65536"}, Detail.RECORDS, Fetch(Detail.RECORDS, 65536)),
         ({"fetchMaxBytes": "65536"}, Detail.POSITIONS, Fetch(Detail.POSITIONS, 4 * 65536)),
-        ({"tag": "t"}, Detail.POSITIONS, Fetch(Detail.PROPERTIES, 4 << 20, frozenset({"t"}))),
+        ({"tag": "t"}, Detail.POSITIONS, Fetch(Detail.POSITIONS, 4 << 20, frozenset({"t"}))),
     ],
 )
 def test_chunks_without_bodies_cover_more_records(given, detail, found):

@@ -28,8 +28,7 @@ class Fetch:
     Attributes:
         detail: How much of each message.
         chunk_bytes: About how many bytes of records one chunk covers.
-        tags: Only messages with one of these, and perhaps others whose tag has the same hash;
-            empty: all.
+        tags: Only messages with one of these; empty: all.
     """
 
     detail: Detail
@@ -44,9 +43,6 @@ class Fetch:
             detail: How much of each is asked for.
             options: Of the query.
         """
-        if options.tags:
-            # Brokers compare hashes; to compare names, the tags have to be fetched.
-            detail = max(detail, Detail.PROPERTIES)
         chunk_bytes = options.fetch_bytes
         if detail < Detail.RECORDS:
             # A chunk without bodies is small, and a batch of few rows costs Spark as much as one

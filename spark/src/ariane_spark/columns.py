@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from ariane_record.decoding.columns import RecordColumns
 
 
+BODY: Final = "body"
+
+
 class Detail(IntEnum):
     """How much of each message has to be fetched; each level holds those before it."""
 
@@ -86,7 +89,8 @@ COLUMNS: Final = (
     _column("storeTimestamp", TimestampType(), Detail.POSITIONS),
     _column("deliveryTimestamp", TimestampType(), Detail.PROPERTIES, nullable=True),
     _column("reconsumeTimes", IntegerType(), Detail.POSITIONS),
-    _column("body", BinaryType(), Detail.RECORDS),
+    # Null where it cannot be decompressed, and that is wanted.
+    _column(BODY, BinaryType(), Detail.RECORDS, nullable=True),
 )
 """All columns, in their usual order; the body last, so that it is easily left out."""
 
@@ -148,12 +152,23 @@ class Projection:
                     f"column {field.name!r} is {column.field.dataType.simpleString()}, not"
                     f" {field.dataType.simpleString()}; read it as it is and cast it afterwards"
                 )
-            if column.field.nullable and not field.nullable:
+            # A body that is not to be null is an error where it cannot be read.
+            if column.field.nullable and not field.nullable and column.field.name != BODY:
                 raise SchemaIllegal(f"column {field.name!r} may be null")
         names = tuple(column.field.name for column in columns)
         if not names or len(set(names)) < len(names):
             raise SchemaIllegal(f"a schema needs columns, each once; found {list(names)}")
         return cls(schema, names, max(column.detail for column in columns))
+
+    @property
+    def reads_bodies(self) -> bool:
+        """Whether bodies are among the columns."""
+        return BODY in self.names
+
+    @property
+    def body_may_be_null(self) -> bool:
+        """Whether the user's schema lets bodies be null."""
+        return self.reads_bodies and self.schema.fields[self.names.index(BODY)].nullable
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
@@ -164,21 +179,31 @@ class Projection:
             return to_arrow_schema(self.schema)  # Spark 4.1: always UTC.
         return to_arrow_schema(self.schema, timezone="UTC")
 
-    def batch(self, records: RecordColumns, queue: MessageQueue) -> pa.RecordBatch:
+    def batch(
+        self, records: RecordColumns, queue: MessageQueue, *, without_bodies: bool = False
+    ) -> pa.RecordBatch:
         """Messages of one queue as Spark expects them; no statement runs once per message.
 
+        Args:
+            records: The messages.
+            queue: Their queue.
+            without_bodies: Whether bodies are null, whatever the records hold.
+
         Raises:
-            RecordCorrupted: What came is no record.
+            RecordCorrupted: What came is no record, or a body cannot be decompressed.
         """
         import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
 
         from ariane_record.decoding.arrow import to_arrow  # noqa: PLC0415 - the same.
 
         schema = self.arrow_schema
-        built = to_arrow(records, [name for name in self.names if name not in _OF_THE_QUEUE])
+        left_out = {*_OF_THE_QUEUE, BODY} if without_bodies else {*_OF_THE_QUEUE}
+        built = to_arrow(records, [name for name in self.names if name not in left_out])
         arrays: list[Any] = []
         for name, field in zip(self.names, schema, strict=True):
-            if name in _OF_THE_QUEUE:
+            if name == BODY and without_bodies:
+                arrays.append(pa.nulls(len(records), field.type))
+            elif name in _OF_THE_QUEUE:
                 arrays.append(pa.repeat(_OF_THE_QUEUE[name](queue), len(records)))
             else:
                 # Types differ at most in the names and nullability of their children.

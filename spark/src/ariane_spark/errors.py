@@ -13,6 +13,7 @@
     +-- QueueNotFound           options name a queue that no broker carries
     +-- NothingAtTime           a queue has no message at or after a starting time
     +-- DataLost                messages that were to be read are not kept any more
+    +-- MessageDamaged          the body of a message cannot be decompressed
     +-- CommitRefused           what tasks say of a batch does not fit together; nothing was done
     +-- BatchDiffers            the batch was written before, with other rows; nothing was done
 
@@ -78,6 +79,10 @@ class NothingAtTime(ArianeSparkError):
 
 class DataLost(ArianeSparkError):
     """Messages that were to be read are not kept any more."""
+
+
+class MessageDamaged(ArianeSparkError):
+    """The body of a message cannot be decompressed, and its column is read."""
 
 
 class CommitRefused(ArianeSparkError):

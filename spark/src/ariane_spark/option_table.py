@@ -140,6 +140,13 @@ OPTIONS: Final = (
         "`true`",
     ),
     Option(
+        "onDamagedBody",
+        READ,
+        "What is done with a message whose compressed body is damaged, where bodies are read:"
+        " `fail`, naming the message, or `null` in the column of its body.",
+        "`fail`",
+    ),
+    Option(
         "maxOffsetsPerTrigger",
         (Use.STREAM_READ,),
         "Messages of one micro-batch at most, shared among queues in proportion to their backlog;"

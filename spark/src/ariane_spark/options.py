@@ -86,6 +86,7 @@ class ReadOptions:
         ending: Where a batch ends.
         tags: Only messages with one of these; empty: all.
         fail_on_data_loss: Whether a loss ends the query.
+        null_if_damaged: Whether a body that cannot be decompressed is null; else it ends the query.
         trigger: How much one micro-batch takes.
         limits: How ranges become partitions.
         fetch_bytes: About how many bytes of messages make one Arrow batch.
@@ -100,6 +101,7 @@ class ReadOptions:
     ending: PositionRule = Edge.LATEST
     tags: frozenset[str] = frozenset()
     fail_on_data_loss: bool = True
+    null_if_damaged: bool = False
     trigger: TriggerLimits = field(default_factory=TriggerLimits)
     limits: PartitionLimits = field(default_factory=PartitionLimits)
     fetch_bytes: int = FETCH_BYTES_DEFAULT
@@ -174,6 +176,7 @@ def read_options(given: Mapping[str, str], use: Use) -> ReadOptions:
         ending=ending,
         tags=tags_of(options.text("tag")),
         fail_on_data_loss=options.truth("failOnDataLoss", default=True),
+        null_if_damaged=_null_if_damaged(options),
         trigger=_trigger_limits(options),
         limits=_partition_limits(options),
         fetch_bytes=fetch_bytes or FETCH_BYTES_DEFAULT,
@@ -272,6 +275,13 @@ def _skips_changed_batch(options: GivenOptions, *, exactly_once: bool) -> bool:
     if value not in {"fail", "skip"}:
         raise OptionIllegal("onChangedBatch", f"{value!r} is neither 'fail' nor 'skip'")
     return value == "skip"
+
+
+def _null_if_damaged(options: GivenOptions) -> bool:
+    value = options.text("onDamagedBody")
+    if value not in {None, "fail", "null"}:
+        raise OptionIllegal("onDamagedBody", f"{value!r} is neither 'fail' nor 'null'")
+    return value == "null"
 
 
 def _endpoints(options: GivenOptions) -> str:

@@ -17,6 +17,7 @@ from ariane_spark.data_loss import DataLossPolicy
 from ariane_spark.offsets import Bounds
 from ariane_spark.options import ReadOptions
 from ariane_spark.ranges import QueueRange
+from ariane_spark.readable_batches import batches_of
 from ariane_spark.repetition import Repetition
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class RangeReader:
 
         Raises:
             DataLost: Messages are not kept any more, and a loss ends the query.
+            MessageDamaged: A body cannot be decompressed, and that ends the query.
             DeadlinePassed: A broker is frozen.
             ArianeError: The broker refused, or did not answer in spite of all repetitions.
         """
@@ -69,7 +71,12 @@ class RangeReader:
             for part, stream in opened:
                 with closing(self._chunks(part, fetch, stream)) as chunks:
                     for records in chunks:
-                        yield self._wanted(records, projection.batch(records, part.queue))
+                        yield from batches_of(
+                            projection,
+                            records,
+                            part.queue,
+                            null_if_damaged=self._options.null_if_damaged,
+                        )
 
     def _opened(
         self, ranges: Iterable[QueueRange], fetch: Fetch
@@ -93,19 +100,6 @@ class RangeReader:
         finally:
             for _, stream in ahead:
                 stream.close()
-
-    def _wanted(self, records: RecordColumns, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch without messages whose tag only has the hash of a wanted one."""
-        if not self._options.tags:
-            return batch
-        import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
-        import pyarrow.compute as pc  # noqa: PLC0415 - the same.
-
-        from ariane_record.decoding.arrow import to_arrow  # noqa: PLC0415 - the same.
-
-        tags = to_arrow(records, ["tag"]).column(0)
-        wanted = pc.is_in(tags, value_set=pa.array(sorted(self._options.tags)))
-        return batch if pc.all(wanted).as_py() else batch.filter(wanted)
 
     def _chunks(
         self, part: QueueRange, fetch: Fetch, opened: Generator[RangeChunk]
