@@ -175,13 +175,14 @@ async def test_more_than_the_buffer_takes_waits_for_room(world):
 
     async with Producer(world.name_servers, settings=settings) as producer:
         waiting = []
-        encode = producer._unique_ids.next_id_run
+        blocks = producer._intake.blocks
+        encode = blocks.new_unique_ids
 
         def watch(count):
             waiting.append(producer._buffer.size_bytes)
             return encode(count)
 
-        producer._unique_ids = type("Watched", (), {"next_id_run": staticmethod(watch)})
+        blocks.new_unique_ids = watch
         result = await producer.send_columns("orders", table)
 
     assert result.num_rows == len(world.brokers["broker-a"].messages) == 300

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from ariane_record.encoding.kept_memory import expect_large_blocks
-from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_sdk.checks.limits import check_timeout, checked_group
 from ariane_sdk.client.session import Session
 from ariane_sdk.client.telemetry import Telemetry
@@ -102,7 +101,6 @@ class Producer(TransactionalSends):
         self._session: Session | None = None
         self._sending: Sending
         self._intake: Intake
-        self._unique_ids: UniqueIdGenerator
         self._columns_intake: ColumnsIntake | None = None
         self._recall_calls: RecallCalls
         self._reply_inbox: ReplyInbox
@@ -140,7 +138,6 @@ class Producer(TransactionalSends):
             clock=self._clock,
             random=self._random,
         )
-        self._unique_ids = parts.unique_ids
         self._sending = parts.sending
         self._intake = parts.intake
         self._reply_inbox = parts.reply_inbox
@@ -420,11 +417,7 @@ class Producer(TransactionalSends):
             from ariane_sdk.producer.batches.columns_intake import ColumnsIntake  # noqa: PLC0415 - see above.
 
             self._columns_intake = ColumnsIntake(
-                self._sending,
-                self._buffer,
-                settings=self._settings,
-                clock=self._clock,
-                new_unique_ids=self._unique_ids.next_id_run,
+                self._intake.blocks, settings=self._settings, clock=self._clock
             )
         return await self._columns_intake.take_all(
             table,

@@ -29,7 +29,6 @@ class ProducerParts:
 
     Attributes:
         client_id: The id under which brokers know the producer.
-        unique_ids: Makes the ids of its messages.
         sending: Where batches go.
         intake: Takes messages.
         reply_inbox: Gets the replies to its requests.
@@ -40,7 +39,6 @@ class ProducerParts:
     """
 
     client_id: str
-    unique_ids: UniqueIdGenerator
     sending: Sending
     intake: Intake
     reply_inbox: ReplyInbox
@@ -111,7 +109,6 @@ class ProducerParts:
         )
         return cls(
             client_id=client_id,
-            unique_ids=unique_ids,
             sending=sending,
             intake=intake,
             reply_inbox=reply_inbox,

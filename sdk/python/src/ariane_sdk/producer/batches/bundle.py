@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain, compress, islice, repeat
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,12 +41,9 @@ from ariane_record.single.producer_sequence import SEQUENCE_BYTES
 from ariane_sdk.message import MessageQueue, SendResult, send_results
 from ariane_sdk.producer.batches.bundle_places import table_places
 from ariane_sdk.producer.batches.bundle_wire import table_parts
-from ariane_sdk.producer.batches.send_batch import LEVELS
+from ariane_sdk.producer.batches.send_batch import LEVELS, ChooseQueue
 from ariane_sdk.producer.batches.singles_batch import SinglesBatch
 from ariane_sdk.producer.sending.queue_streams import QueueStreams
-
-ChooseQueue: TypeAlias = Callable[[Callable[[str], bool]], MessageQueue]
-"""Chooses a queue, preferably on a broker that the given function welcomes."""
 
 
 class BundleSettings(NamedTuple):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ariane_record.encoding.arrow_texts import even_binaries
 from ariane_sdk.errors import ArianeError, ColumnsSendError
-from ariane_sdk.producer.batches.column_batch import ColumnBatch
+from ariane_sdk.producer.batches.block_batch import BlockBatch
 
 STORED: Final = "stored"
 REFUSED: Final = "refused"
@@ -37,24 +37,27 @@ class ColumnOutcomes:
         self._brokers: dict[str, int] = {}
         self._errors: list[ArianeError] = []
 
-    def take(self, batch: ColumnBatch) -> None:
-        """Take the outcome of a batch that is settled."""
-        # Rows of a batch ascend: as many as there are, are all.
-        rows = slice(None) if len(batch.rows) == len(self._broker) else batch.rows
+    def take(self, batch: BlockBatch, rows: NDArray[np.int64]) -> None:
+        """Take the outcome of a batch that is settled.
+
+        Args:
+            batch: The batch.
+            rows: Which rows of the table it holds, ascending.
+        """
+        # As many as there are, are all.
+        chosen = slice(None) if len(rows) == len(self._broker) else rows
         if self._unique_ids is None:
             width = batch.unique_ids.shape[1]
             self._unique_ids = np.full((len(self._broker), width), ord("-"), np.uint8)
-        self._unique_ids[rows] = batch.unique_ids
+        self._unique_ids[chosen] = batch.unique_ids
         if batch.error is not None:
-            self.refuse(batch.rows, batch.error)
+            self.refuse(rows, batch.error)
         else:
-            queue = batch.queue
+            queue, first = batch.queue, batch.first_queue_offset
             broker = self._brokers.setdefault(queue.broker_name, len(self._brokers))
-            self._broker[rows] = broker
-            self._queue_id[rows] = queue.queue_id
-            self._queue_offset[rows] = np.arange(
-                batch.first_queue_offset, batch.first_queue_offset + batch.count
-            )
+            self._broker[chosen] = broker
+            self._queue_id[chosen] = queue.queue_id
+            self._queue_offset[chosen] = np.arange(first, first + batch.count)
 
     def refuse(self, rows: NDArray[np.int64], error: ArianeError) -> None:
         """Some rows were not acknowledged.

@@ -11,23 +11,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ariane_record.checksums.crc_algebra import CrcFolder
 from ariane_record.encoding.arrow_texts import even_binaries, java_hashes, lengths_of, own_octets
 from ariane_record.encoding.column_encoder import encode_columns, record_sizes
 from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.encoding.message_columns import MessageColumns
 from ariane_record.encoding.packed_columns import ColumnPacking
 from ariane_record.encoding.plain_block import PlainShape
-from ariane_record.single.message_id import UniqueIds
-from ariane_sdk.errors import ArianeError, DeadlinePassed
+from ariane_sdk.errors import ArianeError
 from ariane_sdk.message import MessageQueue
 from ariane_sdk.message_tables import TablePart, table_parts
-from ariane_sdk.producer.batches.column_batch import ColumnBatch
+from ariane_sdk.producer.batches.block_batch import BlockBatch
+from ariane_sdk.producer.batches.block_intake import UNIQUE_ID_DIGITS_MAX, BlockIntake
 from ariane_sdk.producer.batches.column_outcomes import ColumnOutcomes
 from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, DELIVERY_TIME_BYTES, KEY_HASH_BYTES
 from ariane_sdk.producer.batches.topic_lane import TopicLane
-from ariane_sdk.producer.sending.send_buffer import SendBuffer, SendTurns
-from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
 
@@ -39,8 +36,6 @@ BYTES_AT_ONCE_MAX: Final = 16 << 20
 
 PACKED_BYTES_MAX: Final = 4 << 20
 """Bytes of records that are compressed at a time; the event loop waits for it."""
-
-UNIQUE_ID_DIGITS_MAX: Final = 56
 
 _ANY_QUEUE: Final = -1
 
@@ -72,35 +67,22 @@ class ColumnShare(NamedTuple):
 
 
 class ColumnsIntake:
-    """Takes tables and has them travel."""
+    """Takes tables and sends them."""
 
-    def __init__(
-        self,
-        sending: Sending,
-        buffer: SendBuffer,
-        *,
-        settings: ProducerSettings,
-        clock: Clock,
-        new_unique_ids: Callable[[int], UniqueIds],
-    ) -> None:
-        """Have taken nothing yet.
+    def __init__(self, blocks: BlockIntake, *, settings: ProducerSettings, clock: Clock) -> None:
+        """Choose the compression.
 
         Args:
-            sending: Where batches go.
-            buffer: How much may wait.
+            blocks: Sends what is encoded.
             settings: How the producer behaves.
-            clock: Stamps messages.
-            new_unique_ids: Makes the ids of so many messages.
+            clock: Tells the time.
 
         Raises:
             CodecMissing: The library that would compress bodies is not installed.
         """
-        self._sending = sending
-        self._buffer = buffer
+        self._blocks = blocks
         self._settings = settings
         self._clock = clock
-        self._new_unique_ids = new_unique_ids
-        self._folder = CrcFolder()
         self._packing = ColumnPacking(
             settings.compression,
             settings.compression_level,
@@ -140,13 +122,8 @@ class ColumnsIntake:
         outcomes = ColumnOutcomes(parts[-1].first_row + len(parts[-1].messages))
         grouped = any(part.messages.message_group is not None for part in parts)
         lane = await learn_lane(grouped)
-        spread_count = 0
-        if lane.flow.begin(self._clock.monotonic_s()):
-            spread_count = self._settings.spread_count
-        try:
+        with self._blocks.spreading(lane) as spread_count:
             await self._send_all(lane, parts, outcomes, spread_count, deadline_s)
-        finally:
-            lane.flow.end(self._clock.monotonic_s())
         return outcomes.result()
 
     async def _send_all(
@@ -158,8 +135,8 @@ class ColumnsIntake:
         deadline_s: float,
     ) -> None:
         """Send rows, so many to a queue at least, and wait for their outcomes."""
-        batches: list[ColumnBatch] = []
-        turns = SendTurns(self._buffer, self._settings.batch_bytes_max)
+        batches: list[tuple[BlockBatch, NDArray[np.int64]]] = []
+        turns = self._blocks.turns()
         taken_bytes = 0
         for part in chain.from_iterable(map(partial(self._packed, lane.topic), parts)):
             for share in self._shares(lane, part):
@@ -167,14 +144,15 @@ class ColumnsIntake:
                     await turns.next(taken_bytes)
                     piece = share.slice(start, stop)
                     try:
-                        batches.append(self._send(lane, piece, deadline_s))
+                        batch = self._send(lane, piece, deadline_s)
                     except ArianeError as error:
                         outcomes.refuse(piece.rows, error)
                     else:
-                        taken_bytes += batches[-1].size_bytes
-        for batch in batches:
+                        taken_bytes += batch.size_bytes
+                        batches.append((batch, piece.rows))
+        for batch, rows in batches:
             await batch.wait_settled()
-            outcomes.take(batch)
+            outcomes.take(batch, rows)
 
     def _packed(self, topic: str, part: TablePart) -> Iterator[TablePart]:
         """The same rows with large bodies compressed, as they are asked for, some at a time."""
@@ -243,61 +221,46 @@ class ColumnsIntake:
             sizes += DELIVERY_TIME_BYTES
         return _windows(sizes, self._settings.batch_bytes_max, rows_max)
 
-    def _send(self, lane: TopicLane, share: ColumnShare, deadline_s: float) -> ColumnBatch:
-        """Encode rows as one batch, and have it travel.
+    def _send(self, lane: TopicLane, share: ColumnShare, deadline_s: float) -> BlockBatch:
+        """Encode rows as one batch, and send it.
 
         Raises:
             DeadlinePassed: Time was up before.
             QueueOrderUnknown: Nobody can tell to which queue a message group of a row belongs.
-            SendError: No broker takes messages for the topic.
+            TopicRefused: No broker takes messages for the topic.
         """
-        if self._clock.monotonic_s() >= deadline_s:
-            raise DeadlinePassed("time was up before it left", retriable=True)
-        pinned = share.queue is not None
         groups = share.messages.message_group
-        if not pinned and groups is not None and lengths_of(groups).any():
+        if share.queue is None and groups is not None and lengths_of(groups).any():
             lane.check_groups()
-        queue = share.queue or lane.next_queue(self._sending.is_welcome)
-        unique_ids = self._new_unique_ids(len(share.rows))
-        batch = ColumnBatch(
-            queue,
-            self._block(lane.topic, share.messages, unique_ids),
-            rows=share.rows,
-            unique_ids=unique_ids.digits,
-            choose_other=None if pinned else lane.next_queue,
-            sequenced=self._settings.idempotent,
+        return self._blocks.send(
+            lane,
+            partial(self._encoded, lane.topic, share.messages),
+            queue=share.queue,
             delivery_times_ms=share.delivery_times_ms,
+            deadline_s=deadline_s,
         )
-        if pinned:
-            # What comes later for this queue must not slip into a batch that is ahead of this one.
-            lane.open_pinned.pop(queue, None)
-        self._buffer.size_bytes += batch.size_bytes
-        self._sending.add(batch)
-        batch.journey.deadline_s = min(batch.journey.deadline_s, deadline_s)
-        return batch
 
-    def _block(self, topic: str, messages: MessageColumns, unique_ids: UniqueIds) -> LooseBlock:
-        """Encode rows, with these unique ids."""
+    def _encoded(
+        self, topic: str, messages: MessageColumns
+    ) -> tuple[LooseBlock, NDArray[np.uint8]]:
+        """Rows as a block, and their unique ids."""
+        unique_ids = self._blocks.new_unique_ids(len(messages))
         digits = unique_ids.digits
-        sequenced = self._settings.idempotent
+        id_bytes = digits.shape[1]
         bodies = messages.small_bodies()
         if bodies is not None:
-            return PlainShape(topic, "", id_bytes=digits.shape[1]).encode(
-                bodies,
-                lengths_of(messages.body).astype(np.int32),
-                unique_ids,
-                born_timestamp_ms=self._clock.now_ms(),
-                sequenced=sequenced,
-                folder=self._folder,
-            )
+            shape = PlainShape(topic, "", id_bytes=id_bytes)
+            lengths = lengths_of(messages.body).astype(np.int32)
+            return self._blocks.plain_block(shape, bodies, lengths, unique_ids), digits
+        sequenced = self._settings.idempotent
         block = encode_columns(
             topic,
             messages,
-            unique_ids=even_binaries(digits, digits.shape[1], pa.string()),
+            unique_ids=even_binaries(digits, id_bytes, pa.string()),
             born_timestamp_ms=self._clock.now_ms(),
             sequenced=sequenced,
         )
-        return LooseBlock.of(block, sequenced=sequenced)
+        return LooseBlock.of(block, sequenced=sequenced), digits
 
 
 def _windows(sizes: NDArray[np.int64], bytes_max: int, rows_max: int) -> Iterator[tuple[int, int]]:

@@ -28,6 +28,7 @@ from ariane_sdk.checks.limits import (
 from ariane_sdk.checks.message_types import TYPE_ERRORS, check_sequence, check_types
 from ariane_sdk.errors import ArianeError, MessageIllegal
 from ariane_sdk.message import Message, MessageQueue, SendResult
+from ariane_sdk.producer.batches.block_intake import BlockIntake
 from ariane_sdk.producer.batches.body_packing import BodyPacking
 from ariane_sdk.producer.batches.grouped_batch import GroupedBatch
 from ariane_sdk.producer.batches.plain_intake import PlainIntake
@@ -84,7 +85,11 @@ class Travel(NamedTuple):
 
 
 class Intake:
-    """Takes messages and has them travel."""
+    """Takes messages and sends them.
+
+    Attributes:
+        blocks: Sends what is encoded in one go.
+    """
 
     def __init__(
         self,
@@ -122,9 +127,10 @@ class Intake:
         self._unique_ids = unique_ids
         self._latencies = latencies
         self._packing = BodyPacking(settings)
-        self._plain = PlainIntake(
+        self.blocks = BlockIntake(
             sending, buffer, settings=settings, clock=clock, new_unique_ids=unique_ids.next_id_run
         )
+        self._plain = PlainIntake(self.blocks, batch_bytes_max=settings.batch_bytes_max)
         # Whatever fits into a batch can be encoded, however small a single body has to be.
         self._encoded_bytes_max = max(settings.body_bytes_max, settings.batch_bytes_max)
         plain_bytes_max = min(settings.body_bytes_max, self._packing.size_bytes_min - 1)

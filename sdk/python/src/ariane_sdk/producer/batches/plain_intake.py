@@ -4,61 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import chain
-from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ariane_record.checksums.crc_algebra import CrcFolder
+from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.encoding.plain_block import PlainShape
-from ariane_record.single.message_id import UniqueIds
 from ariane_sdk.errors import ArianeError
 from ariane_sdk.message import SendResult
-from ariane_sdk.producer.batches.plain_batch import PlainBatch
+from ariane_sdk.producer.batches.block_intake import UNIQUE_ID_DIGITS_MAX, BlockIntake
 from ariane_sdk.producer.batches.plain_messages import PlainMessages
 from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, SendBatch
 from ariane_sdk.producer.batches.topic_lane import TopicLane
-from ariane_sdk.producer.sending.send_buffer import SendBuffer, SendTurns
-from ariane_sdk.producer.sending.sending import Sending
-from ariane_sdk.runtime.clock import Clock
-from ariane_sdk.settings import ProducerSettings
-
-UNIQUE_ID_DIGITS_MAX: Final = 56
 
 
 class PlainIntake:
-    """Takes plain messages and has them travel."""
+    """Takes plain messages and sends them."""
 
-    __slots__ = ("_buffer", "_clock", "_folder", "_new_unique_ids", "_sending", "_settings")
+    __slots__ = ("_batch_bytes_max", "_blocks")
 
-    def __init__(
-        self,
-        sending: Sending,
-        buffer: SendBuffer,
-        *,
-        settings: ProducerSettings,
-        clock: Clock,
-        new_unique_ids: Callable[[int], UniqueIds],
-    ) -> None:
-        """Have taken nothing yet.
-
-        Args:
-            sending: Where batches go.
-            buffer: How much may wait.
-            settings: How the producer behaves.
-            clock: Stamps messages.
-            new_unique_ids: Makes the ids of so many messages.
-        """
-        self._sending = sending
-        self._buffer = buffer
-        self._settings = settings
-        self._clock = clock
-        self._new_unique_ids = new_unique_ids
-        self._folder = CrcFolder()
+    def __init__(self, blocks: BlockIntake, *, batch_bytes_max: int) -> None:
+        self._blocks = blocks
+        self._batch_bytes_max = batch_bytes_max
 
     async def take_all(
         self, messages: PlainMessages, learn_lane: Callable[[], Awaitable[TopicLane]]
     ) -> Sequence[SendResult | ArianeError]:
-        """Have messages travel, and wait for their outcomes.
+        """Send messages, and wait for their outcomes.
 
         Args:
             messages: The messages.
@@ -68,32 +40,27 @@ class PlainIntake:
             lane = await learn_lane()
         except ArianeError as error:
             return [error] * len(messages.bodies)
-        spread_count = 0
-        if lane.flow.begin(self._clock.monotonic_s()):
-            spread_count = self._settings.spread_count
-        try:
+        with self._blocks.spreading(lane) as spread_count:
             return await self._send_all(lane, messages, spread_count)
-        finally:
-            lane.flow.end(self._clock.monotonic_s())
 
     async def _send_all(
         self, lane: TopicLane, messages: PlainMessages, spread_count: int
     ) -> Sequence[SendResult | ArianeError]:
-        """Have messages travel, so many to a queue at least, and wait for their outcomes."""
-        travels: list[tuple[SendBatch | ArianeError, int]] = []
+        """Send messages, so many to a queue at least, and wait for their outcomes."""
+        sent: list[tuple[SendBatch | ArianeError, int]] = []
         count_max = lane.share_count(len(messages.bodies), spread_count)
-        turns = SendTurns(self._buffer, self._settings.batch_bytes_max)
+        turns = self._blocks.turns()
         taken_bytes = 0
         for part in self._cuts(messages, count_max):
             await turns.next(taken_bytes)
             try:
                 batch = self._send(lane, part)
             except ArianeError as error:
-                travels.append((error, len(part.bodies)))
+                sent.append((error, len(part.bodies)))
             else:
                 taken_bytes += batch.size_bytes
-                travels.append((batch, len(part.bodies)))
-        outcomes = [await _outcomes_of(travel, count) for travel, count in travels]
+                sent.append((batch, len(part.bodies)))
+        outcomes = [await _outcomes_of(batch, count) for batch, count in sent]
         return outcomes[0] if len(outcomes) == 1 else list(chain.from_iterable(outcomes))
 
     def _cuts(self, messages: PlainMessages, count_max: int) -> Iterator[PlainMessages]:
@@ -108,41 +75,28 @@ class PlainIntake:
         ends = np.cumsum(messages.lengths + np.int64(beside))
         begin = behind = 0
         while begin < len(messages.bodies):
-            last = behind + self._settings.batch_bytes_max
+            last = behind + self._batch_bytes_max
             end = max(int(np.searchsorted(ends, last, side="right")), begin + 1)
             end = min(end, begin + count_max)
             yield messages.slice(begin, end)
             begin, behind = end, int(ends[end - 1])
 
     def _send(self, lane: TopicLane, messages: PlainMessages) -> SendBatch:
-        queue = lane.next_queue(self._sending.is_welcome)
-        unique_ids = self._new_unique_ids(len(messages.bodies))
-        digits = unique_ids.digits
-        block = PlainShape(lane.topic, messages.tag, id_bytes=digits.shape[1]).encode(
-            messages.bodies,
-            messages.lengths,
-            unique_ids,
-            born_timestamp_ms=self._clock.now_ms(),
-            sequenced=self._settings.idempotent,
-            folder=self._folder,
-        )
-        batch = PlainBatch(
-            queue,
-            block,
-            digits,
-            choose_other=lane.next_queue,
-            sequenced=self._settings.idempotent,
-        )
-        self._buffer.size_bytes += batch.size_bytes
-        self._sending.add(batch)
-        return batch
+        def encode() -> tuple[LooseBlock, NDArray[np.uint8]]:
+            unique_ids = self._blocks.new_unique_ids(len(messages.bodies))
+            id_bytes = unique_ids.digits.shape[1]
+            shape = PlainShape(lane.topic, messages.tag, id_bytes=id_bytes)
+            block = self._blocks.plain_block(shape, messages.bodies, messages.lengths, unique_ids)
+            return block, unique_ids.digits
+
+        return self._blocks.send(lane, encode)
 
 
 async def _outcomes_of(
-    travel: SendBatch | ArianeError, count: int
+    batch: SendBatch | ArianeError, count: int
 ) -> Sequence[SendResult | ArianeError]:
     """What the messages of one batch got, once it is settled."""
-    if isinstance(travel, ArianeError):
-        return [travel] * count
-    await travel.wait_settled()
-    return travel.outcomes_of(0, count)
+    if isinstance(batch, ArianeError):
+        return [batch] * count
+    await batch.wait_settled()
+    return batch.outcomes_of(0, count)

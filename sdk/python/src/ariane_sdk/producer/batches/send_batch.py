@@ -6,7 +6,7 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import accumulate, repeat
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,9 @@ KEY_HASH_BYTES: Final = 4
 DELIVERY_TIME_BYTES: Final = 8
 COLUMN_BYTES: Final = 4 + 4 + 1 + KEY_HASH_BYTES
 """Columns of one record beside its keys: size, tag code, number of keys, hash of the unique id."""
+
+ChooseQueue: TypeAlias = Callable[[Callable[[str], bool]], MessageQueue]
+"""Chooses a queue, preferably on a broker that the given function welcomes."""
 
 _NONE: Final[list[Any]] = []
 """Nobody adds to it: a list for each of many tiny batches is one more object to make, and for the
@@ -89,7 +92,7 @@ class SendBatch:
         self,
         queue: MessageQueue,
         *,
-        choose_other: Callable[[Callable[[str], bool]], MessageQueue] | None,
+        choose_other: ChooseQueue | None,
         body_bytes_max: int,
         sequenced: bool,
         delay_kind: int = AT_ONCE,
@@ -98,8 +101,7 @@ class SendBatch:
 
         Args:
             queue: Where it goes at first.
-            choose_other: Chooses another queue, preferably on a broker that the given function
-                welcomes; nothing for a pinned batch.
+            choose_other: Chooses another queue; nothing for a pinned batch.
             body_bytes_max: Bytes that one body may have; the batch takes at least one such.
             sequenced: Whether its journey gets a sequence before each travel.
             delay_kind: Of all its messages (``_delay``).

@@ -51,6 +51,11 @@ class SendResults(Sequence[SendResult]):
         self._batch = batch
         self._places = places
 
+    @property
+    def first_queue_offset(self) -> int:
+        """Index of the first message of the whole batch in its queue."""
+        return self._batch.first_queue_offset
+
     def __len__(self) -> int:
         return len(self._places)
 

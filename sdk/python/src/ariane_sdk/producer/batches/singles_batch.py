@@ -8,7 +8,7 @@ batch.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain
 from typing import Final
 
@@ -19,7 +19,7 @@ from ariane_record.layout import ByteBuffer
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_sdk.checks.delay import AT_ONCE
 from ariane_sdk.message import Message, MessageQueue, SendResult
-from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, SendBatch
+from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, ChooseQueue, SendBatch
 
 TOGETHER_MIN: Final = 8
 """Fewer messages are encoded one by one: what is done by column has a fixed price."""
@@ -40,7 +40,7 @@ class SinglesBatch(SendBatch):
         self,
         queue: MessageQueue,
         *,
-        choose_other: Callable[[Callable[[str], bool]], MessageQueue] | None,
+        choose_other: ChooseQueue | None,
         body_bytes_max: int,
         sequenced: bool,
         delay_kind: int = AT_ONCE,

@@ -1,0 +1,107 @@
+"""A batch of messages that were encoded in one go: plain messages, or rows of a table."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane.broker.v1.send_service_pb2 import AppendResult
+from ariane_record.encoding.loose_block import LooseBlock
+from ariane_sdk.checks.delay import AT_ONCE, AT_TIMES
+from ariane_sdk.message import AcknowledgedLevel, MessageQueue
+from ariane_sdk.net.timestamps import timestamp_ms
+from ariane_sdk.producer.batches.send_batch import (
+    COLUMN_BYTES,
+    DELIVERY_TIME_BYTES,
+    KEY_HASH_BYTES,
+    ChooseQueue,
+    SendBatch,
+)
+from ariane_sdk.producer.batches.send_results import SendResults, StoredBatch
+
+
+class BlockBatch(SendBatch):
+    """Is sent like every batch, takes no more messages, and is waited for as a whole.
+
+    Attributes:
+        unique_ids: The unique id of each message, hex digits as ASCII: uint8[count, digits].
+    """
+
+    __slots__ = ("_block_bytes", "_sizes", "_times_ms", "unique_ids")
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        block: LooseBlock,
+        unique_ids: NDArray[np.uint8],
+        *,
+        choose_other: ChooseQueue | None,
+        sequenced: bool,
+        delivery_times_ms: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Take the messages.
+
+        Args:
+            queue: Where it goes at first.
+            block: The records, with room for a sequence if the batch is sequenced.
+            unique_ids: See the class.
+            choose_other: As ``SendBatch``.
+            sequenced: As ``SendBatch``.
+            delivery_times_ms: When each message is to be delivered; ``None``: at once.
+        """
+        super().__init__(
+            queue,
+            choose_other=choose_other,
+            body_bytes_max=0,
+            sequenced=sequenced,
+            delay_kind=AT_ONCE if delivery_times_ms is None else AT_TIMES,
+        )
+        self.open = False
+        self.unique_ids = unique_ids
+        self._block = block
+        self._block_bytes = block.size_bytes
+        self._sizes = block.sizes
+        self._times_ms = np.zeros(0, np.int64) if delivery_times_ms is None else delivery_times_ms
+        self._key_bytes = KEY_HASH_BYTES * (len(block.key_hashes) - block.count)
+        self._key_bytes += DELIVERY_TIME_BYTES * len(self._times_ms)
+
+    @property
+    def count(self) -> int:
+        """Messages in it."""
+        return len(self._sizes)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its records."""
+        return self._block_bytes
+
+    @property
+    def wire_bytes(self) -> int:
+        """Bytes that it takes on the wire: records and columns."""
+        return self._block_bytes + COLUMN_BYTES * self.count + self._key_bytes
+
+    @property
+    def first_queue_offset(self) -> int:
+        """Index of its first message in its queue, once it is stored."""
+        if not isinstance(self.outcomes, SendResults):
+            raise TypeError("the batch is not stored")
+        return self.outcomes.first_queue_offset
+
+    def _times_on_wire(self) -> bytes:
+        """When each message is to be delivered."""
+        return self._times_ms.astype("<i8", copy=False).tobytes()
+
+    def _results(self, result: AppendResult, broker_address: str) -> SendResults:
+        """What its messages got."""
+        ends = result.first_commit_log_offset + np.cumsum(self._sizes, dtype=np.int64)
+        batch = StoredBatch(
+            message_queue=self.queue,
+            first_queue_offset=result.first_queue_offset,
+            commit_log_offsets=ends - self._sizes,
+            unique_ids=self.unique_ids,
+            acknowledged_level=AcknowledgedLevel(result.acknowledged_level),
+            store_timestamp_ms=timestamp_ms(result.store_time),
+            broker_address=broker_address,
+            duplicate=result.duplicate,
+        )
+        return SendResults(batch, range(self.count))

@@ -1,0 +1,130 @@
+"""What sends of many plain messages and of tables share: blocks, their queues, and turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record.checksums.crc_algebra import CrcFolder
+from ariane_record.encoding.loose_block import LooseBlock
+from ariane_record.encoding.plain_block import PlainShape
+from ariane_record.single.message_id import UniqueIds
+from ariane_sdk.errors import DeadlinePassed
+from ariane_sdk.message import MessageQueue
+from ariane_sdk.producer.batches.block_batch import BlockBatch
+from ariane_sdk.producer.batches.topic_lane import TopicLane
+from ariane_sdk.producer.sending.send_buffer import SendBuffer, SendTurns
+from ariane_sdk.producer.sending.sending import Sending
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.settings import ProducerSettings
+
+UNIQUE_ID_DIGITS_MAX: Final = 56
+
+
+class BlockIntake:
+    """Encodes messages by the thousand and sends them as batches.
+
+    Attributes:
+        new_unique_ids: Makes the ids of so many messages.
+    """
+
+    __slots__ = ("_buffer", "_clock", "_folder", "_sending", "_settings", "new_unique_ids")
+
+    def __init__(
+        self,
+        sending: Sending,
+        buffer: SendBuffer,
+        *,
+        settings: ProducerSettings,
+        clock: Clock,
+        new_unique_ids: Callable[[int], UniqueIds],
+    ) -> None:
+        self._sending = sending
+        self._buffer = buffer
+        self._settings = settings
+        self._clock = clock
+        self.new_unique_ids = new_unique_ids
+        self._folder = CrcFolder()
+
+    def turns(self) -> SendTurns:
+        """Lets others have their turn while one call sends much."""
+        return SendTurns(self._buffer, self._settings.batch_bytes_max)
+
+    @contextmanager
+    def spreading(self, lane: TopicLane) -> Iterator[int]:
+        """How many messages of a call a queue gets at least; 0 if one gets all of them."""
+        is_spread = lane.flow.begin(self._clock.monotonic_s())
+        try:
+            yield self._settings.spread_count if is_spread else 0
+        finally:
+            lane.flow.end(self._clock.monotonic_s())
+
+    def plain_block(
+        self,
+        shape: PlainShape,
+        bodies: Sequence[bytes],
+        lengths: NDArray[np.int32],
+        unique_ids: UniqueIds,
+    ) -> LooseBlock:
+        """Encode messages that have a body, a tag perhaps, and nothing else.
+
+        Args:
+            shape: Of their topic and tag.
+            bodies: The body of each.
+            lengths: Bytes of each body: int32[count].
+            unique_ids: The id of each.
+        """
+        return shape.encode(
+            bodies,
+            lengths,
+            unique_ids,
+            born_timestamp_ms=self._clock.now_ms(),
+            sequenced=self._settings.idempotent,
+            folder=self._folder,
+        )
+
+    def send(
+        self,
+        lane: TopicLane,
+        encode: Callable[[], tuple[LooseBlock, NDArray[np.uint8]]],
+        *,
+        queue: MessageQueue | None = None,
+        delivery_times_ms: NDArray[np.int64] | None = None,
+        deadline_s: float = float("inf"),
+    ) -> BlockBatch:
+        """Send messages as one batch.
+
+        Args:
+            lane: Their topic.
+            encode: Makes the block, and the unique ids: uint8[count, digits].
+            queue: Where they must go; ``None``: any queue will do.
+            delivery_times_ms: When each is to be delivered; ``None``: at once.
+            deadline_s: When to give up, by the monotonic clock, if that is sooner than usual.
+
+        Raises:
+            DeadlinePassed: Time was up before.
+            TopicRefused: No broker takes messages for the topic.
+        """
+        if self._clock.monotonic_s() >= deadline_s:
+            raise DeadlinePassed("time was up before it left", retriable=True)
+        goes_to = queue or lane.next_queue(self._sending.is_welcome)
+        block, unique_ids = encode()
+        batch = BlockBatch(
+            goes_to,
+            block,
+            unique_ids,
+            choose_other=lane.next_queue if queue is None else None,
+            sequenced=self._settings.idempotent,
+            delivery_times_ms=delivery_times_ms,
+        )
+        if queue is not None:
+            # What comes later for this queue must not slip into a batch that is ahead of this one.
+            lane.open_pinned.pop(queue, None)
+        self._buffer.size_bytes += batch.size_bytes
+        self._sending.add(batch)
+        batch.journey.deadline_s = min(batch.journey.deadline_s, deadline_s)
+        return batch
