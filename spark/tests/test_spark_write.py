@@ -1,6 +1,7 @@
 """Tables and streams into topics."""
 
 import asyncio
+import json
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -8,7 +9,7 @@ from unittest.mock import MagicMock
 from uuid import uuid4
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as f
 
 from ariane_sdk import Message, QueueReader
@@ -255,3 +256,25 @@ def test_two_writes_of_a_micro_batch_under_one_name_are_refused():
     often = foreach_batch_writer("127.0.0.1:9876", "t")
     often(rows, 1)
     often(rows, 1)
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_bad_row_is_one_line_or_goes_aside(spark, new_topic, reading, write, guarantee):
+    topic, aside = new_topic(), new_topic()
+    rows = spark.createDataFrame([("a",), (None,), ("b",)], "body string")
+    given = {"topic": topic, "deliveryGuarantee": guarantee}
+
+    with pytest.raises(PySparkException) as refusal:
+        write(rows.coalesce(1), **given)
+    lines = [line for line in str(refusal.value).splitlines() if "errors.RowIllegal" in line]
+    assert len(lines) == 1
+    assert "row 1 of" in lines[0]
+    assert "has no body" in lines[0]
+    assert "Job aborted" not in str(refusal.value), "no task failed"
+
+    write(rows, **given, onBadRow="deadLetter", deadLetterTopic=aside)
+    bodies = {row.body for row in reading(topic).load().collect()}
+    assert bodies == {b"a", b"b"}
+    (letter,) = reading(aside).load().collect()
+    assert json.loads(letter.body) == {"body": None}
+    assert "has no body" in letter.properties["refusedBecause"]

@@ -16,8 +16,9 @@ from pyspark.sql.types import StructType
 from pyspark.taskcontext import TaskContext
 
 from ariane_sdk.errors import ColumnIllegal
+from ariane_spark.bad_rows import RowRefused, RowSieve, raise_refusals, refused
 from ariane_spark.connection import connect_producer_once
-from ariane_spark.errors import OptionIllegal
+from ariane_spark.errors import OptionIllegal, RowIllegal
 from ariane_spark.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
 from ariane_spark.option_table import OPTIONS_OF_SPARK
 from ariane_spark.options import WriteOptions, write_options
@@ -78,7 +79,7 @@ class ArianeBatchWriter(DataSourceArrowWriter):
         # One object serves all tasks and their repetitions, so this names the write as a whole.
         self._write_id = uuid4().hex
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReceipt:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReceipt | RowRefused:
         """Send the rows of one partition; called in a task."""
         context = TaskContext.get()
         partition_id = context.partitionId() if context else 0
@@ -87,18 +88,27 @@ class ArianeBatchWriter(DataSourceArrowWriter):
         name = f"{running[0]}/{running[1]}" if running else self._write_id
         seed = IdentitySeed(f"{name}/{partition_id}")
         sender = self._connect(self._options)
+        sieve = RowSieve(self._plan, self._options.dead_letter_topic)
         count = 0
-        for batch in iterator:
-            for topic, table, rows in self._plan.tables(batch, seed, count):
-                try:
-                    sender.send_columns(topic, table)
-                except ColumnIllegal as error:
-                    raise row_refusal(error, rows, error.row, seed.text) from error
-            count += len(batch)
+        try:
+            for batch in iterator:
+                for topic, table, rows in sieve.tables(batch, seed, count):
+                    try:
+                        sender.send_columns(topic, table)
+                    except ColumnIllegal as error:
+                        raise row_refusal(error, rows, error.row, seed.text) from error
+                count += len(batch)
+        except RowIllegal as error:
+            return refused(error, iterator)
         return WriteReceipt(partition_id, count)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing: what a task wrote stands when the task ends."""
+        """Raise what tasks refused; what they wrote stands.
+
+        Raises:
+            RowIllegal: A row cannot become a message.
+        """
+        raise_refusals(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing: what was written stays, and a repetition writes it again."""
@@ -115,12 +125,13 @@ class ArianeStreamWriter(DataSourceStreamArrowWriter):
         """
         self._writer = writer
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReceipt:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReceipt | RowRefused:
         """Send the rows of one partition; called in a task."""
         return self._writer.write(iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name.
-        """Nothing: what a task wrote stands when the task ends."""
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's signature.
+        """As the other writer does."""
+        self._writer.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name.
         """Nothing: what was written stays, and a repetition writes it again."""

@@ -30,10 +30,11 @@ from pyspark.taskcontext import TaskContext
 
 from ariane_sdk import errors as sdk_errors
 from ariane_sdk.errors import ArianeError
+from ariane_spark.bad_rows import RowRefused, RowSieve, raise_refusals, refused
 from ariane_spark.batch_transactions import Attempt, BatchTransactions
 from ariane_spark.connection import connect_transactions_once
 from ariane_spark.contents import Contents, contents_of
-from ariane_spark.errors import BatchDiffers, CommitRefused
+from ariane_spark.errors import BatchDiffers, CommitRefused, RowIllegal
 from ariane_spark.options import WriteOptions
 from ariane_spark.rows import IdentitySeed, RowPlan
 from ariane_spark.sink_batches import SinkBatch, batch_of_task, batch_of_write
@@ -81,8 +82,8 @@ class ExactlyOnceWrite:
     drawn_id: str | None
     connect: Connect = connect_transactions_once
 
-    def stage(self, batches: Iterator[pa.RecordBatch]) -> StageReceipt:
-        """Stage the rows of one partition; in a task.
+    def stage(self, batches: Iterator[pa.RecordBatch]) -> StageReceipt | RowRefused:
+        """Stage the rows of one partition, or say which of them cannot be; in a task.
 
         Raises:
             ArianeError: A broker refused, or does not answer.
@@ -105,17 +106,21 @@ class ExactlyOnceWrite:
                 block_bytes_max=self.options.batch_bytes,
                 compression=self.options.compression,
             )
+        sieve = RowSieve(self.plan, self.options.dead_letter_topic)
         count, contents = 0, Contents()
-        for rows in batches:
-            for part in self.plan.tables(rows, seed, count):
-                # Also of what was committed before: it is to be the same.
-                contents = contents.plus(contents_of(part))
-                if staged is not None and _is_decided(partial(staged.add, part)):
-                    staged = None
-            count += len(rows)
-        if staged is None or _is_decided(staged.wait):
-            return StageReceipt(batch, home, None, contents)
-        return StageReceipt(batch, home, staged.finish(), contents)
+        try:
+            for rows in batches:
+                for part in sieve.tables(rows, seed, count):
+                    # Also of what was committed before: it is to be the same.
+                    contents = contents.plus(contents_of(part))
+                    if staged is not None and _is_decided(partial(staged.add, part)):
+                        staged = None
+                count += len(rows)
+            if staged is None or _is_decided(staged.wait):
+                return StageReceipt(batch, home, None, contents)
+            return StageReceipt(batch, home, staged.finish(), contents)
+        except RowIllegal as error:
+            return refused(error, batches)
 
     def commit(self, messages: Receipts, batch_id: int | None = None) -> None:
         """Commit what the receipts name; on the driver.
@@ -125,10 +130,12 @@ class ExactlyOnceWrite:
             batch_id: Of the micro-batch, as the driver knows it.
 
         Raises:
+            RowIllegal: A task met a row that cannot become a message.
             BatchDiffers: The batch was committed before with other rows.
             CommitRefused: The receipts do not fit together.
             ArianeError: The broker refused, or does not answer: it may be committed or not.
         """
+        raise_refusals(messages)
         receipts = [message for message in messages if isinstance(message, StageReceipt)]
         if not receipts:
             return
@@ -190,7 +197,7 @@ class ExactlyOnceWriter(DataSourceArrowWriter):
         # One object serves all tasks, their repetitions and the commit.
         self._write = ExactlyOnceWrite(options, plan, uuid4().hex, connect)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> StageReceipt:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StageReceipt | RowRefused:
         """Stage the rows of one partition; called in a task."""
         return self._write.stage(iterator)
 
@@ -218,7 +225,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         """
         self._write = ExactlyOnceWrite(options, plan, None, connect)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> StageReceipt:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StageReceipt | RowRefused:
         """Stage the rows of one partition; called in a task."""
         return self._write.stage(iterator)
 

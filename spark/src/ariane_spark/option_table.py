@@ -294,6 +294,20 @@ OPTIONS: Final = (
         "From 1, fast, to 9, small.",
         "5",
     ),
+    Option(
+        "onBadRow",
+        (Use.WRITE,),
+        "What becomes of a row that cannot be a message, such as one without a body: `fail`, the"
+        " write fails and names it; `deadLetter`, it goes to `deadLetterTopic` as JSON, with the"
+        " property `refusedBecause`, and the others are written.",
+        "`fail`",
+    ),
+    Option(
+        "deadLetterTopic",
+        (Use.WRITE,),
+        "Where bad rows go; with `onBadRow=deadLetter` only.",
+        "required there",
+    ),
     _later("filter", READ, "Only messages that a SQL condition holds for."),
     _later("pushdown", (Use.BATCH_READ,), "Let Spark hand down its filters."),
 )

@@ -40,6 +40,9 @@ RETRIES_MAX: Final = 1_000_000
 AT_LEAST_ONCE: Final = "at-least-once"
 EXACTLY_ONCE: Final = "exactly-once"
 
+FAIL: Final = "fail"
+DEAD_LETTER: Final = "deadLetter"
+
 _TAG_SEPARATOR: Final = "||"
 
 
@@ -143,6 +146,7 @@ class WriteOptions:
         batch_bytes: Bytes of one request.
         calls_max: Requests to one broker under way at the same time, where not exactly once.
         compression: How bodies are compressed.
+        dead_letter_topic: Where rows go that cannot become messages; ``None``: they are refused.
     """
 
     endpoints: str
@@ -154,6 +158,17 @@ class WriteOptions:
     batch_bytes: int = BATCH_BYTES_DEFAULT
     calls_max: int = 1
     compression: BodyCompression = NO_COMPRESSION
+    dead_letter_topic: str | None = None
+
+
+def _dead_letter_topic(options: GivenOptions) -> str | None:
+    wanted = options.text("onBadRow") or FAIL
+    topic = options.text("deadLetterTopic")
+    if wanted not in {FAIL, DEAD_LETTER}:
+        raise OptionIllegal("onBadRow", f"{wanted!r} is neither {FAIL!r} nor {DEAD_LETTER!r}")
+    if (topic is not None) != (wanted == DEAD_LETTER):
+        raise OptionIllegal("deadLetterTopic", f"goes together with onBadRow={DEAD_LETTER!r}")
+    return topic
 
 
 def read_options(given: Mapping[str, str], use: Use) -> ReadOptions:
@@ -216,6 +231,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         or BATCH_BYTES_DEFAULT,
         calls_max=calls_max or 1,
         compression=_compression(options),
+        dead_letter_topic=_dead_letter_topic(options),
     )
 
 

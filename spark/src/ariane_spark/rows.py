@@ -169,7 +169,7 @@ class RowPlan:
             first_row: Number of the first row within the task.
 
         Raises:
-            RowIllegal: A row without a body or topic, or with a property without a value.
+            RowIllegal: A row without a body or topic.
         """
         import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
         import pyarrow.compute as pc  # noqa: PLC0415 - the same.
@@ -183,7 +183,6 @@ class RowPlan:
         columns["properties"] = _with_ids(
             columns.get("properties"),
             seed.message_ids(first_row, columns["body"]),
-            partial(_refuse, seed=seed, first_row=first_row),
         )
         table = pa.table(columns)
         rows = np.arange(first_row, first_row + len(batch))
@@ -230,7 +229,7 @@ def row_refusal(
     return RowIllegal(f"row {rows[position]} of {name}: {text}; {_ADVICE}")
 
 
-def _with_ids(properties: Any, ids: pa.StringArray, refuse: Any) -> pa.MapArray:
+def _with_ids(properties: Any, ids: pa.StringArray) -> pa.MapArray:
     """The properties of each row, and its id; an id that was there already gives way."""
     import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
     import pyarrow.compute as pc  # noqa: PLC0415 - the same.
@@ -247,10 +246,9 @@ def _with_ids(properties: Any, ids: pa.StringArray, refuse: Any) -> pa.MapArray:
         values = some.items.slice(first, pair_count).cast(pa.string())
         present = np.flatnonzero(pc.is_valid(properties).to_numpy(zero_copy_only=False))
         row_of_pair = np.repeat(present, np.diff(offsets))
-        without_value = np.zeros(count, np.bool_)
-        without_value[row_of_pair[pc.is_null(values).to_numpy(zero_copy_only=False)]] = True
-        refuse(pa.array(without_value), lack="a property without a value")
-        kept = pc.not_equal(names, MESSAGE_ID_PROPERTY)
+        # A message keeps no property without a value: readers see none either way.
+        valued = pc.fill_null(pc.greater(pc.binary_length(values), 0), fill_value=False)
+        kept = pc.and_(valued, pc.not_equal(names, MESSAGE_ID_PROPERTY))
         row_of_pair = row_of_pair[kept.to_numpy(zero_copy_only=False)]
         names, values = names.filter(kept), values.filter(kept)
     # The id of a row comes behind its other pairs.

@@ -15,6 +15,7 @@ import numpy as np
 
 from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
 from ariane_sdk.errors import CallError, ColumnIllegal
+from ariane_spark.bad_rows import BODY_BYTES_MAX
 from ariane_spark.batch_transactions import Attempt, BatchTransactions
 from ariane_spark.errors import FeatureNotAvailable, QueueNotFound
 from ariane_spark.options import NO_COMPRESSION, BodyCompression
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ariane_record.encoding.message_columns import MessageColumns
-
-BODY_BYTES_MAX: Final = 4 << 20
-"""A body of this size is refused by brokers, which store it with its columns around it."""
 
 ID_BYTES: Final = 32
 
