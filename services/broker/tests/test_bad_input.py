@@ -118,7 +118,7 @@ def with_text(batch, text):
     return changed(batch, records=records, records_crc32=crc32(records))
 
 
-@pytest.mark.parametrize("sign", ["\x00", "\n", "\x1b", "\x7f"], ids=ascii)
+@pytest.mark.parametrize("sign", ["\x00", "\x01", "\x02", "\n", "\x1b", "\x7f"], ids=ascii)
 @pytest.mark.parametrize("count", [1, 20, 200])
 async def test_control_characters_in_packed_records(broker, reason_of, sign, count):
     def batch(number):

@@ -13,7 +13,6 @@ from ariane_record.control_characters import (
 )
 
 CONTROLS = [chr(code) for code in range(0x100) if unicodedata.category(chr(code)) == "Cc"]
-SEPARATORS = ("\x01", "\x02")
 
 
 def test_these_are_all_there_are():
@@ -26,8 +25,7 @@ def test_these_are_all_there_are():
 def test_each_is_found_wherever_it_stands(sign, filling):
     for text in (f"{sign}a", f"a{sign}b{filling}", f"{filling}a{sign}"):
         assert holds_control_character(text)
-        found = properties_hold_control_character(text.encode())
-        assert found is (sign not in SEPARATORS)
+        assert properties_hold_control_character(f"name\x01{text}\x02".encode())
 
 
 def test_no_other_sign_is_taken_for_one():
@@ -38,7 +36,9 @@ def test_no_other_sign_is_taken_for_one():
     )
     assert not holds_control_character(others)
     assert not properties_hold_control_character(others.encode())
-    assert not properties_hold_control_character("näme\x01välue €\x02".encode() * 200)
+    pairs = "näme\x01välue €\x02".encode() * 200
+    assert not properties_hold_control_character(pairs)
+    assert not properties_hold_control_character(b"\x02" + pairs)
 
 
 @pytest.mark.parametrize("sign", CONTROLS, ids=ascii)

@@ -375,7 +375,8 @@ def _explain_properties(block: RecordBlock, ends: Int64s, lengths: int | Int64s)
         if not is_text(of_one):
             raise BlockRejected("its properties are not UTF-8", position)
         if not block.forwarded and properties_hold_control_character(of_one):
-            raise BlockRejected("its properties hold a control character", position)
+            text = "its properties hold a control character, or a separator within a value"
+            raise BlockRejected(text, position)
 
 
 def says_later_sequence(encoded: bytes) -> bool:
