@@ -69,4 +69,5 @@ async def test_what_fails_comes_again_over_a_killed_broker_and_the_hopeless_die(
         assert {letter.message.attempts for letter in letters} == {5}
         assert {letter.reason for letter in letters} == {"ATTEMPTS_EXHAUSTED"}
         assert done.keys() == set(range(COUNT)) - HOPELESS
-        assert all(tries[number, attempts] for number in HOPELESS for attempts in range(5))
+        # What could not be sent back while the broker was dead was tried again where it was.
+        assert all(sum(tries[number, each] for each in range(5)) >= 5 for number in HOPELESS)

@@ -9,7 +9,7 @@ from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_FLUSHED
 from ariane_sdk import Message, MessageQueue, Producer, ProducerSettings
 
 ROUNDS = 2
-PATIENT = ProducerSettings(call_timeout_s=30, send_timeout_s=60)
+PATIENT = ProducerSettings(call_timeout_s=30, send_timeout_s=60, spread_count=0)
 
 
 async def two_rounds(producer, broker, messages, **wish):
