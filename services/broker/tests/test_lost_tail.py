@@ -85,7 +85,9 @@ async def test_nobody_has_died_of_messages_to_come(running, config):
 
 @pytest.mark.parametrize("durable", [True, False])
 async def test_what_is_saved_of_a_group_is_durable_in_the_log(running, config, durable):
-    async with running(offset_save_s=3600, flush_interval_ms=60_000) as broker:
+    async with running(
+        offset_save_s=3600, producer_save_s=3600, flush_interval_ms=60_000
+    ) as broker:
         await broker.create_topic("orders")
         await broker.store("orders", [b"a", b"b"])
         store = (await state_of(broker)).store
