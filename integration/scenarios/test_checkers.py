@@ -19,9 +19,11 @@ from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
 from ariane.broker.v1.query_service_pb2 import QueryMessagesRequest
 from ariane.broker.v1.query_service_pb2_grpc import QueryServiceStub
-from ariane.broker.v1.send_service_pb2 import SendMessagesRequest
-from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
-from ariane.broker.v1.transaction_service_pb2 import ListHalfMessagesRequest
+from ariane.broker.v1.transaction_service_pb2 import (
+    HalfMessageToStore,
+    ListHalfMessagesRequest,
+    StreamTransactionsRequest,
+)
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
 from ariane_servicekit.processes import ServiceProcess
@@ -62,7 +64,6 @@ class Broker:
 
     def __init__(self, address, asked):
         self._channel = grpc.aio.insecure_channel(address)
-        self._sends = SendServiceStub(self._channel)
         self._clients = ClientServiceStub(self._channel)
         self._queries = QueryServiceStub(self._channel)
         self._transactions = TransactionServiceStub(self._channel)
@@ -92,9 +93,10 @@ class Broker:
             keys=[transaction_id],
             message_type=MESSAGE_TYPE_TRANSACTION,
         )
-        await self._sends.SendMessages(
-            SendMessagesRequest(topic="orders", messages=[message], producer_group=group)
-        )
+        half = HalfMessageToStore(topic="orders", message=message, producer_group=group)
+        request = StreamTransactionsRequest(half_messages=[half])
+        answer = await self._transactions.StreamTransactions(iter([request])).read()
+        assert not answer.half_messages[0].HasField("error"), answer
 
     async def visible_count(self, transaction_id):
         request = QueryMessagesRequest(topic="orders", key=transaction_id)

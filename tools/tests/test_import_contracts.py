@@ -28,10 +28,10 @@ NO_SDK = "Services never import the SDK"
 CONNECTOR = "The connector is data source and sink"
 SDK_ROOMS = "Rooms of the SDK"
 SDK_FACE = "Whoever builds on the SDK"
+PROTOBUF = "In the broker rpc alone speaks protobuf"
 LOG = "The commit log knows nothing"
 DERIVED = "Queues and index do not know"
 OPEN_STORE = "An open store does not know"
-STORING_ROOMS = "Rooms of the broker that store"
 
 BAD_IMPORTS = [
     (ARROWS, "ariane_broker", "ariane_namesrv"),
@@ -72,7 +72,8 @@ BAD_IMPORTS = [
         "ariane_broker.spark_batches",
         "ariane.broker.v1.transaction_service_pb2",
     ),
-    (STORING_ROOMS, "ariane_broker.read", "ariane_broker.rpc"),
+    (PROTOBUF, "ariane_broker.read", "ariane_broker.rpc"),
+    (PROTOBUF, "ariane_broker.transactions", "ariane.common.v1.message_pb2"),
 ]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
-from grpc import aio
+from grpc import StatusCode, aio
 from grpc_status import rpc_status
 
 from ariane.broker.v1 import (
@@ -37,6 +37,10 @@ from ariane.broker.v1 import (
 from ariane.broker.v1 import (
     topic_service_pb2 as topic_pb,
 )
+from ariane.broker.v1 import (
+    transaction_service_pb2 as transaction_pb,
+)
+from ariane.common.v1 import message_pb2 as message_pb
 from ariane_broker import app
 from ariane_broker.app import compose
 from ariane_broker.settings import BrokerSettings
@@ -44,6 +48,16 @@ from ariane_record import BlockEncoder, ProducerSequence
 from ariane_record.decoding.columns import decode_columns
 from ariane_servicekit import serving
 from pytest_ariane.forward_clock import ForwardClock
+
+CODES = {code.value[0]: code.name for code in StatusCode}
+
+
+class Refused(Exception):
+    """One of several in a request was refused."""
+
+    def __init__(self, status):
+        super().__init__(status.message)
+        self.status = status
 
 
 class BrokerProbe:
@@ -122,6 +136,46 @@ class BrokerProbe:
             **fields,
         )
 
+    async def transact(self, *, half_messages=(), ends=()):
+        """What one request on a stream of its own is answered."""
+        request = transaction_pb.StreamTransactionsRequest(half_messages=half_messages, ends=ends)
+        answer = await self.transactions.StreamTransactions(iter([request])).read()
+        if answer.HasField("error"):
+            raise Refused(answer.error)
+        results = [*answer.half_messages, *answer.ends]
+        for result in results:
+            if result.HasField("error"):
+                raise Refused(result.error)
+        return results
+
+    async def store_half(
+        self, unique_id, body=b"paid", *, topic="orders", queue_id=0, group="pay", **fields
+    ):
+        message = message_pb.Message(
+            body=body,
+            unique_id=unique_id,
+            message_type=message_pb.MESSAGE_TYPE_TRANSACTION,
+            **fields,
+        )
+        half = transaction_pb.HalfMessageToStore(
+            topic=topic, queue_id=queue_id, producer_group=group, message=message
+        )
+        (stored,) = await self.transact(half_messages=[half])
+        return stored
+
+    async def end_transaction(
+        self, transaction_id, outcome, *, topic="orders", group="pay", unique_id=None
+    ):
+        end = transaction_pb.TransactionToEnd(
+            topic=topic,
+            transaction_id=transaction_id,
+            unique_id=transaction_id if unique_id is None else unique_id,
+            outcome=outcome,
+            producer_group=group,
+        )
+        (ended,) = await self.transact(ends=[end])
+        return ended
+
     def pull_call(self, *positions, group="group", hold_s=0.0, timeout=None, **fields):
         request = pull_pb.PullRecordsRequest(
             consumer_group=group,
@@ -179,6 +233,9 @@ def failure_of(status):
         code = status.code().name
         status = rpc_status.from_call(status)
         assert status is not None, "no status details"
+    elif isinstance(status, Refused):
+        status = status.status
+        code = CODES[status.code]
     for detail in status.details:
         info = ErrorInfo()
         if detail.Unpack(info):
@@ -192,7 +249,7 @@ def refused():
     """Await a call that must fail; give what its status says."""
 
     async def await_refusal(call):
-        with pytest.raises(aio.AioRpcError) as raised:
+        with pytest.raises((aio.AioRpcError, Refused)) as raised:
             await call
         return failure_of(raised.value)
 

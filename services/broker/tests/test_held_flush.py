@@ -34,12 +34,7 @@ def disk_answers(monkeypatch):
 
 
 def half_call(broker, unique_id):
-    message = message_pb.Message(
-        body=b"paid", unique_id=unique_id, message_type=message_pb.MESSAGE_TYPE_TRANSACTION
-    )
-    return broker.sends.SendMessages(
-        send_pb.SendMessagesRequest(topic="orders", messages=[message], producer_group="pay")
-    )
+    return broker.store_half(unique_id)
 
 
 def send_call(broker, **fields):
@@ -50,15 +45,7 @@ def send_call(broker, **fields):
 
 
 def end_call(broker, unique_id, outcome):
-    return broker.transactions.EndTransaction(
-        transaction_pb.EndTransactionRequest(
-            topic="orders",
-            transaction_id=unique_id,
-            unique_id=unique_id,
-            outcome=outcome,
-            producer_group="pay",
-        )
-    )
+    return broker.end_transaction(unique_id, outcome)
 
 
 def park_call(broker, unique_id):

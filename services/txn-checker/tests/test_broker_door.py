@@ -9,8 +9,8 @@ from grpc import aio
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
-from ariane.broker.v1.send_service_pb2 import SendMessagesRequest
-from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
+from ariane.broker.v1.transaction_service_pb2 import HalfMessageToStore, StreamTransactionsRequest
+from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
 from ariane_servicekit import SystemClock
 from ariane_servicekit.processes import LocalCluster
@@ -55,7 +55,7 @@ class RealSide:
     def __init__(self, address):
         self.door = RemoteBroker(address, answer_ms_max=1000)
         self._channel = aio.insecure_channel(address)
-        self._sends = SendServiceStub(self._channel)
+        self._transactions = TransactionServiceStub(self._channel)
         self._clients = ClientServiceStub(self._channel)
         self._answering = None
 
@@ -68,9 +68,10 @@ class RealSide:
             message_type=MESSAGE_TYPE_TRANSACTION,
             properties={} if immunity_s is None else {name: str(immunity_s)},
         )
-        await self._sends.SendMessages(
-            SendMessagesRequest(topic="orders", messages=[message], producer_group="payments")
-        )
+        half = HalfMessageToStore(topic="orders", message=message, producer_group="payments")
+        request = StreamTransactionsRequest(half_messages=[half])
+        answer = await self._transactions.StreamTransactions(iter([request])).read()
+        assert not answer.half_messages[0].HasField("error"), answer
 
     async def produce(self, answer):
         call = self._clients.Attach()

@@ -13,9 +13,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
-from ariane.broker.v1.send_service_pb2 import SendMessagesRequest
-from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
-from ariane.broker.v1.transaction_service_pb2 import EndTransactionRequest
+from ariane.broker.v1.transaction_service_pb2 import (
+    HalfMessageToStore,
+    StreamTransactionsRequest,
+    TransactionToEnd,
+)
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
 from ariane.transaction.v1 import checked_transaction_pb2 as checked_pb
@@ -60,7 +62,6 @@ class Checker:
         self.transactions = CheckedTransactionServiceStub(self.channel)
         self.state = CheckerServiceStub(self.channel)
         self._broker = grpc.aio.insecure_channel(cluster.brokers[0].address)
-        self._sends = SendServiceStub(self._broker)
         self._ends = TransactionServiceStub(self._broker)
 
     async def store(self, transaction_id, topic="orders"):
@@ -70,19 +71,23 @@ class Checker:
             keys=["o-1"],
             message_type=MESSAGE_TYPE_TRANSACTION,
         )
-        await self._sends.SendMessages(
-            SendMessagesRequest(topic=topic, messages=[message], producer_group="payments")
-        )
+        half = HalfMessageToStore(topic=topic, message=message, producer_group="payments")
+        request = StreamTransactionsRequest(half_messages=[half])
+        answer = await self._ends.StreamTransactions(iter([request])).read()
+        assert not answer.half_messages[0].HasField("error"), answer
 
     async def settle(self, transaction_id, outcome, topic="orders"):
-        request = EndTransactionRequest(
+        end = TransactionToEnd(
             topic=topic,
             transaction_id=transaction_id,
             unique_id=transaction_id,
             outcome=outcome,
             producer_group="payments",
         )
-        return (await self._ends.EndTransaction(request)).outcome
+        request = StreamTransactionsRequest(ends=[end])
+        (ended,) = (await self._ends.StreamTransactions(iter([request])).read()).ends
+        assert not ended.HasField("error"), ended
+        return ended.outcome
 
     async def get(self, transaction_id):
         request = transaction_pb.GetCheckedTransactionRequest(transaction_id=transaction_id)

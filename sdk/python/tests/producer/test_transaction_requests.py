@@ -6,12 +6,11 @@ import grpc
 import pytest
 
 from ariane.broker.v1.transaction_service_pb2 import (
-    EndTransactionRequest,
-    EndTransactionResponse,
-    EndTransactionResult,
     HalfMessageResult,
     HalfMessageToStore,
     StreamTransactionsResponse,
+    TransactionEndResult,
+    TransactionToEnd,
 )
 from ariane.broker.v1.transaction_service_pb2_grpc import (
     TransactionServiceServicer,
@@ -69,8 +68,8 @@ class Broker(TransactionServiceServicer):
         for end in request.ends:
             position = {"queue_offset": int(end.transaction_id)}
             error = self.refused.get(end.transaction_id)
-            done = EndTransactionResponse(position=position) if error is None else None
-            answer.ends.append(EndTransactionResult(error=error, answer=done))
+            position = position if error is None else None
+            answer.ends.append(TransactionEndResult(error=error, position=position))
         return answer
 
 
@@ -113,8 +112,8 @@ def store(broker, requests):
 @pytest.fixture
 def end(broker, requests):
     def begin(number):
-        request = EndTransactionRequest(topic="orders", transaction_id=str(number))
-        return requests.end(broker.address, "broker", request)
+        wish = TransactionToEnd(topic="orders", transaction_id=str(number))
+        return requests.end(broker.address, "broker", wish)
 
     return begin
 

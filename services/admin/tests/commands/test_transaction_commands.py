@@ -9,8 +9,8 @@ import time
 import grpc
 import pytest
 
-from ariane.broker.v1.send_service_pb2 import SendMessagesRequest
-from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
+from ariane.broker.v1.transaction_service_pb2 import HalfMessageToStore, StreamTransactionsRequest
+from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
 from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
@@ -48,9 +48,11 @@ def store_half(cluster, transaction_id, topic="payments", group="cashiers"):
             message_type=MESSAGE_TYPE_TRANSACTION,
         )
         async with grpc.aio.insecure_channel(cluster.brokers[0].address) as channel:
-            await SendServiceStub(channel).SendMessages(
-                SendMessagesRequest(topic=topic, messages=[message], producer_group=group)
-            )
+            half = HalfMessageToStore(topic=topic, message=message, producer_group=group)
+            request = StreamTransactionsRequest(half_messages=[half])
+            stream = TransactionServiceStub(channel).StreamTransactions(iter([request]))
+            answer = await stream.read()
+            assert not answer.half_messages[0].HasField("error"), answer
 
     asyncio.run(send())
 

@@ -11,9 +11,9 @@ A broker is nine rooms, each built by one function from those before it::
     reading      messages out
     transacting  half messages, and what becomes of them
     retrying     failed messages, brought back later or kept as dead letters
+    rpc          the services of the contract in front of them: only they speak protobuf
 
-and the services of the contract in front of them (``ariane_broker.rpc``). Nothing
-here touches disk or network yet.
+Nothing here touches disk or network yet.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from ariane_broker.naming.room import naming_room
 from ariane_broker.outside import Outside
 from ariane_broker.read.room import reading_room
 from ariane_broker.retry.room import retrying_room
-from ariane_broker.rpc.append_streams import AppendStreams
-from ariane_broker.rpc.room import rpc_services
+from ariane_broker.rpc.room import rpc_room
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.state.room import StateRoom, state_room
 from ariane_broker.topics.system_topics import system_topics
@@ -61,26 +60,26 @@ def compose_from(outside: Outside) -> BrokerLife:
     changing = changing_room(outside, state, storing, naming)
     delaying = delaying_room(outside, state, storing)
     appending = appending_room(outside, storing, naming, changing, delaying)
-    append_streams = AppendStreams(appending.append_records)
     transacting = transacting_room(outside, state, storing, changing, appending, delaying=delaying)
     retrying = retrying_room(
         outside, state, storing, changing, delaying=delaying, appending=appending
     )
 
+    rpc = rpc_room(
+        outside,
+        state,
+        storing,
+        naming,
+        changing,
+        delaying=delaying,
+        appending=appending,
+        reading=reading_room(outside, state, storing, naming, changing),
+        transacting=transacting,
+        retrying=retrying,
+    )
+
     return BrokerLife(
-        rpc_services=rpc_services(
-            outside,
-            state,
-            storing,
-            naming,
-            changing,
-            delaying=delaying,
-            appending=appending,
-            append_streams=append_streams,
-            reading=reading_room(outside, state, storing, naming, changing),
-            transacting=transacting,
-            retrying=retrying,
-        ),
+        rpc_services=rpc.services,
         store=storing.store,
         state=state.state,
         required_topics=system_topics(
@@ -92,8 +91,8 @@ def compose_from(outside: Outside) -> BrokerLife:
         held=storing.held,
         clients=changing.clients,
         client_admission=changing.client_admission,
-        append_streams=append_streams,
-        transaction_streams=transacting.streams,
+        append_streams=rpc.append_streams,
+        transaction_streams=rpc.transaction_streams,
         group_flush=storing.group_flush,
         saved_offsets=state.saved_offsets,
         keeping=storing.keeping,

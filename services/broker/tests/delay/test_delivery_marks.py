@@ -14,9 +14,7 @@ import pytest
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import retry_service_pb2 as retry_pb
-from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
-from ariane.common.v1 import message_pb2 as message_pb
 from ariane_record import RecordFields, encode_block
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.names import CHECKS_EXHAUSTED_TOPIC, TIMER_TOPIC
@@ -50,24 +48,8 @@ async def come(broker, wanted, topic="later"):
     return sorted(await broker.bodies(topic))
 
 
-async def send_half(broker, unique_id):
-    message = message_pb.Message(
-        body=b"paid", unique_id=unique_id, message_type=message_pb.MESSAGE_TYPE_TRANSACTION
-    )
-    call = send_pb.SendMessagesRequest(topic="orders", messages=[message], producer_group="pay")
-    await broker.sends.SendMessages(call)
-
-
 async def commit(broker, unique_id):
-    return await broker.transactions.EndTransaction(
-        transaction_pb.EndTransactionRequest(
-            topic="orders",
-            transaction_id=unique_id,
-            unique_id=unique_id,
-            outcome=client_pb.TRANSACTION_OUTCOME_COMMIT,
-            producer_group="pay",
-        )
-    )
+    return await broker.end_transaction(unique_id, client_pb.TRANSACTION_OUTCOME_COMMIT)
 
 
 async def commit_batch(broker):
@@ -117,13 +99,13 @@ async def test_what_transactions_write_takes_out_nothing_that_waits(running, cra
         await broker.groups.CreateConsumerGroup(group_pb.CreateConsumerGroupRequest(group=group))
         late = in_an_hour()
         await broker.store("later", [b"before a half"], delivery_times_ms=late)
-        await send_half(broker, "t-1")
+        await broker.store_half("t-1")
         await broker.store("later", [b"before a parked one"], delivery_times_ms=late)
-        await send_half(broker, "t-2")
+        await broker.store_half("t-2")
         await broker.store("later", [b"before a stage"], delivery_times_ms=late)
         await commit_batch(broker)
         await broker.store("later", [b"of a level"], delay_level=1)
-        await send_half(broker, "t-3")
+        await broker.store_half("t-3")
         await commit(broker, "t-1")
         await commit(broker, "t-3")
         await broker.transactions.ParkTransaction(

@@ -27,7 +27,7 @@ def half(name, queue_id=0, *, topic="orders", group="pay", kind=HALF_TYPE, **fie
 
 
 def end(name, outcome=COMMIT, *, topic="orders", group="pay", unique_id=None):
-    return transaction_pb.EndTransactionRequest(
+    return transaction_pb.TransactionToEnd(
         topic=topic,
         transaction_id=name,
         unique_id=name if unique_id is None else unique_id,
@@ -81,19 +81,19 @@ async def test_what_is_committed_is_visible_in_its_order_and_nothing_else(broker
     assert await broker.bodies("orders") == []
     outcomes = [ROLLBACK if number % 5 == 0 else COMMIT for number in range(39)]
     ended = await stream.ask(*map(end, names, outcomes))
-    assert [each.answer.outcome for each in ended.ends] == outcomes
+    assert [each.outcome for each in ended.ends] == outcomes
     for queue_id in (0, 1):
         kept = [n for n in range(queue_id, 39, 2) if n % 5]
         bodies = [names[number].encode() for number in kept]
         assert await broker.bodies("orders", queue_id) == bodies
-        places = [ended.ends[number].answer.position for number in kept]
+        places = [ended.ends[number].position for number in kept]
         assert [place.queue_offset for place in places] == list(range(len(kept)))
         assert {place.queue_id for place in places} == {queue_id}
     assert [each.transaction_id for each in await waiting(broker)] == ["t-39"]
     stream.call.cancel()
 
 
-async def test_single_calls_and_streams_say_the_same_of_a_message(broker):
+async def test_what_stands_is_said_as_it_was_said_first(broker):
     await broker.create_topic("orders")
     stream = Stream(broker)
     properties = {"a": "b", "CHECK_IMMUNITY_TIME_IN_SECONDS": "9"}
@@ -103,9 +103,9 @@ async def test_single_calls_and_streams_say_the_same_of_a_message(broker):
     assert one.immunity_duration.seconds == 9
     (ended,) = (await stream.ask(end("t-1"))).ends
     # What stands is read back from the log: it is what the first answer said.
-    again = await broker.transactions.EndTransaction(end("t-1"))
-    assert (ended.answer.duplicate, again.duplicate) == (False, True)
-    assert ended.answer.position == again.position
+    (again,) = (await stream.ask(end("t-1"))).ends
+    assert (ended.duplicate, again.duplicate) == (False, True)
+    assert ended.position == again.position
     stream.call.cancel()
 
 
@@ -155,10 +155,10 @@ async def test_each_fails_by_itself(broker, reasons):
     ]
     ended = await stream.ask(end("t-7", ROLLBACK), end("t-1"), end("t-7"), end("t-1"))
     assert reasons(ended.ends) == ["", "", "TRANSACTION_DECIDED", ""]
-    assert [each.answer.duplicate for each in ended.ends] == [False, False, False, True]
+    assert [each.duplicate for each in ended.ends] == [False, False, False, True]
     late = await stream.ask(half("t-1"), end("t-7", ROLLBACK))
     assert reasons(late.half_messages) == ["TRANSACTION_DECIDED"]
-    assert late.ends[0].answer.duplicate
+    assert late.ends[0].duplicate
     assert await broker.bodies("orders") == [b"t-1"]
     assert not await waiting(broker)
     stream.call.cancel()
@@ -170,7 +170,7 @@ async def test_a_half_message_makes_its_topic_and_may_leave_the_queue_open(broke
     wish.ClearField("queue_id")
     assert reasons((await stream.ask(wish)).half_messages) == [""]
     (ended,) = (await stream.ask(end("t-1", topic="fresh"))).ends
-    position = ended.answer.position
+    position = ended.position
     assert await broker.bodies("fresh", position.queue_id) == [b"t-1"]
     stream.call.cancel()
 
@@ -195,7 +195,7 @@ async def test_what_is_acknowledged_is_flushed_where_that_is_promised(running):
         sent = await stream.ask(*map(half, names))
         ended = await stream.ask(*map(end, names))
         levels = {each.acknowledged_level for each in sent.half_messages}
-        levels |= {each.answer.acknowledged_level for each in ended.ends}
+        levels |= {each.acknowledged_level for each in ended.ends}
         assert levels == {message_pb.ACKNOWLEDGED_LEVEL_FLUSHED}
         assert len(await broker.bodies("orders")) == 20
         stream.call.cancel()
@@ -230,6 +230,23 @@ async def test_a_broker_that_stops_ends_its_streams_and_knows_all_when_it_is_bac
         channel = grpc.aio.insecure_channel(str(address))
         broker = probe_class(channel, address)
         answer = await Stream(broker).ask(end("t-1"), end("t-2", ROLLBACK), end("t-3"))
-        assert [each.answer.duplicate for each in answer.ends] == [True, True, False]
+        assert [each.duplicate for each in answer.ends] == [True, True, False]
         assert await broker.bodies("orders") == [b"t-1", b"t-3"]
         await channel.close()
+
+
+async def test_more_than_one_block_holds_is_stored_and_ended_in_several(running, reasons):
+    async with running(segment_bytes=342 << 12, message_bytes_max=1 << 20) as broker:
+        await broker.create_topic("orders")
+        stream = Stream(broker)
+        wishes = [half(f"t-{number}") for number in range(4)]
+        for number, wish in enumerate(wishes):
+            wish.message.body = bytes([number]) * 450_000
+        sent = await stream.ask(*wishes)
+        assert reasons(sent.half_messages) == [""] * 4
+        ended = await stream.ask(*(end(f"t-{number}") for number in range(4)))
+        assert reasons(ended.ends) == [""] * 4
+        assert not any(each.duplicate for each in ended.ends)
+        found = [await broker.bodies("orders", queue_offset=place) for place in range(4)]
+        assert [bodies[0] for bodies in found] == [wish.message.body for wish in wishes]
+        stream.call.cancel()

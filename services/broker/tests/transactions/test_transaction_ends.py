@@ -53,9 +53,11 @@ class Bench:
             clock=FixedClock(),
         )
         self.flush = HeldFlush(self.store)
-        log = broker_log(self.store, flushed_promise(self.flush.when_flushed))
+        log = self.log = broker_log(self.store, flushed_promise(self.flush.when_flushed))
         table = TransactionTable(decision_count_max=3)
-        self.ends = TransactionEnds(log, table, lambda topic: ORDERS, now_ms=lambda: 0)
+        self.ends = TransactionEnds(
+            log, table, lambda topic: ORDERS, now_ms=lambda: 0, bytes_max=1000
+        )
         encoder = BlockEncoder(HALF_TOPIC, size_bytes_max=1000)
         properties = half_properties("orders", 0, "pay", "t-1")
         encoder.add(b"paid", unique_id="t-1", properties=properties, born_timestamp_ms=0)
@@ -70,9 +72,15 @@ class Bench:
         table.stored(half)
 
     def end(self, outcome):
-        return asyncio.create_task(
-            self.ends.end(EndWish("orders", "t-1", "t-1", outcome, "pay")), name=outcome.name
-        )
+        return asyncio.create_task(self._end(outcome), name=outcome.name)
+
+    async def _end(self, outcome):
+        wishes = [EndWish("orders", "t-1", "t-1", outcome, "pay")]
+        (ended,) = await self.ends.finish(wishes, self.ends.end(wishes))
+        await self.log.promised()
+        if isinstance(ended, Exception):
+            raise ended
+        return ended
 
     async def wait_for(self, waiting_count):
         async with asyncio.timeout(60):
@@ -91,7 +99,7 @@ async def test_two_commits_at_once_make_one_message():
     bench.flush.is_let_go.set()
     ended = await asyncio.gather(*calls)
     assert [each.duplicate for each in ended] == [False, True]
-    assert ended[0].message.queue_offset == ended[1].message.queue_offset == 0
+    assert ended[0].place.queue_offset == ended[1].place.queue_offset == 0
     assert bench.visible_count == 1
 
 

@@ -18,15 +18,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ariane.common.v1 import message_pb2 as message_pb
+from ariane_broker.append.plain_message import PlainMessage
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.ending import EndWish, TransactionEnds
-from ariane_broker.transactions.ends_together import EndsTogether
 from ariane_broker.transactions.half_list import HalfList
-from ariane_broker.transactions.half_send import HalfLimits, HalfSend
-from ariane_broker.transactions.halves_together import HalfWish, HalvesTogether
+from ariane_broker.transactions.halves import HalfLimits, HalfWish, Halves
 from ariane_broker.transactions.transaction_records import Outcome
 from ariane_broker.transactions.transaction_table import TransactionTable
+from ariane_broker.transactions.upkeep import TransactionUpkeep
 from ariane_record import decode_record
 from ariane_record.names import OP_TOPIC
 from ariane_servicekit.errors import ServiceError
@@ -41,15 +40,17 @@ IDS = st.integers(0, 5).map("t-{}".format)
 OUTCOMES = st.sampled_from(list(Outcome))
 ENDS = st.lists(st.tuples(IDS, OUTCOMES), max_size=6, unique_by=lambda end: end[0])
 DECIDED = frozenset(Outcome)
-LIMITS = HalfLimits(body_bytes_max=1000, call_bytes_max=4000, pending_count_max=100)
+BYTES_MAX = 4000
+HOST = ("127.0.0.1", 9)
 
 
 def run(call):
-    """The result of a coroutine that waits for nothing but itself."""
-    try:
-        call.send(None)
-    except StopIteration as end:
-        return end.value
+    """The result of a coroutine that waits for nothing but its next turn."""
+    for _ in range(100):
+        try:
+            call.send(None)
+        except StopIteration as end:
+            return end.value
     raise AssertionError("it waits")
 
 
@@ -57,12 +58,17 @@ def end_wish(transaction_id, outcome):
     return EndWish("orders", transaction_id, transaction_id, outcome, "pay")
 
 
-def half_message(transaction_id):
-    return message_pb.Message(
-        body=transaction_id.encode(),
-        unique_id=transaction_id,
-        message_type=message_pb.MESSAGE_TYPE_TRANSACTION,
-    )
+def half_wish(transaction_id):
+    message = PlainMessage(transaction_id.encode(), "", (), transaction_id, {}, "", 0, 0, 0)
+    return HalfWish("orders", 1, "pay", message)
+
+
+def result_of(outcomes):
+    """Of a request of one."""
+    (outcome,) = outcomes
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 class Topics:
@@ -117,32 +123,46 @@ class TransactionMachine(RuleBasedStateMachine):
         for stretch in self.store.stretches(begin):
             self.table.replay(stretch.between(begin, self.store.max_offset))
         self.compose(None)
-        self.ends.settle()
+        self.upkeep.settle()
 
     def compose(self, dies_before, error=PowerLost):
         log = broker_log(DyingLog(self.store, dies_before, error), FlushedAtOnce(self.store))
-        self.ends = TransactionEnds(log, self.table, Topics().find, now_ms=self.clock.now_ms)
-        self.halves = HalfSend(
+        now_ms = self.clock.now_ms
+        self.ends = TransactionEnds(
+            log, self.table, Topics().find, now_ms=now_ms, bytes_max=BYTES_MAX
+        )
+        self.halves = Halves(
             log,
             self.table,
             Topics(),
-            LIMITS,
+            HalfLimits(BYTES_MAX, pending_count_max=100),
             next_unique_id=lambda: "never",
-            now_ms=self.clock.now_ms,
             is_draining=lambda: False,
         )
-        self.halves_together = HalvesTogether(log, self.table, Topics(), LIMITS)
-        self.ends_together = EndsTogether(
-            log, self.table, Topics().find, store_host=lambda: ("127.0.0.1", 1), bytes_max=4000
+        self.upkeep = TransactionUpkeep(
+            log,
+            self.table,
+            now_ms=now_ms,
+            believed_ms=now_ms,
+            retention_ms=1 << 60,
+            is_pressed=lambda: False,
+            segment_bytes=8192,
         )
         self.list = HalfList(self.store, self.table, self.clock.now_ms)
 
     def send(self, transaction_id):
-        message = half_message(transaction_id)
-        return run(self.halves.send("orders", 1, [message], "pay", ("127.0.0.1", 9)))
+        stored = result_of(self.halves.store([half_wish(transaction_id)], HOST))
+        self.store.flush()
+        return stored
+
+    def end_all(self, ends):
+        wishes = [end_wish(*each) for each in ends]
+        ended = run(self.ends.finish(wishes, self.ends.end(wishes)))
+        self.store.flush()
+        return ended
 
     def end(self, transaction_id, outcome):
-        return run(self.ends.end(end_wish(transaction_id, outcome)))
+        return result_of(self.end_all([(transaction_id, outcome)]))
 
     def visible(self):
         low, high = self.store.queue_bounds("orders", 1)
@@ -245,20 +265,22 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule(transaction_ids=st.lists(IDS, max_size=6), appends=st.sampled_from([None, 0]))
     def send_halves_together(self, transaction_ids, appends):
-        """What is stored is new; what is not is unchanged."""
+        """Each is stored, was stored, or is refused for what it is."""
         self.compose(appends)
         transaction_ids = [name for name in transaction_ids if not self.is_out_of_mind(name)]
-        wishes = [HalfWish("orders", 1, "pay", half_message(name)) for name in transaction_ids]
         try:
-            stored = self.halves_together.store(wishes, ("127.0.0.1", 9), 0)
+            outcomes = self.halves.store(list(map(half_wish, transaction_ids)), HOST)
         except PowerLost:
             self.kill()
             return
         self.compose(None)
         self.store.flush()
-        new = {name for name in transaction_ids if name not in self.known}
-        assert {half.transaction_id for half in stored if half is not None} == new
-        self.known |= dict.fromkeys(new, "pending")
+        for name, outcome in zip(transaction_ids, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                self.check_refusal(outcome, name)
+                continue
+            assert outcome.duplicate is (self.known.get(name) == "pending")
+            self.known[name] = "pending"
 
     @rule(
         ends=ENDS,
@@ -266,40 +288,42 @@ class TransactionMachine(RuleBasedStateMachine):
         seed=st.none() | st.integers(0, 1000),
     )
     def end_together(self, ends, appends, seed):
-        """All that wait are decided, in one turn; others are left; a death leaves either."""
+        """Each is decided, as if it came alone; a death leaves either."""
         self.compose(appends)
         waiting = {name: outcome for name, outcome in ends if self.known.get(name) == "pending"}
-        wishes = [end_wish(name, outcome) for name, outcome in ends]
         try:
-            ended = self.ends_together.end(wishes, 0)
+            ended = self.end_all(ends)
         except PowerLost:
             self.known |= {name: {"pending", outcome} for name, outcome in waiting.items()}
             self.kill() if seed is None else self.lose_power(seed)
             return
         self.compose(None)
         self.take_note(ends, ended)
-        assert [name for (name, _), done in zip(ends, ended, strict=True) if done] == list(waiting)
 
     @rule(ends=ENDS, appends=st.integers(0, 1))
     def end_together_on_a_full_disk(self, ends, appends):
         """What has not ended waits; what has stands, and its op record is written later."""
         self.compose(appends, StoreFull(ROOT, "full"))
-        wishes = [end_wish(name, outcome) for name, outcome in ends]
-        ended = self.ends_together.end(wishes, 0)
+        ended = self.end_all(ends)
         self.compose(None)
-        self.ends.settle()
+        self.upkeep.settle()
         self.take_note(ends, ended)
 
     def take_note(self, ends, ended):
         self.store.flush()
         for (name, outcome), done in zip(ends, ended, strict=True):
-            if done is not None:
+            if isinstance(done, StoreFull):
                 assert self.known[name] == "pending"
+            elif isinstance(done, Exception):
+                self.check_refusal(done, name)
+            else:
                 assert done.outcome is outcome
+                assert done.duplicate is (self.known[name] == outcome)
+                assert self.known[name] in {"pending", outcome}
+                if outcome is Outcome.COMMIT and not done.duplicate:
+                    self.committed.append(name)
                 self.known[name] = outcome
                 self.parked.discard(name)
-                if outcome is Outcome.COMMIT:
-                    self.committed.append(name)
 
     @rule(transaction_id=IDS)
     def park(self, transaction_id):
@@ -323,7 +347,7 @@ class TransactionMachine(RuleBasedStateMachine):
         """Other messages come, half messages are stored anew, and old segments go."""
         for _ in range(count):
             self.store.append_block(block_of("others", [b"x" * 1500]), 0)
-        self.ends.carry_forward(self.store.max_offset - 4000)
+        self.upkeep.carry_forward(self.store.max_offset - 4000)
         self.disk.used_ratio = 0.86
         needed = [self.table.needed_from]
         if self.snapshot is not None:

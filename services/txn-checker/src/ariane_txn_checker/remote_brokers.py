@@ -11,9 +11,11 @@ from grpc import StatusCode, aio
 from ariane.broker.v1.client_service_pb2 import TransactionOutcome
 from ariane.broker.v1.transaction_service_pb2 import (
     CheckTransactionRequest,
-    EndTransactionRequest,
     ListHalfMessagesRequest,
     ParkTransactionRequest,
+    StreamTransactionsRequest,
+    StreamTransactionsResponse,
+    TransactionToEnd,
 )
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
@@ -28,7 +30,7 @@ from ariane_txn_checker.errors import (
     OutcomeStands,
     TransactionForgotten,
 )
-from ariane_txn_checker.rpc_failure import RpcFailure, failure_of
+from ariane_txn_checker.rpc_failure import RpcFailure, failure_of, failure_of_status
 from ariane_txn_checker.transaction import (
     Answer,
     BrokerKey,
@@ -110,7 +112,7 @@ class RemoteBroker:
 
     async def end(self, transaction: CheckedTransaction, outcome: Outcome) -> Outcome:
         """End a transaction; return the outcome that stands."""
-        request = EndTransactionRequest(
+        end = TransactionToEnd(
             topic=transaction.topic,
             transaction_id=transaction.key.transaction_id,
             unique_id=transaction.unique_id,
@@ -118,14 +120,21 @@ class RemoteBroker:
             producer_group=transaction.producer_group,
         )
         await self._connect()
+        requests = iter([StreamTransactionsRequest(ends=[end])])
         try:
-            answer = await self._stub.EndTransaction(request, timeout=CALL_S_MAX)
+            answer = await self._stub.StreamTransactions(requests, timeout=CALL_S_MAX).read()
         except aio.AioRpcError as error:
-            refusal = _refusal(failure_of(error))
+            raise _refusal(failure_of(error)) from error
+        if not isinstance(answer, StreamTransactionsResponse):
+            raise BrokerFailed("UNAVAILABLE", "the stream ended without an answer")
+        ended = answer.ends[0] if answer.ends else None
+        error_status = answer.error if ended is None else ended.error
+        if ended is None or ended.HasField("error"):
+            refusal = _refusal(failure_of_status(error_status))
             if isinstance(refusal, OutcomeStands):
                 return refusal.outcome
-            raise refusal from error
-        return Outcome(answer.outcome)
+            raise refusal
+        return Outcome(ended.outcome)
 
     async def park(self, transaction_id: str, *, check_count: int) -> None:
         """Put a copy aside."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 from grpc.aio import AioRpcError
 from grpc_status import rpc_status
+
+_CODES: Final[dict[int, StatusCode]] = {code.value[0]: code for code in StatusCode}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +36,16 @@ def failure_of(error: AioRpcError) -> RpcFailure:
         status = rpc_status.from_call(error)
     except ValueError:
         status = None
-    for detail in status.details if status is not None else ():
+    if status is None:
+        return RpcFailure(error.code(), message)
+    return failure_of_status(status)
+
+
+def failure_of_status(status: Status) -> RpcFailure:
+    """Read what one of several has failed of."""
+    code = _CODES.get(status.code, StatusCode.UNKNOWN)
+    for detail in status.details:
         named = ErrorInfo()
         if detail.Unpack(named):
-            return RpcFailure(error.code(), message, named.reason, dict(named.metadata))
-    return RpcFailure(error.code(), message)
+            return RpcFailure(code, status.message, named.reason, dict(named.metadata))
+    return RpcFailure(code, status.message)

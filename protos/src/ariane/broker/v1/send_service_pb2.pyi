@@ -460,14 +460,11 @@ class SendMessagesRequest(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     QUEUE_ID_FIELD_NUMBER: _builtins.int
     MESSAGES_FIELD_NUMBER: _builtins.int
-    PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
     SEQUENCE_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic of all messages; each message's own topic must be empty or the same."""
     queue_id: _builtins.int
     """The queue. Absent: the broker chooses, by message group where there is one."""
-    producer_group: _builtins.str
-    """The producer's group. May be empty; needed for transactions."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
         """The messages, at least one."""
@@ -482,12 +479,11 @@ class SendMessagesRequest(_message.Message):
         topic: _builtins.str = ...,
         queue_id: _builtins.int | None = ...,
         messages: _abc.Iterable[_message_pb2.Message] | None = ...,
-        producer_group: _builtins.str = ...,
         sequence: Global___ProducerSequence | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "queue_id", b"queue_id", "sequence", b"sequence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "messages", b"messages", "producer_group", b"producer_group", "queue_id", b"queue_id", "sequence", b"sequence", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "messages", b"messages", "queue_id", b"queue_id", "sequence", b"sequence", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__queue_id: _TypeAlias = _typing.Literal["queue_id"]  # noqa: Y015
     _WhichOneofArgType__queue_id: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id"]  # noqa: Y015
@@ -536,13 +532,10 @@ class SentMessage(_message.Message):
     UNIQUE_ID_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
     RECALL_HANDLE_FIELD_NUMBER: _builtins.int
-    TRANSACTION_ID_FIELD_NUMBER: _builtins.int
     unique_id: _builtins.str
     """The unique id, as given or as filled by the broker."""
     recall_handle: _builtins.str
     """For a delayed message: what takes it back."""
-    transaction_id: _builtins.str
-    """For a half message: names its transaction."""
     @_builtins.property
     def position(self) -> _message_pb2.StoredPosition:
         """Where it was stored."""
@@ -553,11 +546,10 @@ class SentMessage(_message.Message):
         unique_id: _builtins.str = ...,
         position: _message_pb2.StoredPosition | None = ...,
         recall_handle: _builtins.str = ...,
-        transaction_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["position", b"position"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["position", b"position", "recall_handle", b"recall_handle", "transaction_id", b"transaction_id", "unique_id", b"unique_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["position", b"position", "recall_handle", b"recall_handle", "unique_id", b"unique_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,80 +24,6 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
-class EndTransactionRequest(_message.Message):
-    """Ends a transaction."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    TOPIC_FIELD_NUMBER: _builtins.int
-    TRANSACTION_ID_FIELD_NUMBER: _builtins.int
-    UNIQUE_ID_FIELD_NUMBER: _builtins.int
-    OUTCOME_FIELD_NUMBER: _builtins.int
-    PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
-    topic: _builtins.str
-    """The topic the message is for."""
-    transaction_id: _builtins.str
-    """From SentMessage."""
-    unique_id: _builtins.str
-    """The half message's unique id; required."""
-    outcome: _client_service_pb2.TransactionOutcome.ValueType
-    """Commit or roll back."""
-    producer_group: _builtins.str
-    """The producer group of the half message; required while the transaction has no outcome."""
-    def __init__(
-        self,
-        *,
-        topic: _builtins.str = ...,
-        transaction_id: _builtins.str = ...,
-        unique_id: _builtins.str = ...,
-        outcome: _client_service_pb2.TransactionOutcome.ValueType = ...,
-        producer_group: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome", "producer_group", b"producer_group", "topic", b"topic", "transaction_id", b"transaction_id", "unique_id", b"unique_id"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___EndTransactionRequest: _TypeAlias = EndTransactionRequest  # noqa: Y015
-
-@_typing.final
-class EndTransactionResponse(_message.Message):
-    """Answers an end."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    OUTCOME_FIELD_NUMBER: _builtins.int
-    POSITION_FIELD_NUMBER: _builtins.int
-    ACKNOWLEDGED_LEVEL_FIELD_NUMBER: _builtins.int
-    DUPLICATE_FIELD_NUMBER: _builtins.int
-    outcome: _client_service_pb2.TransactionOutcome.ValueType
-    """The outcome that stands."""
-    acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType
-    """How safe the outcome is now."""
-    duplicate: _builtins.bool
-    """Whether the transaction had this outcome before."""
-    @_builtins.property
-    def position(self) -> _message_pb2.StoredPosition:
-        """Where the message lies that a commit made visible. Absent after a rollback."""
-
-    def __init__(
-        self,
-        *,
-        outcome: _client_service_pb2.TransactionOutcome.ValueType = ...,
-        position: _message_pb2.StoredPosition | None = ...,
-        acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType = ...,
-        duplicate: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["position", b"position"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_level", b"acknowledged_level", "duplicate", b"duplicate", "outcome", b"outcome", "position", b"position"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___EndTransactionResponse: _TypeAlias = EndTransactionResponse  # noqa: Y015
-
-@_typing.final
 class StreamTransactionsRequest(_message.Message):
     """Half messages to be stored, and transactions to be ended: at most 256 of each."""
 
@@ -113,14 +39,14 @@ class StreamTransactionsRequest(_message.Message):
         """Half messages, each with a unique id of its own."""
 
     @_builtins.property
-    def ends(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndTransactionRequest]:
+    def ends(self) -> _containers.RepeatedCompositeFieldContainer[Global___TransactionToEnd]:
         """How transactions end."""
 
     def __init__(
         self,
         *,
         half_messages: _abc.Iterable[Global___HalfMessageToStore] | None = ...,
-        ends: _abc.Iterable[Global___EndTransactionRequest] | None = ...,
+        ends: _abc.Iterable[Global___TransactionToEnd] | None = ...,
         request_number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
@@ -170,6 +96,44 @@ class HalfMessageToStore(_message.Message):
 Global___HalfMessageToStore: _TypeAlias = HalfMessageToStore  # noqa: Y015
 
 @_typing.final
+class TransactionToEnd(_message.Message):
+    """A transaction that is to end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    TRANSACTION_ID_FIELD_NUMBER: _builtins.int
+    UNIQUE_ID_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic the message is for."""
+    transaction_id: _builtins.str
+    """From HalfMessageResult."""
+    unique_id: _builtins.str
+    """The half message's unique id; required."""
+    outcome: _client_service_pb2.TransactionOutcome.ValueType
+    """Commit or roll back."""
+    producer_group: _builtins.str
+    """The producer group of the half message; required while the transaction has no outcome."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        transaction_id: _builtins.str = ...,
+        unique_id: _builtins.str = ...,
+        outcome: _client_service_pb2.TransactionOutcome.ValueType = ...,
+        producer_group: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome", "producer_group", b"producer_group", "topic", b"topic", "transaction_id", b"transaction_id", "unique_id", b"unique_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TransactionToEnd: _TypeAlias = TransactionToEnd  # noqa: Y015
+
+@_typing.final
 class StreamTransactionsResponse(_message.Message):
     """Answers one request of a stream."""
 
@@ -190,7 +154,7 @@ class StreamTransactionsResponse(_message.Message):
         """Why the request failed as a whole; absent when each has its result."""
 
     @_builtins.property
-    def ends(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndTransactionResult]:
+    def ends(self) -> _containers.RepeatedCompositeFieldContainer[Global___TransactionEndResult]:
         """One result for each end, in the order of the request; none if the request failed."""
 
     def __init__(
@@ -199,7 +163,7 @@ class StreamTransactionsResponse(_message.Message):
         half_messages: _abc.Iterable[Global___HalfMessageResult] | None = ...,
         request_number: _builtins.int = ...,
         error: _status_pb2.Status | None = ...,
-        ends: _abc.Iterable[Global___EndTransactionResult] | None = ...,
+        ends: _abc.Iterable[Global___TransactionEndResult] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -246,34 +210,48 @@ class HalfMessageResult(_message.Message):
 Global___HalfMessageResult: _TypeAlias = HalfMessageResult  # noqa: Y015
 
 @_typing.final
-class EndTransactionResult(_message.Message):
+class TransactionEndResult(_message.Message):
     """What became of an end."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_FIELD_NUMBER: _builtins.int
-    ANSWER_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGED_LEVEL_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    outcome: _client_service_pb2.TransactionOutcome.ValueType
+    """The outcome that stands."""
+    acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType
+    """How safe the outcome is now."""
+    duplicate: _builtins.bool
+    """Whether the transaction had this outcome before."""
     @_builtins.property
     def error(self) -> _status_pb2.Status:
-        """Why there is no answer; absent when there is one."""
+        """Why it has no outcome, or another one; absent when it ended as it should."""
 
     @_builtins.property
-    def answer(self) -> Global___EndTransactionResponse:
-        """The answer."""
+    def position(self) -> _message_pb2.StoredPosition:
+        """Where the message lies that a commit made visible. Absent after a rollback, and when the log
+        has deleted it since.
+        """
 
     def __init__(
         self,
         *,
         error: _status_pb2.Status | None = ...,
-        answer: Global___EndTransactionResponse | None = ...,
+        outcome: _client_service_pb2.TransactionOutcome.ValueType = ...,
+        position: _message_pb2.StoredPosition | None = ...,
+        acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType = ...,
+        duplicate: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "position", b"position"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "error", b"error"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_level", b"acknowledged_level", "duplicate", b"duplicate", "error", b"error", "outcome", b"outcome", "position", b"position"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___EndTransactionResult: _TypeAlias = EndTransactionResult  # noqa: Y015
+Global___TransactionEndResult: _TypeAlias = TransactionEndResult  # noqa: Y015
 
 @_typing.final
 class CheckTransactionRequest(_message.Message):

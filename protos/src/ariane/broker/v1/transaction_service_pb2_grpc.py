@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class TransactionServiceStub(object):
-    """Settles half messages, one by one or as the batch of a Spark query.
+    """Stores and settles half messages, and the batches of Spark queries.
     """
 
     def __init__(self, channel):
@@ -35,11 +35,6 @@ class TransactionServiceStub(object):
         Args:
             channel: A grpc.Channel.
         """
-        self.EndTransaction = channel.unary_unary(
-                '/ariane.broker.v1.TransactionService/EndTransaction',
-                request_serializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.EndTransactionRequest.SerializeToString,
-                response_deserializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.EndTransactionResponse.FromString,
-                _registered_method=True)
         self.StreamTransactions = channel.stream_stream(
                 '/ariane.broker.v1.TransactionService/StreamTransactions',
                 request_serializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.StreamTransactionsRequest.SerializeToString,
@@ -83,28 +78,25 @@ class TransactionServiceStub(object):
 
 
 class TransactionServiceServicer(object):
-    """Settles half messages, one by one or as the batch of a Spark query.
+    """Stores and settles half messages, and the batches of Spark queries.
     """
 
-    def EndTransaction(self, request, context):
-        """Ends a transaction. The first outcome stands; saying the same again is harmless.
-        Errors: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
-        TRANSACTION_FOREIGN when the half message has another producer group or unique id.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def StreamTransactions(self, request_iterator, context):
-        """Stores half messages and ends transactions, on one stream for a producer that has many of them
-        under way: a few of each in a request cost a fraction of as many calls. Each stands for itself:
-        it is done, or refused, as by a SendMessages of one half message, or an EndTransaction, in no
-        particular order: nothing should be ended in the request that stores it. A request is answered
-        under its number once the promises of all that it asks for are kept, so answers may overtake
-        one another. The bounds and the end of a stream are those of SendService.StreamAppends; single
-        calls and streams may be mixed freely.
-        For each: as SendMessages and EndTransaction. For a request: FIELD_INVALID, after which nothing
-        is done; STORE_POISONED and FLUSH_UNCONFIRMED, after which nobody knows.
+        """Stores half messages, visible to nobody, and ends transactions: one or many of each in a
+        request, on a stream that a producer keeps open. A lone one is a stream of one request. Each
+        stands for itself, in no particular order: nothing should be ended in the request that stores
+        it. Repeating is harmless: a half message that waits is not stored again, and the first outcome
+        of a transaction stands. A request is answered under its number once the promises of all that
+        it asks for are kept, so answers may overtake one another. The bounds and the end of a stream
+        are those of SendService.StreamAppends.
+        For a half message: as SendService.SendMessages; TRANSACTION_DECIDED when it has an outcome
+        already, TRANSACTION_FOREIGN when its unique id is that of another topic or group, SERVICE_BUSY
+        when too many wait for an outcome.
+        For an end: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
+        TRANSACTION_FOREIGN when the half message has another producer group or unique id,
+        TOPIC_NOT_FOUND when there is none to commit to.
+        For a request: FIELD_INVALID, after which nothing is done; STORE_POISONED and
+        FLUSH_UNCONFIRMED, after which nobody knows.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -130,8 +122,8 @@ class TransactionServiceServicer(object):
 
     def ParkTransaction(self, request, context):
         """Notes that a half message was asked about in vain as often as allowed: a copy goes to the
-        broker's topic of parked transactions, once. It stays undecided and invisible; EndTransaction
-        may still decide it. Repeating is harmless. For the checker.
+        broker's topic of parked transactions, once. It stays undecided and invisible; an end may
+        still decide it. Repeating is harmless. For the checker.
         Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED with the outcome that stands.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -178,11 +170,6 @@ class TransactionServiceServicer(object):
 
 def add_TransactionServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'EndTransaction': grpc.unary_unary_rpc_method_handler(
-                    servicer.EndTransaction,
-                    request_deserializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.EndTransactionRequest.FromString,
-                    response_serializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.EndTransactionResponse.SerializeToString,
-            ),
             'StreamTransactions': grpc.stream_stream_rpc_method_handler(
                     servicer.StreamTransactions,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.StreamTransactionsRequest.FromString,
@@ -232,35 +219,8 @@ def add_TransactionServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TransactionService(object):
-    """Settles half messages, one by one or as the batch of a Spark query.
+    """Stores and settles half messages, and the batches of Spark queries.
     """
-
-    @staticmethod
-    def EndTransaction(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ariane.broker.v1.TransactionService/EndTransaction',
-            ariane_dot_broker_dot_v1_dot_transaction__service__pb2.EndTransactionRequest.SerializeToString,
-            ariane_dot_broker_dot_v1_dot_transaction__service__pb2.EndTransactionResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
 
     @staticmethod
     def StreamTransactions(request_iterator,

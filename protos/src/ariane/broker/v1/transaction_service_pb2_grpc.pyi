@@ -27,27 +27,28 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class TransactionServiceStub:
-    """Settles half messages, one by one or as the batch of a Spark query."""
+    """Stores and settles half messages, and the batches of Spark queries."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> TransactionServiceAsyncStub: ...
-    EndTransaction: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.EndTransactionRequest, _transaction_service_pb2.EndTransactionResponse]
-    """Ends a transaction. The first outcome stands; saying the same again is harmless.
-    Errors: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
-    TRANSACTION_FOREIGN when the half message has another producer group or unique id.
-    """
     StreamTransactions: _grpc.StreamStreamMultiCallable[_transaction_service_pb2.StreamTransactionsRequest, _transaction_service_pb2.StreamTransactionsResponse]
-    """Stores half messages and ends transactions, on one stream for a producer that has many of them
-    under way: a few of each in a request cost a fraction of as many calls. Each stands for itself:
-    it is done, or refused, as by a SendMessages of one half message, or an EndTransaction, in no
-    particular order: nothing should be ended in the request that stores it. A request is answered
-    under its number once the promises of all that it asks for are kept, so answers may overtake
-    one another. The bounds and the end of a stream are those of SendService.StreamAppends; single
-    calls and streams may be mixed freely.
-    For each: as SendMessages and EndTransaction. For a request: FIELD_INVALID, after which nothing
-    is done; STORE_POISONED and FLUSH_UNCONFIRMED, after which nobody knows.
+    """Stores half messages, visible to nobody, and ends transactions: one or many of each in a
+    request, on a stream that a producer keeps open. A lone one is a stream of one request. Each
+    stands for itself, in no particular order: nothing should be ended in the request that stores
+    it. Repeating is harmless: a half message that waits is not stored again, and the first outcome
+    of a transaction stands. A request is answered under its number once the promises of all that
+    it asks for are kept, so answers may overtake one another. The bounds and the end of a stream
+    are those of SendService.StreamAppends.
+    For a half message: as SendService.SendMessages; TRANSACTION_DECIDED when it has an outcome
+    already, TRANSACTION_FOREIGN when its unique id is that of another topic or group, SERVICE_BUSY
+    when too many wait for an outcome.
+    For an end: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
+    TRANSACTION_FOREIGN when the half message has another producer group or unique id,
+    TOPIC_NOT_FOUND when there is none to commit to.
+    For a request: FIELD_INVALID, after which nothing is done; STORE_POISONED and
+    FLUSH_UNCONFIRMED, after which nobody knows.
     """
     CheckTransaction: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.CheckTransactionRequest, _transaction_service_pb2.CheckTransactionResponse]
     """Asks a live producer of a half message's group how its transaction ended. The answer comes to
@@ -61,8 +62,8 @@ class TransactionServiceStub:
     """
     ParkTransaction: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.ParkTransactionRequest, _transaction_service_pb2.ParkTransactionResponse]
     """Notes that a half message was asked about in vain as often as allowed: a copy goes to the
-    broker's topic of parked transactions, once. It stays undecided and invisible; EndTransaction
-    may still decide it. Repeating is harmless. For the checker.
+    broker's topic of parked transactions, once. It stays undecided and invisible; an end may
+    still decide it. Repeating is harmless. For the checker.
     Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED with the outcome that stands.
     """
     StageBatchRecords: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.StageBatchRecordsRequest, _transaction_service_pb2.StageBatchRecordsResponse]
@@ -87,24 +88,25 @@ class TransactionServiceStub:
 
 @_typing.type_check_only
 class TransactionServiceAsyncStub(TransactionServiceStub):
-    """Settles half messages, one by one or as the batch of a Spark query."""
+    """Stores and settles half messages, and the batches of Spark queries."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    EndTransaction: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.EndTransactionRequest, _transaction_service_pb2.EndTransactionResponse]  # type: ignore[assignment]
-    """Ends a transaction. The first outcome stands; saying the same again is harmless.
-    Errors: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
-    TRANSACTION_FOREIGN when the half message has another producer group or unique id.
-    """
     StreamTransactions: _aio.StreamStreamMultiCallable[_transaction_service_pb2.StreamTransactionsRequest, _transaction_service_pb2.StreamTransactionsResponse]  # type: ignore[assignment]
-    """Stores half messages and ends transactions, on one stream for a producer that has many of them
-    under way: a few of each in a request cost a fraction of as many calls. Each stands for itself:
-    it is done, or refused, as by a SendMessages of one half message, or an EndTransaction, in no
-    particular order: nothing should be ended in the request that stores it. A request is answered
-    under its number once the promises of all that it asks for are kept, so answers may overtake
-    one another. The bounds and the end of a stream are those of SendService.StreamAppends; single
-    calls and streams may be mixed freely.
-    For each: as SendMessages and EndTransaction. For a request: FIELD_INVALID, after which nothing
-    is done; STORE_POISONED and FLUSH_UNCONFIRMED, after which nobody knows.
+    """Stores half messages, visible to nobody, and ends transactions: one or many of each in a
+    request, on a stream that a producer keeps open. A lone one is a stream of one request. Each
+    stands for itself, in no particular order: nothing should be ended in the request that stores
+    it. Repeating is harmless: a half message that waits is not stored again, and the first outcome
+    of a transaction stands. A request is answered under its number once the promises of all that
+    it asks for are kept, so answers may overtake one another. The bounds and the end of a stream
+    are those of SendService.StreamAppends.
+    For a half message: as SendService.SendMessages; TRANSACTION_DECIDED when it has an outcome
+    already, TRANSACTION_FOREIGN when its unique id is that of another topic or group, SERVICE_BUSY
+    when too many wait for an outcome.
+    For an end: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
+    TRANSACTION_FOREIGN when the half message has another producer group or unique id,
+    TOPIC_NOT_FOUND when there is none to commit to.
+    For a request: FIELD_INVALID, after which nothing is done; STORE_POISONED and
+    FLUSH_UNCONFIRMED, after which nobody knows.
     """
     CheckTransaction: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.CheckTransactionRequest, _transaction_service_pb2.CheckTransactionResponse]  # type: ignore[assignment]
     """Asks a live producer of a half message's group how its transaction ended. The answer comes to
@@ -118,8 +120,8 @@ class TransactionServiceAsyncStub(TransactionServiceStub):
     """
     ParkTransaction: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.ParkTransactionRequest, _transaction_service_pb2.ParkTransactionResponse]  # type: ignore[assignment]
     """Notes that a half message was asked about in vain as often as allowed: a copy goes to the
-    broker's topic of parked transactions, once. It stays undecided and invisible; EndTransaction
-    may still decide it. Repeating is harmless. For the checker.
+    broker's topic of parked transactions, once. It stays undecided and invisible; an end may
+    still decide it. Repeating is harmless. For the checker.
     Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED with the outcome that stands.
     """
     StageBatchRecords: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.StageBatchRecordsRequest, _transaction_service_pb2.StageBatchRecordsResponse]  # type: ignore[assignment]
@@ -143,18 +145,7 @@ class TransactionServiceAsyncStub(TransactionServiceStub):
     """Tells the last committed batch of a query."""
 
 class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Settles half messages, one by one or as the batch of a Spark query."""
-
-    @_abc_1.abstractmethod
-    def EndTransaction(
-        self,
-        request: _transaction_service_pb2.EndTransactionRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_transaction_service_pb2.EndTransactionResponse, _abc.Awaitable[_transaction_service_pb2.EndTransactionResponse]]:
-        """Ends a transaction. The first outcome stands; saying the same again is harmless.
-        Errors: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
-        TRANSACTION_FOREIGN when the half message has another producer group or unique id.
-        """
+    """Stores and settles half messages, and the batches of Spark queries."""
 
     @_abc_1.abstractmethod
     def StreamTransactions(
@@ -162,15 +153,21 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_transaction_service_pb2.StreamTransactionsRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_transaction_service_pb2.StreamTransactionsResponse], _abc.AsyncIterator[_transaction_service_pb2.StreamTransactionsResponse]]:
-        """Stores half messages and ends transactions, on one stream for a producer that has many of them
-        under way: a few of each in a request cost a fraction of as many calls. Each stands for itself:
-        it is done, or refused, as by a SendMessages of one half message, or an EndTransaction, in no
-        particular order: nothing should be ended in the request that stores it. A request is answered
-        under its number once the promises of all that it asks for are kept, so answers may overtake
-        one another. The bounds and the end of a stream are those of SendService.StreamAppends; single
-        calls and streams may be mixed freely.
-        For each: as SendMessages and EndTransaction. For a request: FIELD_INVALID, after which nothing
-        is done; STORE_POISONED and FLUSH_UNCONFIRMED, after which nobody knows.
+        """Stores half messages, visible to nobody, and ends transactions: one or many of each in a
+        request, on a stream that a producer keeps open. A lone one is a stream of one request. Each
+        stands for itself, in no particular order: nothing should be ended in the request that stores
+        it. Repeating is harmless: a half message that waits is not stored again, and the first outcome
+        of a transaction stands. A request is answered under its number once the promises of all that
+        it asks for are kept, so answers may overtake one another. The bounds and the end of a stream
+        are those of SendService.StreamAppends.
+        For a half message: as SendService.SendMessages; TRANSACTION_DECIDED when it has an outcome
+        already, TRANSACTION_FOREIGN when its unique id is that of another topic or group, SERVICE_BUSY
+        when too many wait for an outcome.
+        For an end: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
+        TRANSACTION_FOREIGN when the half message has another producer group or unique id,
+        TOPIC_NOT_FOUND when there is none to commit to.
+        For a request: FIELD_INVALID, after which nothing is done; STORE_POISONED and
+        FLUSH_UNCONFIRMED, after which nobody knows.
         """
 
     @_abc_1.abstractmethod
@@ -202,8 +199,8 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_service_pb2.ParkTransactionResponse, _abc.Awaitable[_transaction_service_pb2.ParkTransactionResponse]]:
         """Notes that a half message was asked about in vain as often as allowed: a copy goes to the
-        broker's topic of parked transactions, once. It stays undecided and invisible; EndTransaction
-        may still decide it. Repeating is harmless. For the checker.
+        broker's topic of parked transactions, once. It stays undecided and invisible; an end may
+        still decide it. Repeating is harmless. For the checker.
         Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED with the outcome that stands.
         """
 

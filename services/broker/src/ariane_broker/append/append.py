@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
-from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_broker.append.batch_check import BATCHES_MAX, Batch, block_of, check_place, check_sizes
 from ariane_broker.append.batch_outcome import BatchOutcome, SmallOutcomes
 from ariane_broker.append.message_types import check_message_types
@@ -181,7 +180,7 @@ class AppendRecords:
         try:
             await self._topics.find_or_create(batch.topic, batch.queue_id, batch.block)
         except ServiceError as error:
-            if error.reason == ErrorReason.ERROR_REASON_TOPIC_LIMIT_REACHED:
+            if error.row.name == "TOPIC_LIMIT_REACHED":
                 # "Not found" would have the producer look for the topic elsewhere.
                 return batch._replace(block=None, error=error)
         except BlockRejected:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from ariane.common.v1.message_pb2 import Message
+from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.batch_check import Batch
-from ariane_broker.append.batch_outcome import BatchOutcome
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors import message_type_mismatch
 from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_broker.rpc.wire.delay_wire import delay_of
-from ariane_broker.rpc.wire.stored_message import EncodingDefaults, encode_message, type_of
+from ariane_broker.rpc.wire.stored_message import EncodingDefaults, plain_message, type_of
 from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
 from ariane_record import (
@@ -51,24 +51,12 @@ class PlainSent:
     duplicate: bool
 
 
-class BatchAppend(Protocol):
-    """The one way into the commit log."""
-
-    async def append(self, batches: Sequence[Batch], born_host: Host) -> Sequence[BatchOutcome]:
-        """Append batches."""
-        ...
-
-
-PLAIN_CALL_BYTES_MAX: Final = 32 << 20
-"""Bytes of all records that plain messages of one call may become."""
-
-
 class SendMessages:
     """Encodes plain messages and appends them."""
 
     def __init__(
         self,
-        batch_append: BatchAppend,
+        batch_append: AppendRecords,
         topics: TopicsForSend,
         *,
         message_at: Callable[[int], RecordFields],
@@ -157,10 +145,12 @@ class SendMessages:
             _check_type(config, type_of(message, position))
             defaults = EncodingDefaults(self._next_unique_id(), now_ms, self._body_bytes_max)
             try:
-                unique_ids.append(encode_message(encoder, message, position, defaults))
+                plain = plain_message(message, position, defaults)
+                plain.add_to(encoder, position)
             except BlockFull:
                 rule = f"must not take more than {self._call_bytes_max} bytes in all"
                 raise field_invalid("messages", rule) from None
+            unique_ids.append(plain.unique_id)
         return encoder.finish(sequence), unique_ids
 
     def _choose_queue(self, config: TopicConfig, messages: Sequence[Message]) -> int:

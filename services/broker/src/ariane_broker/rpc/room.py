@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
+from dataclasses import dataclass
 from importlib.metadata import version
 
+from ariane_broker.append.plain_message import call_bytes_of
 from ariane_broker.append.room import AppendingRoom
 from ariane_broker.clients.room import ChangingRoom
 from ariane_broker.delay.room import DelayingRoom
+from ariane_broker.errors import STORAGE_RULES
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.naming.room import NamingRoom
 from ariane_broker.outside import Outside
@@ -19,7 +22,7 @@ from ariane_broker.rpc.broker_servicer import BrokerParts, BrokerServicer
 from ariane_broker.rpc.client_servicer import ClientServicer
 from ariane_broker.rpc.group_servicer import GroupServicer
 from ariane_broker.rpc.offset_servicer import OffsetServicer
-from ariane_broker.rpc.plain_send import PLAIN_CALL_BYTES_MAX, SendMessages
+from ariane_broker.rpc.plain_send import SendMessages
 from ariane_broker.rpc.pull_servicer import PullServicer
 from ariane_broker.rpc.query_servicer import QueryServicer
 from ariane_broker.rpc.retry_servicer import RetryServicer
@@ -27,18 +30,24 @@ from ariane_broker.rpc.rpc_services import rpc_service
 from ariane_broker.rpc.send_servicer import SendServicer
 from ariane_broker.rpc.topic_servicer import TopicServicer
 from ariane_broker.rpc.transaction_servicer import TransactionServicer
+from ariane_broker.rpc.transaction_streams import StreamParts, TransactionStreams
 from ariane_broker.rpc.unavailable import ReceiveServicer
 from ariane_broker.state.room import StateRoom
 from ariane_broker.transactions.room import TransactingRoom
-from ariane_record.layout import BLANK_SIZE_MIN_BYTES
 from ariane_record.single.message_id import UniqueIdGenerator
-from ariane_servicekit import (
-    AnswerBudget,
-    RpcService,
-)
+from ariane_servicekit import AnswerBudget, ErrorTranslator, RpcService
 
 
-def rpc_services(
+@dataclass(frozen=True, slots=True)
+class RpcRoom:
+    """The services of the contract, and the streams that are ended when the broker stops."""
+
+    services: list[RpcService]
+    append_streams: AppendStreams
+    transaction_streams: TransactionStreams
+
+
+def rpc_room(
     outside: Outside,
     state: StateRoom,
     storing: StoringRoom,
@@ -47,12 +56,13 @@ def rpc_services(
     *,
     delaying: DelayingRoom,
     appending: AppendingRoom,
-    append_streams: AppendStreams,
     reading: ReadingRoom,
     transacting: TransactingRoom,
     retrying: RetryingRoom,
-) -> list[RpcService]:
+) -> RpcRoom:
     """The services of the contract, each with what answers for it."""
+    append_streams = AppendStreams(appending.append_records)
+    transaction_streams = _transaction_streams(outside, storing, transacting)
     broker_name = outside.settings.broker_name
     answers = AnswerBudget(outside.settings.answer_bytes_max)
     servicers: dict[str, object] = {
@@ -90,7 +100,6 @@ def rpc_services(
             appending.append_records,
             append_streams,
             _plain_send(outside, storing, appending),
-            transacting.half_send,
             appending.recall,
             broker_name=broker_name,
             store_host=lambda: storing.store.config.store_host,
@@ -100,14 +109,31 @@ def rpc_services(
         ),
         "TransactionService": TransactionServicer(
             transacting.ends,
-            transacting.streams,
+            transaction_streams,
             transacting.checks,
             transacting.list,
             transacting.batch_commits,
-            broker_name=broker_name,
         ),
     }
-    return [rpc_service(name, servicer) for name, servicer in servicers.items()]
+    services = [rpc_service(name, servicer) for name, servicer in servicers.items()]
+    return RpcRoom(services, append_streams, transaction_streams)
+
+
+def _transaction_streams(
+    outside: Outside, storing: StoringRoom, transacting: TransactingRoom
+) -> TransactionStreams:
+    """Producers that have transactions under way."""
+    settings = outside.settings
+    parts = StreamParts(
+        log=storing.log,
+        halves=transacting.halves,
+        ends=transacting.ends,
+        broker_name=settings.broker_name,
+        now_ms=outside.clock.now_ms,
+        body_bytes_max=settings.message_bytes_max,
+        service_error=ErrorTranslator(STORAGE_RULES).service_error,
+    )
+    return TransactionStreams(parts)
 
 
 def _client_servicer(
@@ -138,7 +164,7 @@ def _plain_send(outside: Outside, storing: StoringRoom, appending: AppendingRoom
         next_unique_id=unique_ids.next_id,
         now_ms=clock.now_ms,
         body_bytes_max=settings.message_bytes_max,
-        call_bytes_max=min(settings.segment_bytes - BLANK_SIZE_MIN_BYTES, PLAIN_CALL_BYTES_MAX),
+        call_bytes_max=call_bytes_of(settings),
     )
 
 

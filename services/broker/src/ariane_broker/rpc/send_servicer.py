@@ -19,11 +19,9 @@ from ariane_broker.rpc.plain_send import PlainSent, SendMessages
 from ariane_broker.rpc.wire.append_wire import LEVELS, AppendRequest, append_response, sequence_of
 from ariane_broker.rpc.wire.delay_wire import delivery_time_ms
 from ariane_broker.rpc.wire.wire_time import time_of
-from ariane_broker.transactions.half_send import HalfSend, are_half_messages
 from ariane_record.layout import Host
 from ariane_record.single.message_id import encode_offset_message_id
 from ariane_record.single.recall_handle import RecallHandle
-from ariane_servicekit import field_invalid
 
 
 class SendServicer(SendServiceServicer):
@@ -34,7 +32,6 @@ class SendServicer(SendServiceServicer):
         append_records: AppendRecords,
         append_streams: AppendStreams,
         send_messages: SendMessages,
-        half_send: HalfSend,
         recall: Recall,
         *,
         broker_name: str,
@@ -46,7 +43,6 @@ class SendServicer(SendServiceServicer):
             append_records: For packed batches.
             append_streams: For packed batches on streams.
             send_messages: For plain messages.
-            half_send: For half messages.
             recall: Takes delayed messages back.
             broker_name: As it stands in answers.
             store_host: As it stands in message ids, once the store is open.
@@ -54,7 +50,6 @@ class SendServicer(SendServiceServicer):
         self._append_records = append_records
         self._append_streams = append_streams
         self._send_messages = send_messages
-        self._half_send = half_send
         self._recall = recall
         self._broker_name = broker_name
         self._store_host = store_host
@@ -81,8 +76,6 @@ class SendServicer(SendServiceServicer):
         """Send plain messages."""
         queue_id = request.queue_id if request.HasField("queue_id") else None
         peer = context.peer()
-        if are_half_messages(request.messages):
-            return await self._send_half(request, queue_id, peer)
         sent = await self._send_messages.send(
             request.topic,
             queue_id,
@@ -104,38 +97,6 @@ class SendServicer(SendServiceServicer):
             request.topic, request.recall_handle, peer_host(context.peer())
         )
         return send_pb.RecallMessageResponse(unique_id=unique_id)
-
-    async def _send_half(
-        self, request: send_pb.SendMessagesRequest, queue_id: int | None, peer: str
-    ) -> send_pb.SendMessagesResponse:
-        """Store half messages; each is answered with its place in the half topic."""
-        if request.HasField("sequence"):
-            raise field_invalid("sequence", "half messages have none: their ids tell repeats")
-        sent = await self._half_send.send(
-            request.topic, queue_id, request.messages, request.producer_group, peer_host(peer)
-        )
-        return send_pb.SendMessagesResponse(
-            messages=[
-                send_pb.SentMessage(
-                    unique_id=half.transaction_id,
-                    position=StoredPosition(
-                        broker_name=self._broker_name,
-                        queue_id=half.queue_id,
-                        queue_offset=half.queue_offset,
-                        commit_log_offset=half.commit_log_offset,
-                        store_time=time_of(half.store_timestamp_ms),
-                        producer_address=peer_text(peer),
-                        message_id=encode_offset_message_id(
-                            self._store_host(), half.commit_log_offset
-                        ),
-                    ),
-                    transaction_id=half.transaction_id,
-                )
-                for half in sent.half_messages
-            ],
-            acknowledged_level=LEVELS[sent.level],
-            duplicate=sent.duplicate,
-        )
 
     def _sent_messages(
         self, sent: PlainSent, request: send_pb.SendMessagesRequest, producer_address: str

@@ -1,4 +1,4 @@
-"""``TransactionService``: settles half messages, one by one or as the batch of a Spark query."""
+"""``TransactionService``: stores and settles half messages, and the batches of Spark queries."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from ariane_broker.rpc.transaction_streams import TransactionStreams
 from ariane_broker.rpc.wire.batch_wire import stage_wish
 from ariane_broker.rpc.wire.transaction_wire import (
     ANSWERS,
-    end_response,
-    end_wish,
     half_message,
 )
 from ariane_broker.rpc.wire.wire_time import seconds_of, time_of
@@ -36,34 +34,21 @@ class TransactionServicer(TransactionServiceServicer):
         checks: TransactionChecks,
         half_list: HalfList,
         batches: BatchCommits,
-        *,
-        broker_name: str,
     ) -> None:
         """Take the parts.
 
         Args:
-            ends: Ends transactions.
-            streams: Producers that have many of them under way.
+            ends: Parks transactions.
+            streams: Producers that have them under way.
             checks: Asks producers about them.
             half_list: Lists those without an outcome.
             batches: Stages, commits and aborts batches.
-            broker_name: As it stands in answers.
         """
         self._ends = ends
         self._streams = streams
         self._checks = checks
         self._half_list = half_list
         self._batches = batches
-        self._broker_name = broker_name
-
-    async def EndTransaction(
-        self,
-        request: transaction_pb.EndTransactionRequest,
-        context: aio.ServicerContext[Any, Any],
-    ) -> transaction_pb.EndTransactionResponse:
-        """End a transaction."""
-        ended = await self._ends.end(end_wish(request))
-        return end_response(ended, self._broker_name)
 
     async def StreamTransactions(  # type: ignore[override]  # it reads and writes by the context.
         self,

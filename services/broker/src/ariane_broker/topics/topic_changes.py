@@ -20,7 +20,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final, NamedTuple
 
-from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_broker.errors import (
     topic_exists,
     topic_name_illegal,
@@ -177,7 +176,7 @@ class TopicChanges:
         try:
             await self._deletions.ask(topic)
         except ServiceError as error:
-            if error.reason != ErrorReason.ERROR_REASON_TOPIC_NOT_FOUND:
+            if error.row.name != "TOPIC_NOT_FOUND":
                 raise
         await self._announce()
 
@@ -311,7 +310,7 @@ def check_topic_spelling(topic: str) -> None:
         ServiceError: TOPIC_NAME_ILLEGAL.
     """
     error = user_topic_error(topic)
-    if error is not None and error.reason == ErrorReason.ERROR_REASON_TOPIC_NAME_ILLEGAL:
+    if error is not None and error.row.name == "TOPIC_NAME_ILLEGAL":
         raise error
 
 

@@ -1,15 +1,20 @@
 """Ending transactions: the first outcome stands, and everybody is told which it is.
 
-Message and op record are appended in one turn of the loop; then the call waits for what the broker
-promises. An outcome that memory has forgotten is looked up in the log, by its op record.
+Those of a request have their messages as a block for each queue, and their op records as one. A
+message is in the log before its op record, and names its half message: what a crash leaves of a
+block are whole messages, each of a transaction that is committed, whose op record is written late;
+the others wait as they did. All of it is appended in one turn of the loop; then the call waits for
+what the broker promises. An outcome that memory has forgotten is looked up in the log, by its op
+record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
 
 from ariane_broker.errors import (
     topic_not_found,
@@ -18,39 +23,32 @@ from ariane_broker.errors import (
     transaction_not_found,
 )
 from ariane_broker.log.broker_log import BrokerLog
-from ariane_broker.log.promise import AcknowledgedLevel
-from ariane_broker.rpc.wire.stored_message import StoredPlace
+from ariane_broker.log.stored_place import StoredPlace
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.transaction_records import (
     Decision,
     HalfMessage,
     Outcome,
-    carried_forward,
     committed_copy,
     decision_of_op,
-    half_message_of,
     op_block,
     parked_copy,
-    superseded_record,
 )
 from ariane_broker.transactions.transaction_table import TransactionTable
-from ariane_record import RecordFields
-from ariane_record.names import CHECKS_EXHAUSTED_TOPIC, HALF_TOPIC, OP_TOPIC
+from ariane_record.errors import RecordError
+from ariane_record.layout import Host
+from ariane_record.names import CHECKS_EXHAUSTED_TOPIC, OP_TOPIC
 from ariane_record.single.record_copy import RecordCopy, copied_block
-from ariane_servicekit import get_logger
-from ariane_servicekit.errors import field_invalid
+from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage.errors import (
     RecordCorrupted,
     RecordNotFound,
     StorageError,
-    StoreFull,
     StorePoisoned,
 )
 
 CHECK_COUNT_MAX: Final = 1_000_000
 _EVER_MS: Final = 1 << 62
-
-_log = get_logger(__name__)
 
 
 class EndWish(NamedTuple):
@@ -71,22 +69,53 @@ class EndWish(NamedTuple):
     producer_group: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """What became of a transaction.
 
     Attributes:
         outcome: The outcome that stands.
-        message: Where the message lies that a commit made visible; None after a rollback, and
-            when the log has deleted it since.
-        level: How safe the outcome is.
+        place: Where the message lies that a commit made visible; None after a rollback, and when
+            the log has deleted it since.
         duplicate: Whether it had this outcome before.
     """
 
     outcome: Outcome
-    message: RecordFields | StoredPlace | None
-    level: AcknowledgedLevel
+    place: StoredPlace | None
     duplicate: bool
+
+
+EndOutcome: TypeAlias = Ended | Exception
+"""What became of a transaction, or why there is no telling."""
+
+_Home: TypeAlias = tuple[str, int, Host]
+"""What a block has in common: topic, queue, and where the producer was seen."""
+
+
+class _Commit(NamedTuple):
+    """A half message that becomes visible."""
+
+    position: int
+    half: HalfMessage
+    copy: RecordCopy
+
+
+@dataclass(slots=True)
+class _Ending:
+    """The ends of one turn.
+
+    Attributes:
+        ended: What became of each; None while nothing has.
+        left_bytes: Of messages that may still become visible in this turn.
+        ids: The transactions that end in it.
+        commits: What becomes visible, by where.
+        rollbacks: What never will, by its place in the request.
+    """
+
+    ended: list[EndOutcome | None]
+    left_bytes: int
+    ids: set[str] = field(default_factory=set)
+    commits: dict[_Home, list[_Commit]] = field(default_factory=dict)
+    rollbacks: dict[int, HalfMessage] = field(default_factory=dict)
 
 
 class TransactionEnds:
@@ -99,6 +128,7 @@ class TransactionEnds:
         find_topic: Callable[[str], TopicConfig | None],
         *,
         now_ms: Callable[[], int],
+        bytes_max: int,
     ) -> None:
         """Take the parts.
 
@@ -107,43 +137,62 @@ class TransactionEnds:
             table: The transactions of this broker.
             find_topic: The topic of a name, or None.
             now_ms: Milliseconds since the epoch.
+            bytes_max: Bytes of all messages that are made visible in one turn of the loop.
         """
         self._log = log
         self._table = table
         self._find_topic = find_topic
         self._now_ms = now_ms
+        self._bytes_max = bytes_max
 
-    async def end(self, wish: EndWish) -> Ended:
-        """End a transaction, or learn how it ended.
+    def end(self, wishes: Sequence[EndWish]) -> list[EndOutcome | None]:
+        """End transactions, or learn how they ended; nothing is waited for.
 
         Args:
-            wish: How it shall end, and who says so.
+            wishes: How each shall end, and who says so.
+
+        Returns:
+            What became of each; None for one that has to wait, for the disk or for its turn: hand
+            these to ``finish``. Errors: TRANSACTION_DECIDED when it ended otherwise,
+            TRANSACTION_NOT_FOUND, TOPIC_NOT_FOUND when there is none to commit to,
+            TRANSACTION_FOREIGN for another group or unique id, FIELD_INVALID without a legal
+            outcome, or as the store says: then it has no outcome yet.
 
         Raises:
-            ServiceError: TRANSACTION_DECIDED when it ended otherwise, TRANSACTION_NOT_FOUND,
-                TOPIC_NOT_FOUND when there is none to commit to, TRANSACTION_FOREIGN for another
-                group or unique id, FIELD_INVALID without a legal outcome, FLUSH_UNCONFIRMED.
-            StorageError: It has no outcome yet.
+            StorePoisoned: The disk failed; some may have ended.
         """
-        if wish.outcome is None:
-            raise field_invalid("outcome", "must be commit or rollback")
-        transaction_id = wish.transaction_id
-        if wish.unique_id != transaction_id:
-            raise transaction_foreign(transaction_id, "unique_id", wish.unique_id)
-        half = self._table.find(transaction_id)
-        if half is None or half.topic != wish.topic:
-            return await self._standing(wish.topic, transaction_id, wish.outcome)
-        if wish.producer_group != half.producer_group:
-            raise transaction_foreign(transaction_id, "producer_group", wish.producer_group)
-        if wish.outcome is Outcome.ROLLBACK:
-            decision = self._roll_back(half)
-        else:
-            copy = await self._log.copy_at(half.commit_log_offset)
-            if self._table.find(transaction_id) is not half:
-                # Another one was faster, or it was stored anew.
-                return await self.end(wish)
-            decision = self._commit(half, copy)
-        return await self._ended(decision, duplicate=False)
+        ending = _Ending([None] * len(wishes), self._bytes_max)
+        for position, wish in enumerate(wishes):
+            if wish.transaction_id in ending.ids:
+                continue  # What it says is said anew once the other one stands.
+            try:
+                ending.ended[position] = self._begin(ending, position, wish)
+            except StorePoisoned:
+                raise
+            except (ServiceError, StorageError, OSError) as error:
+                ending.ended[position] = error
+        decided: list[tuple[HalfMessage, Decision]] = []
+        for home, commits in ending.commits.items():
+            decided += self._commit(home, commits, ending)
+        self._write_ops(decided, ending)
+        return ending.ended
+
+    async def finish(
+        self, wishes: Sequence[EndWish], ended: Sequence[EndOutcome | None]
+    ) -> list[EndOutcome]:
+        """End those that had to wait, each as soon as it can be.
+
+        Raises:
+            ServiceError: FLUSH_UNCONFIRMED; nobody knows of any of them.
+            StorePoisoned: The disk failed; some may have ended.
+        """
+        outcomes = dict(enumerate(ended))
+        while left := [position for position, outcome in outcomes.items() if outcome is None]:
+            await self._log.promised()
+            await asyncio.sleep(0)
+            later = self.end([wishes[position] for position in left])
+            outcomes.update(zip(left, later, strict=True))
+        return [outcome for outcome in outcomes.values() if outcome is not None]
 
     async def park(self, transaction_id: str, check_count: int) -> bool:
         """Put a half message aside; whether it had been before.
@@ -181,96 +230,42 @@ class TransactionEnds:
             raise transaction_not_found(transaction_id)
         raise transaction_decided(transaction_id, decision.outcome)
 
-    def settle(self) -> None:
-        """Write op records that a crash or a full disk has left owed.
+    def _begin(self, ending: _Ending, position: int, wish: EndWish) -> Ended | None:
+        """Put an end where it belongs; what became of it, if that is known already.
 
         Raises:
-            StorePoisoned: The disk failed.
+            ServiceError: As ``end`` says.
+            StorageError: The half message cannot be read.
         """
-        for half, decision in self._table.owed():
-            try:
-                self._write_op(half, decision)
-            except StoreFull:
-                return  # Asked again later.
-
-    def carry_forward(self, commit_log_offset: int) -> int:
-        """Store anew the half messages that lie before a place in the log; how many.
-
-        Retention deletes what is old, and a half message never expires silently.
-
-        Raises:
-            StorePoisoned: The disk failed.
-        """
-        count = 0
-        for half in self._table.pending():
-            if half.commit_log_offset >= commit_log_offset:
-                continue
-            try:
-                fields = self._log.store.message_at(half.commit_log_offset)
-                record = carried_forward(fields, half)
-                appended = self._log.append_records(HALF_TOPIC, [record])
-            except StoreFull:
-                break
-            except StorePoisoned:
-                raise
-            except StorageError as error:
-                _log.warning(
-                    "half_message_unreadable",
-                    transaction_id=half.transaction_id,
-                    commit_log_offset=half.commit_log_offset,
-                    cause=str(error),
-                )
-                continue
-            anew = half_message_of(
-                record,
-                queue_offset=int(appended.first_queue_offset),
-                commit_log_offset=int(appended.first_commit_log_offset),
-                store_timestamp_ms=appended.store_timestamp_ms,
-            )
-            if anew is not None:
-                self._table.stored(anew)
-                count += 1
-        self.settle()
-        return count
-
-    def _commit(self, half: HalfMessage, copy: RecordCopy) -> Decision:
-        """The message first, then the op record; nothing is waited for in between."""
+        transaction_id = wish.transaction_id
+        if wish.outcome is None:
+            raise field_invalid("outcome", "must be commit or rollback")
+        if wish.unique_id != transaction_id:
+            raise transaction_foreign(transaction_id, "unique_id", wish.unique_id)
+        half = self._table.find(transaction_id)
+        if half is None or half.topic != wish.topic:
+            return self._standing(wish.topic, transaction_id, wish.outcome)
+        if wish.producer_group != half.producer_group:
+            raise transaction_foreign(transaction_id, "producer_group", wish.producer_group)
+        if wish.outcome is Outcome.ROLLBACK:
+            ending.rollbacks[position] = half
+            ending.ids.add(transaction_id)
+            return None
+        if ending.left_bytes < 0 or half.commit_log_offset >= self._log.store.confirmed_offset:
+            return None
+        copy = self._log.store.copy_at(half.commit_log_offset)
         config = self._find_topic(half.topic)
         if config is None:
             raise topic_not_found(half.topic)
-        queue_id = queue_for(half, config)
-        block = copied_block(half.topic, [committed_copy(copy, half)])
-        appended = self._log.append(block, queue_id, born_host=copy.born_host)
-        decision = Decision(
-            half.transaction_id,
-            half.topic,
-            Outcome.COMMIT,
-            int(appended.first_commit_log_offset),
-        )
-        self._table.decided(decision)
-        with suppress(StoreFull):
-            # The message stands without it: then the op record stays owed.
-            self._write_op(half, decision)
-        return decision
+        ending.left_bytes -= len(copy.body)
+        home = half.topic, queue_for(half, config), copy.born_host
+        commit = _Commit(position, half, committed_copy(copy, half))
+        ending.commits.setdefault(home, []).append(commit)
+        ending.ids.add(transaction_id)
+        return None
 
-    def _roll_back(self, half: HalfMessage) -> Decision:
-        appended = self._log.append(op_block([(half, None)], self._now_ms()))
-        place = int(appended.first_commit_log_offset)
-        decision = Decision(half.transaction_id, half.topic, Outcome.ROLLBACK, place)
-        self._table.decided(decision)
-        self._table.settled(half.queue_offset)
-        return decision
-
-    def _write_op(self, half: HalfMessage, decision: Decision | None) -> None:
-        now_ms = self._now_ms()
-        if decision is None:
-            self._log.append_records(OP_TOPIC, [superseded_record(half.queue_offset, now_ms)])
-        else:
-            self._log.append(op_block([(half, decision)], now_ms))
-        self._table.settled(half.queue_offset)
-
-    async def _standing(self, topic: str, transaction_id: str, outcome: Outcome) -> Ended:
-        """The outcome of a transaction that is not pending.
+    def _standing(self, topic: str, transaction_id: str, outcome: Outcome) -> Ended | None:
+        """The outcome of a transaction that is not pending; None while its message is not safe.
 
         Raises:
             ServiceError: TRANSACTION_DECIDED, TRANSACTION_NOT_FOUND.
@@ -278,19 +273,73 @@ class TransactionEnds:
         decision = self._find_decision(transaction_id)
         if decision is None or decision.topic != topic:
             raise transaction_not_found(transaction_id)
-        ended = await self._ended(decision, duplicate=True)
         if decision.outcome is not outcome:
             raise transaction_decided(transaction_id, decision.outcome)
-        return ended
-
-    async def _ended(self, decision: Decision, *, duplicate: bool) -> Ended:
-        place = decision.commit_log_offset
-        level = await self._log.promised(min(self._log.store.max_offset, place + 1))
+        place, store = decision.commit_log_offset, self._log.store
+        if store.confirmed_offset <= place < store.max_offset:
+            return None
         message = None
-        if decision.outcome is Outcome.COMMIT:
+        if outcome is Outcome.COMMIT:
             with suppress(RecordNotFound, RecordCorrupted):
-                message = self._log.store.message_at(place)
-        return Ended(decision.outcome, message, level, duplicate)
+                message = StoredPlace.of(store.message_at(place))
+        return Ended(outcome, message, duplicate=True)
+
+    def _commit(
+        self, home: _Home, commits: Sequence[_Commit], ending: _Ending
+    ) -> list[tuple[HalfMessage, Decision]]:
+        """Append messages to their queue; the decisions that stand by that."""
+        topic, queue_id, born_host = home
+        try:
+            block = copied_block(topic, [each.copy for each in commits])
+            appended = self._log.append(block, queue_id, born_host)
+        except StorePoisoned:
+            raise
+        except (StorageError, RecordError) as error:
+            if len(commits) > 1:
+                # Whose fault it is comes out one by one.
+                return [done for each in commits for done in self._commit(home, [each], ending)]
+            ending.ended[commits[0].position] = error
+            return []
+        decided = []
+        places = appended.commit_log_offsets.tolist()
+        for row, (position, half, copy) in enumerate(commits):
+            decision = Decision(half.transaction_id, half.topic, Outcome.COMMIT, places[row])
+            self._table.decided(decision)
+            decided.append((half, decision))
+            place = StoredPlace(
+                queue_id=queue_id,
+                queue_offset=appended.first_queue_offset + row,
+                commit_log_offset=places[row],
+                store_timestamp_ms=appended.store_timestamp_ms,
+                born_host=born_host,
+                store_host=self._log.store.config.store_host,
+                attempts=copy.attempts,
+            )
+            ending.ended[position] = Ended(Outcome.COMMIT, place, duplicate=False)
+        return decided
+
+    def _write_ops(self, decided: Sequence[tuple[HalfMessage, Decision]], ending: _Ending) -> None:
+        """Append the op records: for a rollback that is the decision."""
+        ops: list[tuple[HalfMessage, Decision | None]] = [*decided]
+        ops += [(half, None) for half in ending.rollbacks.values()]
+        if not ops:
+            return
+        try:
+            appended = self._log.append(op_block(ops, self._now_ms()))
+        except StorePoisoned:
+            raise
+        except (StorageError, RecordError) as error:
+            # Messages stand without them, and they stay owed.
+            for position in ending.rollbacks:
+                ending.ended[position] = error
+            return
+        for half, _ in decided:
+            self._table.settled(half.queue_offset)
+        places = appended.commit_log_offsets[len(decided) :].tolist()
+        for (position, half), place in zip(ending.rollbacks.items(), places, strict=True):
+            self._table.decided(Decision(half.transaction_id, half.topic, Outcome.ROLLBACK, place))
+            self._table.settled(half.queue_offset)
+            ending.ended[position] = Ended(Outcome.ROLLBACK, None, duplicate=False)
 
     def _find_decision(self, transaction_id: str) -> Decision | None:
         """From memory, or else from the log."""

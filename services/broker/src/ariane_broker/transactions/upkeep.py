@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ariane_broker.transactions.ending import TransactionEnds
+from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.transactions.transaction_records import (
+    Decision,
+    HalfMessage,
+    carried_forward,
+    half_message_of,
+    op_block,
+    superseded_record,
+)
 from ariane_broker.transactions.transaction_table import TransactionTable
+from ariane_record.names import HALF_TOPIC, OP_TOPIC
 from ariane_servicekit import get_logger
-from ariane_storage.store import Store
+from ariane_storage.errors import StorageError, StoreFull, StorePoisoned
 
 _log = get_logger(__name__)
 
@@ -21,11 +30,11 @@ class TransactionUpkeep:
 
     def __init__(
         self,
-        log: Store,
+        log: BrokerLog,
         table: TransactionTable,
-        ends: TransactionEnds,
         *,
         now_ms: Callable[[], int],
+        believed_ms: Callable[[], int],
         retention_ms: float,
         is_pressed: Callable[[], bool],
         segment_bytes: int,
@@ -33,10 +42,10 @@ class TransactionUpkeep:
         """Take the parts.
 
         Args:
-            log: The store.
+            log: Where everything goes.
             table: The transactions of this broker.
-            ends: Writes what is owed.
             now_ms: Milliseconds since the epoch.
+            believed_ms: The same for what grows old.
             retention_ms: How long the log is kept. A half message is stored anew when half of it
                 has passed.
             is_pressed: Whether segments would have to go however young, for lack of space.
@@ -44,16 +53,16 @@ class TransactionUpkeep:
         """
         self._log = log
         self._table = table
-        self._ends = ends
         self._now_ms = now_ms
+        self._believed_ms = believed_ms
         self._retention_ms = retention_ms
         self._is_pressed = is_pressed
         self._segment_bytes = segment_bytes
 
     async def turn(self) -> None:
         """Write what is owed, and store anew what grows old."""
-        self._ends.settle()
-        for half in self._table.forget_before(self._log.min_offset):
+        self.settle()
+        for half in self._table.forget_before(self._log.store.min_offset):
             _log.error(
                 "half_message_lost",
                 transaction_id=half.transaction_id,
@@ -62,9 +71,71 @@ class TransactionUpkeep:
             )
         if not self._table.pending_count:
             return
-        old: int = self._log.offset_before(round(self._now_ms() - self._retention_ms / 2))
+        old: int = self._log.store.offset_before(
+            round(self._believed_ms() - self._retention_ms / 2)
+        )
         if self._is_pressed():
-            old = max(old, self._log.max_offset - self._segment_bytes)
-        count = self._ends.carry_forward(old)
+            old = max(old, self._log.store.max_offset - self._segment_bytes)
+        count = self.carry_forward(old)
         if count:
             _log.info("half_messages_carried_forward", count=count)
+
+    def settle(self) -> None:
+        """Write op records that a crash or a full disk has left owed.
+
+        Raises:
+            StorePoisoned: The disk failed.
+        """
+        for half, decision in self._table.owed():
+            try:
+                self._write_op(half, decision)
+            except StoreFull:
+                return  # Asked again later.
+
+    def carry_forward(self, commit_log_offset: int) -> int:
+        """Store anew the half messages that lie before a place in the log; how many.
+
+        Retention deletes what is old, and a half message never expires silently.
+
+        Raises:
+            StorePoisoned: The disk failed.
+        """
+        count = 0
+        for half in self._table.pending():
+            if half.commit_log_offset >= commit_log_offset:
+                continue
+            try:
+                fields = self._log.store.message_at(half.commit_log_offset)
+                record = carried_forward(fields, half)
+                appended = self._log.append_records(HALF_TOPIC, [record])
+            except StoreFull:
+                break
+            except StorePoisoned:
+                raise
+            except StorageError as error:
+                _log.warning(
+                    "half_message_unreadable",
+                    transaction_id=half.transaction_id,
+                    commit_log_offset=half.commit_log_offset,
+                    cause=str(error),
+                )
+                continue
+            anew = half_message_of(
+                record,
+                queue_offset=int(appended.first_queue_offset),
+                commit_log_offset=int(appended.first_commit_log_offset),
+                store_timestamp_ms=appended.store_timestamp_ms,
+            )
+            if anew is not None:
+                self._table.stored(anew)
+                count += 1
+        self.settle()
+        return count
+
+    def _write_op(self, half: HalfMessage, decision: Decision | None) -> None:
+        now_ms = self._now_ms()
+        if decision is None:
+            self._log.append_records(OP_TOPIC, [superseded_record(half.queue_offset, now_ms)])
+        else:
+            self._log.append(op_block([(half, decision)], now_ms))
+        self._table.settled(half.queue_offset)

@@ -13,7 +13,7 @@ from ariane.broker.v1.client_service_pb2 import (
     TRANSACTION_OUTCOME_COMMIT,
     TRANSACTION_OUTCOME_ROLLBACK,
 )
-from ariane.broker.v1.transaction_service_pb2 import EndTransactionRequest, HalfMessageToStore
+from ariane.broker.v1.transaction_service_pb2 import HalfMessageToStore, TransactionToEnd
 from ariane.common.v1 import message_pb2
 from ariane_sdk.checks.delay import is_delayed
 from ariane_sdk.checks.limits import (
@@ -127,7 +127,7 @@ class TransactionCalls:
             TransactionForeign: It is another group's, and has no outcome yet.
             CallError: Otherwise; ``outcome_unknown`` says whether it may have ended.
         """
-        request = EndTransactionRequest(
+        request = TransactionToEnd(
             topic=half.topic,
             transaction_id=half.transaction_id,
             unique_id=half.transaction_id,

@@ -16,13 +16,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from ariane.broker.v1.transaction_service_pb2 import (
-    EndTransactionRequest,
-    EndTransactionResponse,
-    EndTransactionResult,
     HalfMessageResult,
     HalfMessageToStore,
     StreamTransactionsRequest,
     StreamTransactionsResponse,
+    TransactionEndResult,
+    TransactionToEnd,
 )
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
 from ariane_sdk.errors import ArianeError, CallError, RequestTooLarge
@@ -41,8 +40,8 @@ HALF_MIN: Final = 16
 answer to one lets the next be made while the broker works on the other. In one request all would
 wait for one answer, and client and broker work in turn."""
 
-_Wish: TypeAlias = HalfMessageToStore | EndTransactionRequest
-_Result: TypeAlias = HalfMessageResult | EndTransactionResult
+_Wish: TypeAlias = HalfMessageToStore | TransactionToEnd
+_Result: TypeAlias = HalfMessageResult | TransactionEndResult
 
 
 class _Waiting(NamedTuple):
@@ -92,23 +91,21 @@ class TransactionRequests:
         """
         await self._ask(address, peer, half)
 
-    async def end(
-        self, address: str, peer: str, request: EndTransactionRequest
-    ) -> EndTransactionResponse:
+    async def end(self, address: str, peer: str, end: TransactionToEnd) -> TransactionEndResult:
         """Have a broker end a transaction.
 
         Args:
             address: The broker, "host:port".
             peer: The broker, for the text of errors.
-            request: Which, and how.
+            end: Which, and how.
 
         Raises:
             CallError: As the broker says; ``outcome_unknown`` says whether it may have ended.
         """
-        result = await self._ask(address, peer, request)
-        if not isinstance(result, EndTransactionResult):
+        result = await self._ask(address, peer, end)
+        if not isinstance(result, TransactionEndResult):
             raise CallError(f"{peer}: an end was answered as a half message", outcome_unknown=True)
-        return result.answer
+        return result
 
     def close(self) -> None:
         """End all; nobody knows what came of that which is under way."""
@@ -192,7 +189,7 @@ class TransactionRequests:
     def _note_level(self, address: str, answer: StreamTransactionsResponse) -> None:
         """Remember whether a broker answers only when more than its memory has the messages."""
         levels = [half.acknowledged_level for half in answer.half_messages[:1]]
-        levels += [end.answer.acknowledged_level for end in answer.ends[:1]]
+        levels += [end.acknowledged_level for end in answer.ends[:1]]
         if any(level > ACKNOWLEDGED_LEVEL_MEMORY for level in levels):
             self._answering_late.add(address)
         elif levels:

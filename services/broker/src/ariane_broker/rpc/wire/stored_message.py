@@ -6,10 +6,8 @@ plain twin for clients that pack no blocks, for queries, and for people.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from ariane.common.v1.message_pb2 import (
     COMPRESSION_LZ4,
@@ -26,20 +24,19 @@ from ariane.common.v1.message_pb2 import (
     MessageType,
     StoredPosition,
 )
+from ariane_broker.append.plain_message import PlainMessage
 from ariane_broker.errors import message_illegal, message_too_large
+from ariane_broker.log.stored_place import StoredPlace
 from ariane_broker.rpc.wire.wire_time import milliseconds_of, time_of
 from ariane_broker.topics.topic_table import TopicMessageType
 from ariane_broker.transactions.transaction_records import TRANSACTION_PROPERTIES
 from ariane_record import (
-    BlockEncoder,
-    IllegalProperty,
     PropertyName,
     RecordFields,
-    RecordTooLarge,
     SystemFlag,
 )
 from ariane_record.control_characters import holds_control_character
-from ariane_record.layout import COMPRESSION_TYPE_MASK, Host
+from ariane_record.layout import COMPRESSION_TYPE_MASK
 from ariane_record.single.message_id import encode_offset_message_id
 
 SYSTEM_PROPERTIES: Final = frozenset(
@@ -83,7 +80,7 @@ def type_of(message: Message, position: int) -> TopicMessageType:
 
     Raises:
         ServiceError: MESSAGE_ILLEGAL for a FIFO message without a group, a delayed one with a
-            group or without a time, or a half message among others.
+            group or without a time, or a half message.
     """
     delayed = message.HasField("delivery_time") or message.delay_level != 0
     if delayed and message.message_group:
@@ -91,7 +88,7 @@ def type_of(message: Message, position: int) -> TopicMessageType:
     if message.message_type == MESSAGE_TYPE_DELAY and not delayed:
         raise message_illegal(position, "a delayed message needs a delivery time or a delay level")
     if message.message_type == MESSAGE_TYPE_TRANSACTION:
-        raise message_illegal(position, "a half message goes with half messages only")
+        raise message_illegal(position, "a half message goes with TransactionService")
     if message.message_type == MESSAGE_TYPE_FIFO and not message.message_group:
         raise message_illegal(position, "a FIFO message needs a message group")
     if message.message_type not in {
@@ -106,26 +103,16 @@ def type_of(message: Message, position: int) -> TopicMessageType:
     return TopicMessageType.FIFO if message.message_group else TopicMessageType.NORMAL
 
 
-def encode_message(
-    encoder: BlockEncoder,
-    message: Message,
-    position: int,
-    defaults: EncodingDefaults,
-    *,
-    system_properties: Mapping[str, str] = MappingProxyType({}),
-) -> str:
-    """Add a plain message to a block, and return its unique id.
+def plain_message(message: Message, position: int, defaults: EncodingDefaults) -> PlainMessage:
+    """A message as it is to be encoded.
 
     Args:
-        encoder: Of the block; it has room for every legal message.
         message: As the producer sent it.
         position: Of the message in the call, for errors.
         defaults: For what the producer left out.
-        system_properties: What the system says of the message.
 
     Raises:
-        ServiceError: MESSAGE_ILLEGAL or MESSAGE_TOO_LARGE.
-        BlockFull: The messages of the call are too many for one block.
+        ServiceError: MESSAGE_ILLEGAL, MESSAGE_TOO_LARGE or FIELD_INVALID.
     """
     if len(message.body) > defaults.body_bytes_max:
         raise message_too_large(len(message.body), defaults.body_bytes_max, position)
@@ -142,22 +129,17 @@ def encode_message(
     if message.HasField("create_time"):
         field = f"messages[{position}].create_time"
         born_timestamp_ms = milliseconds_of(message.create_time, field)
-    unique_id = message.unique_id or defaults.unique_id
-    try:
-        encoder.add(
-            message.body,
-            tag=tag,
-            keys=tuple(message.keys),
-            unique_id=unique_id,
-            properties={**message.properties, **system_properties},
-            message_group=message.message_group,
-            flag=message.flag,
-            system_flag=int(compression),
-            born_timestamp_ms=born_timestamp_ms,
-        )
-    except (IllegalProperty, RecordTooLarge) as error:
-        raise message_illegal(position, str(error)) from error
-    return unique_id
+    return PlainMessage(
+        message.body,
+        tag,
+        tuple(message.keys),
+        message.unique_id or defaults.unique_id,
+        message.properties,
+        message.message_group,
+        message.flag,
+        int(compression),
+        born_timestamp_ms,
+    )
 
 
 def message_of(fields: RecordFields, broker_name: str) -> Message:
@@ -179,18 +161,6 @@ def message_of(fields: RecordFields, broker_name: str) -> Message:
         create_time=time_of(fields.born_timestamp_ms),
         position=position_of(fields, broker_name),
     )
-
-
-class StoredPlace(NamedTuple):
-    """Where and when a message was stored; see ``RecordFields``."""
-
-    queue_id: int
-    queue_offset: int
-    commit_log_offset: int
-    store_timestamp_ms: int
-    born_host: Host
-    store_host: Host
-    attempts: int
 
 
 def position_of(fields: RecordFields | StoredPlace, broker_name: str) -> StoredPosition:

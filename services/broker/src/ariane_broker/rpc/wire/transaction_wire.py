@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
+from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION
+from ariane_broker.errors import message_illegal
 from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_broker.rpc.wire.append_wire import LEVELS
-from ariane_broker.rpc.wire.stored_message import position_of
+from ariane_broker.rpc.wire.stored_message import EncodingDefaults, plain_message, position_of
 from ariane_broker.rpc.wire.wire_time import span_of, time_of
 from ariane_broker.transactions.checking import Answer
-from ariane_broker.transactions.ending import Ended, EndWish
-from ariane_broker.transactions.halves_together import HalfWish
+from ariane_broker.transactions.ending import EndOutcome, EndWish
+from ariane_broker.transactions.halves import HalfOutcome, HalfWish
 from ariane_broker.transactions.transaction_records import HalfMessage, Outcome
+from ariane_servicekit.error_status import status_of
+from ariane_servicekit.errors import ServiceError, field_invalid
+
+ServiceErrorOf: TypeAlias = Callable[[Exception], ServiceError]
+"""Makes errors of the store public."""
 
 OUTCOMES: Final = {
     Outcome.COMMIT: client_pb.TRANSACTION_OUTCOME_COMMIT,
@@ -48,37 +56,65 @@ def half_message(half: HalfMessage) -> transaction_pb.HalfMessage:
     )
 
 
-def half_wish(half: transaction_pb.HalfMessageToStore) -> HalfWish:
-    """A half message that a stream asks to store."""
+def half_wish(
+    half: transaction_pb.HalfMessageToStore, position: int, defaults: EncodingDefaults
+) -> HalfWish | ServiceError:
+    """A half message that a request asks to store, or why it is none.
+
+    Args:
+        half: The half message.
+        position: Its place in the request.
+        defaults: For what the producer left out.
+    """
+    message = half.message
+    try:
+        if message.message_type != MESSAGE_TYPE_TRANSACTION:
+            raise message_illegal(position, "it goes with half messages and is none")
+        if message.delay_level or message.HasField("delivery_time"):
+            raise message_illegal(position, "a half message cannot be delayed")
+        if message.topic not in {"", half.topic}:
+            field = f"half_messages[{position}].message.topic"
+            raise field_invalid(field, f"must be empty or {half.topic!r}", message.topic)
+        plain = plain_message(message, position, defaults)
+    except ServiceError as error:
+        return error
     queue_id = half.queue_id if half.HasField("queue_id") else None
-    return HalfWish(half.topic, queue_id, half.producer_group, half.message)
+    return HalfWish(half.topic, queue_id, half.producer_group, plain)
 
 
 def half_result(
-    transaction_id: str, level: AcknowledgedLevel, *, duplicate: bool = False
+    stored: HalfOutcome, level: AcknowledgedLevel, service_error: ServiceErrorOf
 ) -> transaction_pb.HalfMessageResult:
-    """The answer to a half message that is stored."""
+    """What became of a half message."""
+    if isinstance(stored, Exception):
+        return transaction_pb.HalfMessageResult(error=status_of(service_error(stored)))
     return transaction_pb.HalfMessageResult(
-        transaction_id=transaction_id, acknowledged_level=LEVELS[level], duplicate=duplicate
+        transaction_id=stored.transaction_id,
+        acknowledged_level=LEVELS[level],
+        duplicate=stored.duplicate,
     )
 
 
-def end_wish(request: transaction_pb.EndTransactionRequest) -> EndWish:
+def end_wish(end: transaction_pb.TransactionToEnd) -> EndWish:
     """An end that a request asks for."""
     return EndWish(
-        request.topic,
-        request.transaction_id,
-        request.unique_id,
-        _OUTCOMES_OF.get(request.outcome),
-        request.producer_group,
+        end.topic,
+        end.transaction_id,
+        end.unique_id,
+        _OUTCOMES_OF.get(end.outcome),
+        end.producer_group,
     )
 
 
-def end_response(ended: Ended, broker_name: str) -> transaction_pb.EndTransactionResponse:
-    """The answer to an end."""
-    return transaction_pb.EndTransactionResponse(
+def end_result(
+    ended: EndOutcome, level: AcknowledgedLevel, broker_name: str, service_error: ServiceErrorOf
+) -> transaction_pb.TransactionEndResult:
+    """What became of an end."""
+    if isinstance(ended, Exception):
+        return transaction_pb.TransactionEndResult(error=status_of(service_error(ended)))
+    return transaction_pb.TransactionEndResult(
         outcome=OUTCOMES[ended.outcome],
-        position=None if ended.message is None else position_of(ended.message, broker_name),
-        acknowledged_level=LEVELS[ended.level],
+        position=None if ended.place is None else position_of(ended.place, broker_name),
+        acknowledged_level=LEVELS[level],
         duplicate=ended.duplicate,
     )

@@ -1,0 +1,66 @@
+"""A message that came by itself, and is made a record here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from ariane_broker.errors import message_illegal
+from ariane_broker.settings import BrokerSettings
+from ariane_record import BlockEncoder, IllegalProperty, RecordTooLarge
+from ariane_record.layout import BLANK_SIZE_MIN_BYTES
+
+CALL_BYTES_MAX: Final = 32 << 20
+"""Bytes of all records that plain messages of one call may become."""
+
+
+class PlainMessage(NamedTuple):
+    """A message as a producer sent it; see ``BlockEncoder.add``."""
+
+    body: bytes
+    tag: str
+    keys: tuple[str, ...]
+    unique_id: str
+    properties: Mapping[str, str]
+    message_group: str
+    flag: int
+    system_flag: int
+    born_timestamp_ms: int
+
+    def add_to(
+        self,
+        encoder: BlockEncoder,
+        position: int,
+        system_properties: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Add it to a block.
+
+        Args:
+            encoder: Of the block.
+            position: Of the message in the call, for errors.
+            system_properties: What the system says of the message.
+
+        Raises:
+            ServiceError: MESSAGE_ILLEGAL.
+            BlockFull: The block has no room for it.
+        """
+        try:
+            encoder.add(
+                self.body,
+                tag=self.tag,
+                keys=self.keys,
+                unique_id=self.unique_id,
+                properties={**self.properties, **system_properties},
+                message_group=self.message_group,
+                flag=self.flag,
+                system_flag=self.system_flag,
+                born_timestamp_ms=self.born_timestamp_ms,
+            )
+        except (IllegalProperty, RecordTooLarge) as error:
+            raise message_illegal(position, str(error)) from error
+
+
+def call_bytes_of(settings: BrokerSettings) -> int:
+    """Bytes of all records that plain messages of one call may become, and one segment holds."""
+    return min(settings.segment_bytes - BLANK_SIZE_MIN_BYTES, CALL_BYTES_MAX)

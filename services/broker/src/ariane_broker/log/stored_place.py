@@ -1,0 +1,25 @@
+"""Where and when a message was stored."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+from ariane_record import RecordFields
+from ariane_record.layout import Host
+
+
+class StoredPlace(NamedTuple):
+    """Where and when a message was stored; see ``RecordFields``."""
+
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    store_timestamp_ms: int
+    born_host: Host
+    store_host: Host
+    attempts: int
+
+    @classmethod
+    def of(cls, fields: RecordFields) -> Self:
+        """That of a message that was read."""
+        return cls(*(getattr(fields, name) for name in cls._fields))

@@ -1,0 +1,329 @@
+"""Taking half messages: stored in the half topic, and visible to nobody.
+
+Those of a request become one block, or as many as they need. Each stands for itself: what speaks
+against one takes no other with it. Repeating is harmless: what waits for its outcome is not stored
+again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from ariane_broker.append.plain_message import PlainMessage
+from ariane_broker.append.topics_for_send import TopicsForSend
+from ariane_broker.errors import (
+    broker_draining,
+    half_messages_exhausted,
+    message_illegal,
+    message_type_mismatch,
+    queue_not_found,
+    topic_not_found,
+    topic_not_writable,
+    transaction_decided,
+    transaction_foreign,
+)
+from ariane_broker.groups.group_changes import check_user_group
+from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.topics.topic_changes import check_user_topic
+from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
+from ariane_broker.transactions.transaction_records import (
+    HalfMessage,
+    half_message_with,
+    half_properties,
+)
+from ariane_broker.transactions.transaction_table import TransactionTable
+from ariane_record import BlockEncoder, BlockFull, java_string_hash
+from ariane_record.errors import RecordError
+from ariane_record.layout import Host
+from ariane_record.names import HALF_TOPIC
+from ariane_servicekit.errors import ServiceError, field_invalid
+from ariane_storage.errors import StorageError, StorePoisoned
+
+_TYPES: Final = frozenset(
+    {TopicMessageType.UNSPECIFIED, TopicMessageType.MIXED, TopicMessageType.TRANSACTION}
+)
+
+
+class HalfWish(NamedTuple):
+    """A half message that shall be stored.
+
+    Attributes:
+        topic: The topic it is for.
+        queue_id: The queue it is for; None lets the broker choose.
+        producer_group: Whose members can be asked.
+        message: The message; without a unique id it is given one.
+    """
+
+    topic: str
+    queue_id: int | None
+    producer_group: str
+    message: PlainMessage
+
+
+class HalfStored(NamedTuple):
+    """A half message that is stored.
+
+    Attributes:
+        transaction_id: Names its transaction.
+        duplicate: Whether it was stored before, and not now.
+    """
+
+    transaction_id: str
+    duplicate: bool
+
+
+HalfOutcome: TypeAlias = HalfStored | Exception
+"""What became of a half message: it is stored, or why it is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class HalfLimits:
+    """What is taken.
+
+    Attributes:
+        call_bytes_max: Bytes of the records of one block.
+        pending_count_max: Half messages that may wait for an outcome at a time.
+    """
+
+    call_bytes_max: int
+    pending_count_max: int
+
+
+class Halves:
+    """Stores half messages."""
+
+    def __init__(
+        self,
+        log: BrokerLog,
+        table: TransactionTable,
+        topics: TopicsForSend,
+        limits: HalfLimits,
+        *,
+        next_unique_id: Callable[[], str],
+        is_draining: Callable[[], bool],
+    ) -> None:
+        self._log = log
+        self._table = table
+        self._topics = topics
+        self._limits = limits
+        self._next_unique_id = next_unique_id
+        self._is_draining = is_draining
+        self._turn = 0
+
+    def need_topics(self, wishes: Sequence[HalfWish | ServiceError]) -> bool:
+        """Whether a topic is not there yet; then ``with_topics`` comes first."""
+        find = self._topics.find
+        return any(isinstance(wish, HalfWish) and find(wish.topic) is None for wish in wishes)
+
+    async def with_topics(
+        self, wishes: Sequence[HalfWish | ServiceError]
+    ) -> list[HalfWish | ServiceError]:
+        """Make the topics that are missing and may be made; the wishes that are left."""
+        return list(await asyncio.gather(*map(self._with_topic, wishes)))
+
+    async def _with_topic(self, wish: HalfWish | ServiceError) -> HalfWish | ServiceError:
+        if isinstance(wish, ServiceError) or self._is_draining():
+            return wish
+        queue_id = wish.queue_id or 0
+        encoder = self._encoder()
+        try:
+            check_user_group(wish.producer_group)
+            _add(encoder, wish, queue_id, 0)
+            await self._topics.find_or_create(wish.topic, queue_id, encoder.finish())
+        except ServiceError as error:
+            return error
+        except RecordError:
+            pass  # It is refused when it is stored.
+        return wish
+
+    def store(
+        self, wishes: Sequence[HalfWish | ServiceError], born_host: Host
+    ) -> list[HalfOutcome]:
+        """Store half messages; nothing is waited for.
+
+        Args:
+            wishes: Each of a transaction of its own; or why it is none.
+            born_host: Where the producer was seen.
+
+        Returns:
+            What became of each. Errors: SERVICE_DRAINING, TRANSACTION_DECIDED when it has an
+            outcome already, TRANSACTION_FOREIGN, SERVICE_BUSY when too many wait for theirs, or as
+            a plain send.
+
+        Raises:
+            StorePoisoned: The disk failed; some may be stored.
+        """
+        taking = _Taking(self._log, self._table, born_host, self._encoder)
+        outcomes: dict[int, HalfOutcome] = {}
+        configs: dict[tuple[str, str], TopicConfig | ServiceError] = {}
+        for position, wish in enumerate(wishes):
+            if isinstance(wish, ServiceError):
+                outcomes[position] = wish
+                continue
+            place = wish.topic, wish.producer_group
+            if place not in configs:
+                configs[place] = self._config_for(*place)
+            try:
+                self._take(taking, position, wish, configs[place])
+            except (ServiceError, RecordError) as error:
+                outcomes[position] = error
+        taking.append()
+        outcomes |= taking.outcomes
+        return [outcomes[position] for position in range(len(wishes))]
+
+    def _take(
+        self, taking: _Taking, position: int, wish: HalfWish, config: TopicConfig | ServiceError
+    ) -> None:
+        """Have a half message stored, or find it stored."""
+        if isinstance(config, ServiceError):
+            raise config
+        unique_id = wish.message.unique_id
+        if not unique_id:
+            unique_id = self._next_unique_id()
+            wish = wish._replace(message=wish.message._replace(unique_id=unique_id))
+        if unique_id in taking.ids:
+            taking.append()  # It comes twice in one request: the second is a repeat.
+        if self._is_stored(wish):
+            taking.outcomes[position] = HalfStored(unique_id, duplicate=True)
+            return
+        if self._table.pending_count + len(taking.ids) >= self._limits.pending_count_max:
+            raise half_messages_exhausted(self._limits.pending_count_max)
+        taking.add(position, wish, self._queue_for(wish, config))
+
+    def _is_stored(self, wish: HalfWish) -> bool:
+        """Whether a half message waits for its outcome.
+
+        Raises:
+            ServiceError: TRANSACTION_DECIDED, TRANSACTION_FOREIGN.
+        """
+        unique_id = wish.message.unique_id
+        decision = self._table.decision(unique_id)
+        if decision is not None:
+            raise transaction_decided(unique_id, decision.outcome)
+        known = self._table.find(unique_id)
+        if known is not None and known.topic != wish.topic:
+            raise transaction_foreign(unique_id, "topic", wish.topic)
+        if known is not None and known.producer_group != wish.producer_group:
+            raise transaction_foreign(unique_id, "producer_group", wish.producer_group)
+        return known is not None
+
+    def _config_for(self, topic: str, producer_group: str) -> TopicConfig | ServiceError:
+        """The topic, or why it takes no half messages of a group."""
+        try:
+            if self._is_draining():
+                raise broker_draining()
+            check_user_topic(topic)
+            check_user_group(producer_group)
+            config = self._topics.find(topic)
+            if config is None:
+                raise topic_not_found(topic)
+            if not config.writable:
+                raise topic_not_writable(topic, int(config.permission))
+            if config.message_type not in _TYPES:
+                raise message_type_mismatch(
+                    topic, config.message_type.value, TopicMessageType.TRANSACTION.value
+                )
+        except ServiceError as error:
+            return error
+        return config
+
+    def _queue_for(self, wish: HalfWish, config: TopicConfig) -> int:
+        """The queue of the sender, or one by the message group, or the next in turn."""
+        count = config.write_queue_count
+        if wish.queue_id is not None:
+            if wish.queue_id < 0:
+                raise field_invalid("queue_id", "must be 0 or more", wish.queue_id)
+            if wish.queue_id >= count:
+                raise queue_not_found(wish.topic, wish.queue_id, count)
+            return wish.queue_id
+        if wish.message.message_group:
+            return java_string_hash(wish.message.message_group) % max(1, count)
+        self._turn += 1
+        return self._turn % max(1, count)
+
+    def _encoder(self) -> BlockEncoder:
+        return BlockEncoder(HALF_TOPIC, size_bytes_max=self._limits.call_bytes_max)
+
+
+class _Taking:
+    """Half messages of one request, on their way into the log.
+
+    Attributes:
+        ids: The unique ids of those that are in the open block.
+        outcomes: What became of those that are not, by their place in the request.
+    """
+
+    def __init__(
+        self,
+        log: BrokerLog,
+        table: TransactionTable,
+        born_host: Host,
+        new_encoder: Callable[[], BlockEncoder],
+    ) -> None:
+        self._log = log
+        self._table = table
+        self._born_host = born_host
+        self._new_encoder = new_encoder
+        self._encoder = new_encoder()
+        self._placed: list[tuple[int, HalfWish, int]] = []
+        self.ids: set[str] = set()
+        self.outcomes: dict[int, HalfOutcome] = {}
+
+    def add(self, position: int, wish: HalfWish, queue_id: int) -> None:
+        """Put one into the block, or into the next one.
+
+        Raises:
+            ServiceError: MESSAGE_ILLEGAL.
+        """
+        try:
+            _add(self._encoder, wish, queue_id, position)
+        except BlockFull:
+            self.append()
+            try:
+                _add(self._encoder, wish, queue_id, position)
+            except BlockFull as error:
+                raise message_illegal(position, str(error)) from error
+        self._placed.append((position, wish, queue_id))
+        self.ids.add(wish.message.unique_id)
+
+    def append(self) -> None:
+        """Append the block; nothing is waited for, so that memory and log say the same.
+
+        Raises:
+            StorePoisoned: The disk failed.
+        """
+        if not self._placed:
+            return
+        block, placed = self._encoder.finish(), self._placed
+        self._encoder, self._placed = self._new_encoder(), []
+        self.ids.clear()
+        try:
+            appended = self._log.append(block, born_host=self._born_host)
+        except StorePoisoned:
+            raise
+        except StorageError as error:
+            self.outcomes |= dict.fromkeys((position for position, _, _ in placed), error)
+            return
+        places = appended.commit_log_offsets.tolist()
+        for row, (position, (topic, _, producer_group, message), queue_id) in enumerate(placed):
+            half = HalfMessage(
+                transaction_id=message.unique_id,
+                topic=topic,
+                queue_id=queue_id,
+                producer_group=producer_group,
+                queue_offset=appended.first_queue_offset + row,
+                commit_log_offset=places[row],
+                store_timestamp_ms=appended.store_timestamp_ms,
+                keys=message.keys,
+            )
+            self._table.stored(half_message_with(message.properties, half))
+            self.outcomes[position] = HalfStored(message.unique_id, duplicate=False)
+
+
+def _add(encoder: BlockEncoder, wish: HalfWish, queue_id: int, position: int) -> None:
+    topic, _, producer_group, message = wish
+    properties = half_properties(topic, queue_id, producer_group, message.unique_id)
+    message.add_to(encoder, position, properties)
