@@ -68,7 +68,7 @@ BAD_IMPORTS = [
     (DERIVED, "ariane_storage.index", "ariane_storage.writing"),
     (OPEN_STORE, "ariane_storage.recovery", "ariane_storage.offline"),
     (
-        STORING_ROOMS,
+        PROTOBUF,
         "ariane_broker.spark_batches",
         "ariane.broker.v1.transaction_service_pb2",
     ),

@@ -1,6 +1,7 @@
 """Two who end one transaction while its half message waits for the disk: one outcome stands."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.ending import EndWish, TransactionEnds
 from ariane_broker.transactions.transaction_records import (
+    Decision,
+    HalfMessage,
     Outcome,
     half_message_of,
     half_properties,
@@ -115,3 +118,15 @@ async def test_a_commit_that_waits_loses_to_a_rollback_that_does_not():
         await late
     assert refused.value.metadata["outcome"] == "ROLLBACK"
     assert bench.visible_count == 0
+
+
+def test_an_outcome_that_memory_forgets_is_written_nevertheless_once_there_is_room():
+    table = TransactionTable(decision_count_max=1)
+    decisions = [Decision(f"t-{place}", "orders", Outcome.COMMIT, place) for place in range(3)]
+    for place, decision in enumerate(decisions):
+        table.stored(HalfMessage(decision.transaction_id, "orders", 0, "pay", place, place, 0))
+        table.decided(decision)
+    assert [decision for _, decision in table.owed()] == decisions
+    again = TransactionTable(decision_count_max=1)
+    again.load(json.loads(json.dumps(table.document(7))))
+    assert again.owed() == table.owed()

@@ -34,7 +34,7 @@ from ariane_record import RecordFields
 from ariane_record.names import CHECKS_EXHAUSTED_TOPIC, HALF_TOPIC, OP_TOPIC
 from ariane_storage.log.scan import Stretch
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 _row_of_half = attrgetter(*HalfMessage.__match_args__)
 _row_of_decision = attrgetter(*Decision.__match_args__)
@@ -64,7 +64,8 @@ class TransactionTable:
         # The oldest first; a plain dictionary would look for it where others were before.
         self._decisions: OrderedDict[str, Decision] = OrderedDict()
         # Half messages that are decided, while the log has no op record of them.
-        self._owed: dict[int, HalfMessage] = {}
+        # With its outcome, which may be forgotten before; one that is stored anew has none.
+        self._owed: dict[int, tuple[HalfMessage, Decision | None]] = {}
         self.change_count = 0
 
     @property
@@ -95,17 +96,14 @@ class TransactionTable:
 
         Each with the outcome, if that is known; a half message that is stored anew has none.
         """
-        return [
-            (half, None if self._is_superseded(half) else self._decisions.get(half.transaction_id))
-            for half in self._owed.values()
-        ]
+        return list(self._owed.values())
 
     def stored(self, half: HalfMessage) -> None:
         """A half message was stored, for the first time or anew."""
         before = self._pending.pop(half.transaction_id, None)
         if before is not None:
             del self._ids[before.queue_offset]
-            self._owed[before.queue_offset] = before
+            self._owed[before.queue_offset] = before, None
             half = replace(
                 half,
                 parked=half.parked or before.parked,
@@ -119,7 +117,7 @@ class TransactionTable:
         """A transaction ended; its op record is owed."""
         half = self._pending.pop(decision.transaction_id)
         del self._ids[half.queue_offset]
-        self._owed[half.queue_offset] = half
+        self._owed[half.queue_offset] = half, decision
         self._remember(decision)
 
     def settled(self, half_queue_offset: int) -> None:
@@ -188,7 +186,10 @@ class TransactionTable:
             "commitLogOffset": commit_log_offset,
             "pending": list(map(_row_of_half, self._pending.values())),
             "decisions": list(map(_row_of_decision, self._decisions.values())),
-            "owed": list(map(_row_of_half, self._owed.values())),
+            "owed": [
+                (_row_of_half(half), None if decision is None else _row_of_decision(decision))
+                for half, decision in self._owed.values()
+            ],
         }
 
     def load(self, document: Mapping[str, Any], /) -> int:
@@ -204,11 +205,14 @@ class TransactionTable:
             raise ValueError(f"version {document['version']} is not known here")
         pending = list(map(_half_of_row, document["pending"]))
         decisions = list(map(_decision_of_row, document["decisions"]))
-        owed = list(map(_half_of_row, document["owed"]))
+        owed = [
+            (_half_of_row(half), None if decision is None else _decision_of_row(decision))
+            for half, decision in document["owed"]
+        ]
         self._pending = {half.transaction_id: half for half in pending}
         self._ids = {half.queue_offset: half.transaction_id for half in pending}
         self._decisions = OrderedDict((each.transaction_id, each) for each in decisions)
-        self._owed = {half.queue_offset: half for half in owed}
+        self._owed = {half.queue_offset: (half, decision) for half, decision in owed}
         return int(document["commitLogOffset"])
 
     def _restore_commit(self, fields: RecordFields) -> None:
@@ -230,10 +234,6 @@ class TransactionTable:
                     decision = Decision(transaction_id, half.topic, Outcome.ROLLBACK, place)
                 self.decided(decision)
             self.settled(queue_offset)
-
-    def _is_superseded(self, half: HalfMessage) -> bool:
-        decision = self._decisions.get(half.transaction_id)
-        return decision is None or half.transaction_id in self._pending
 
     def _remember(self, decision: Decision) -> None:
         self._decisions[decision.transaction_id] = decision
