@@ -66,7 +66,7 @@ async def test_a_table_result_that_cannot_be(many, change):
         outcomes = await sent_until(producer, lambda: changed)
         assert (await producer.send(Message(TOPICS[0], b"one more"))).unique_id
         assert producer._buffer.size_bytes == 0
-        assert not producer._sending._unsettled
+        assert not producer._sending.unsettled
     failed = [each for each in outcomes if isinstance(each, BaseException)]
     assert failed
     assert all(isinstance(each, errors.SendError) and each.outcome_unknown for each in failed)
@@ -90,4 +90,4 @@ async def test_a_table_result_for_what_was_no_table(many):
             await producer.send(Message("orders", b"one"))
         assert raised.value.outcome_unknown
         assert (await producer.send(Message("orders", b"two"))).unique_id
-        assert not producer._sending._unsettled
+        assert not producer._sending.unsettled

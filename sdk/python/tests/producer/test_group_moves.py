@@ -12,7 +12,7 @@ import pytest
 
 from ariane_record.decoding.columns import decode_columns
 from ariane_sdk import Message, MessageQueue, Producer, ProducerSettings, errors
-from ariane_sdk.producer.sending.sending import Sending
+from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.routing import routes as _routes
 
 GROUPS = [f"g{number}" for number in range(40)]
@@ -167,13 +167,13 @@ async def test_later_messages_wait_for_one_that_is_in_flight(world, broker, lowe
 
 async def test_waiting_costs_the_same_whatever_else_is_sent(world, broker, lower, monkeypatch):
     searches = []
-    search = Sending.unsettled_of
+    search = Unsettled.of_topic
 
     def counted(sending, topic):
         searches.append(topic)
         return search(sending, topic)
 
-    monkeypatch.setattr(Sending, "unsettled_of", counted)
+    monkeypatch.setattr(Unsettled, "of_topic", counted)
     settings = ProducerSettings(calls_in_flight_max=4)
     async with Producer(world.name_servers, settings=settings) as producer:
         before = await producer.send_batch(rounds(0, 1))
@@ -360,7 +360,7 @@ async def test_who_waits_to_move_stays_when_the_queues_come_back(world, broker, 
         await follow(world, broker, producer, 1)
         waits = producer.send_nowait(sent(other, 1))
         async with asyncio.timeout(60):
-            while not producer._intake._sending._held:  # noqa: ASYNC110 - tells nobody.
+            while not producer._intake._sending.unsettled.held:  # noqa: ASYNC110 - tells nobody.
                 await asyncio.sleep(0)
         assert not waits.done()
         broker.queue_count = 8

@@ -439,7 +439,7 @@ class Producer(TransactionalSends):
         if self._session is None:
             self._refuse()
         await self._intake.wait_for_routes()
-        await self._sending.wait_settled()
+        await self._sending.unsettled.wait()
 
     async def route(self, topic: str) -> Route:
         """Where the queues of a topic are, for selectors and tools.

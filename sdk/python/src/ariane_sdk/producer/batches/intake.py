@@ -187,7 +187,7 @@ class Intake:
         lane = self._lanes.get(topic)
         if lane is not None and self._route_wait.withdraw(lane, future):
             return True
-        return self._sending.withdraw(future)
+        return self._sending.unsettled.withdraw(future)
 
     async def take_all(self, messages: Sequence[Message]) -> Sequence[Outcome]:
         """Take many messages, and wait for their outcomes.

@@ -78,7 +78,7 @@ class GroupMoves:
         """Move what is to be moved, now or when no more of it is in flight."""
         grouped = [
             batch
-            for batch in self._sending.unsettled_of(lane.topic)
+            for batch in self._sending.unsettled.of_topic(lane.topic)
             if isinstance(batch, GroupedBatch)
         ]
         homeless = [batch for batch in grouped if _is_homeless(batch, lane.route)]
@@ -87,10 +87,10 @@ class GroupMoves:
         away = next(filter(_is_away, reversed(homeless)), None)
         if away is not None:
             self._awaited[lane.topic] = away, lane.route
-            self._sending.await_landing(lane.topic, partial(self._look_again, lane))
+            self._sending.unsettled.await_landing(lane.topic, partial(self._look_again, lane))
             return
         self._awaited.pop(lane.topic, None)
-        self._sending.await_landing(lane.topic, None)
+        self._sending.unsettled.await_landing(lane.topic, None)
         lane.follow_groups()
         if homeless:
             self._sending.take_out(homeless)

@@ -29,12 +29,11 @@ from ariane.broker.v1.send_service_pb2 import AppendResult, AppendTableResult
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
 from ariane_record.layout import ByteBuffer
 from ariane_sdk.errors import ArianeError, CallError, DeadlinePassed, ServiceUnavailable
-from ariane_sdk.message import SendResult
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.status import ROUTING_REASONS, error_from_status
 from ariane_sdk.producer.batches.bundle import Bundle, BundleSettings
 from ariane_sdk.producer.batches.send_batch import SendBatch
-from ariane_sdk.producer.batches.singles_batch import SinglesBatch, encode_together
+from ariane_sdk.producer.batches.singles_batch import encode_together
 from ariane_sdk.producer.sending.append_calls import Answer, AppendCalls
 from ariane_sdk.producer.sending.append_wire import request_parts
 from ariane_sdk.producer.sending.broker_sender import NEVER_CUT, BrokerSender, Cargo
@@ -42,9 +41,9 @@ from ariane_sdk.producer.sending.latency import BrokerLatencies
 from ariane_sdk.producer.sending.queue_streams import QueueStreams
 from ariane_sdk.producer.sending.repeat_rules import GONE_REASONS, SEQUENCE_GAP, RepeatRules
 from ariane_sdk.producer.sending.send_call import SendCall
+from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.routing.routes import Routes
 from ariane_sdk.runtime.clock import Clock
-from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
 from ariane_sdk.settings import ProducerSettings
 
@@ -57,7 +56,11 @@ DOUBLINGS_MAX: Final = 30
 
 
 class Sending:
-    """Everything that a producer has on its way."""
+    """Everything that a producer has on its way.
+
+    Attributes:
+        unsettled: The batches that have no outcome yet.
+    """
 
     def __init__(
         self,
@@ -92,7 +95,6 @@ class Sending:
         self._clock = clock
         self._random = random
         self._bundle_settings = bundle_settings
-        self._settled = settled
         self._latencies = latencies
         self._senders: dict[str, BrokerSender] = {}
         self._finishing: set[asyncio.Task[None]] = set()
@@ -104,11 +106,7 @@ class Sending:
             routes, repeats_max=settings.repeats_max, sequenced=settings.idempotent
         )
         self._take_over: Callable[[SendBatch], bool] | None = None
-        self._landings: dict[str, Callable[[], None]] = {}
-        # Refused batches that wait to be taken out.
-        self._held: set[SendBatch] = set()
-        # In the order in which they were opened.
-        self._unsettled: dict[SendBatch | Bundle, None] = {}
+        self.unsettled = Unsettled(self._streams, settled)
 
     def is_welcome(self, broker_name: str) -> bool:
         """Whether a batch would leave for this broker at once, with some hope."""
@@ -123,7 +121,7 @@ class Sending:
     def add(self, batch: SendBatch) -> None:
         """Have a batch travel, with what it has by then."""
         batch.journey.deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
-        self._unsettled[batch] = None
+        self.unsettled.add(batch)
         self._sender(batch.queue.broker_name).add(batch)
 
     def bundle_for(self, broker_name: str, size_bytes_max: int) -> Bundle | None:
@@ -140,7 +138,7 @@ class Sending:
         if bundle is None:
             bundle = Bundle(self._bundle_settings)
             bundle.deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
-            self._unsettled[bundle] = None
+            self.unsettled.add(bundle)
             sender.add_bundle(bundle)
         return bundle
 
@@ -153,22 +151,6 @@ class Sending:
         """
         self._take_over = take_over
 
-    def unsettled_of(self, topic: str) -> list[SendBatch]:
-        """The batches of a topic on their way, in the order in which they were opened."""
-        return [batch for batch in self._unsettled_batches() if batch.topic == topic]
-
-    def await_landing(self, topic: str, landed: Callable[[], None] | None) -> None:
-        """Have somebody told each time when batches of a topic are in flight no longer.
-
-        Args:
-            topic: The topic.
-            landed: Is told, in the next turn of the loop; with ``None`` nobody is any more.
-        """
-        if landed is None:
-            self._landings.pop(topic, None)
-        else:
-            self._landings[topic] = landed
-
     def take_out(self, batches: Sequence[SendBatch]) -> None:
         """Have batches travel no more; somebody else sees to their messages.
 
@@ -178,7 +160,7 @@ class Sending:
         for sender in self._senders.values():
             sender.take_out(set(batches))
         for batch in batches:
-            self._forget(batch, batch.size_bytes)
+            self.unsettled.forget(batch, batch.size_bytes)
 
     def release(self, batches: Iterable[SendBatch]) -> None:
         """Have batches that waited to be taken out travel on instead: they have their queues again.
@@ -186,53 +168,20 @@ class Sending:
         Args:
             batches: Any on their way.
         """
-        for batch in self._held.intersection(batches):
-            self._held.discard(batch)
+        for batch in self.unsettled.held.intersection(batches):
+            self.unsettled.held.discard(batch)
             batch.journey.not_before_s = 0.0
             self._sender(batch.queue.broker_name).look_again()
 
-    def withdraw(self, future: asyncio.Future[SendResult]) -> bool:
-        """Take a message back that has not left.
-
-        Args:
-            future: Who waited for it.
-
-        Returns:
-            Whether it will surely not be stored.
-        """
-        for batch in self._unsettled:
-            size_bytes = batch.withdraw(future)
-            if size_bytes:
-                self._settled(size_bytes)
-                if isinstance(batch, SendBatch) and not batch.count:
-                    self._fail(batch, CallError("all its messages were withdrawn"))
-                return True
-        return False
-
-    async def wait_settled(self) -> None:
-        """Wait for the outcome of everything that is on its way now."""
-        for batch in list(self._unsettled):
-            await batch.wait_settled()
-
     async def close(self) -> None:
         """Give everything up; what is in flight may have been stored."""
-        self._landings.clear()
         for sender in self._senders.values():
             sender.close()
         self._calls.close()
         for task in self._finishing:
             task.cancel()
         await asyncio.gather(*self._finishing, return_exceptions=True)
-        for bundle in [each for each in self._unsettled if isinstance(each, Bundle)]:
-            self._take_apart(bundle)
-        for batch in self._unsettled_batches():
-            refusal = batch.journey.last_refusal
-            before = "" if refusal is None else f" before another try, after: {refusal}"
-            text = f"the producer was closed{before}"
-            self._fail(batch, CallError(text, outcome_unknown=batch.journey.in_flight))
-
-    def _unsettled_batches(self) -> list[SendBatch]:
-        return [each for each in self._unsettled if isinstance(each, SendBatch)]
+        self.unsettled.close()
 
     def _sender(self, broker_name: str) -> BrokerSender:
         sender = self._senders.get(broker_name)
@@ -240,7 +189,7 @@ class Sending:
             sender = self._senders[broker_name] = BrokerSender(
                 broker_name,
                 self._transmit,
-                take_apart=self._take_apart,
+                take_apart=self.unsettled.take_apart,
                 clock=self._clock,
                 calls_in_flight_max=self._settings.calls_in_flight_max,
                 large_calls_in_flight_max=self._settings.large_calls_in_flight_max,
@@ -257,8 +206,8 @@ class Sending:
             else:
                 self._begin_call(broker_name, cargo, over)
         except Exception as error:  # noqa: BLE001 - who waits must be told, whatever it is.
-            batches = self._take_apart(cargo) if isinstance(cargo, Bundle) else cargo
-            self._lose(broker_name, batches, error)
+            batches = self.unsettled.take_apart(cargo) if isinstance(cargo, Bundle) else cargo
+            self.unsettled.lose(broker_name, batches, error)
             over()
 
     def _begin_bundle(self, broker_name: str, bundle: Bundle, over: Callable[[], None]) -> None:
@@ -266,7 +215,7 @@ class Sending:
         now_s = self._clock.monotonic_s()
         address = self._address(broker_name, (queue.topic for queue in bundle.queues))
         if not bundle.count or not address or bundle.deadline_s <= now_s:
-            batches = self._take_apart(bundle)
+            batches = self.unsettled.take_apart(bundle)
             if batches:
                 self._begin_call(broker_name, batches, over)
             else:
@@ -279,28 +228,16 @@ class Sending:
     def _bundle_answered(self, bundle: Bundle, call: SendCall, answer: Answer | CallError) -> None:
         """A call with a bundle is over: if not all is well, it is as if single batches had it."""
         if not isinstance(answer, AppendTableResult):
-            self._answered(call._replace(batches=self._take_apart(bundle)), answer)
+            self._answered(call._replace(batches=self.unsettled.take_apart(bundle)), answer)
             return
         try:
             bundle.settle(answer, call.address)
         except Exception as error:  # noqa: BLE001 - as above.
-            self._lose(call.broker_name, self._take_apart(bundle), error)
+            self.unsettled.lose(call.broker_name, self.unsettled.take_apart(bundle), error)
         else:
-            del self._unsettled[bundle]
-            self._settled(bundle.size_bytes)
+            self.unsettled.bundle_stored(bundle)
             self._heard(call, answer)
         call.over()
-
-    def _take_apart(self, bundle: Bundle) -> list[SinglesBatch]:
-        """Have the batches of a bundle be on their way by themselves, if they are not yet."""
-        batches = bundle.take_apart()
-        if bundle not in self._unsettled:
-            return batches
-        del self._unsettled[bundle]
-        self._unsettled.update(dict.fromkeys(batches))
-        # Rows whose messages were all withdrawn took some, too.
-        self._settled(bundle.size_bytes - sum(batch.size_bytes for batch in batches))
-        return batches
 
     def _begin_call(
         self, broker_name: str, batches: Sequence[SendBatch], over: Callable[[], None]
@@ -355,7 +292,7 @@ class Sending:
                 in_time.append(batch)
             else:
                 late = DeadlinePassed("its time was up before it left", retriable=True)
-                self._fail(batch, batch.journey.last_refusal or late)
+                self.unsettled.fail(batch, batch.journey.last_refusal or late)
         return in_time
 
     def _answered(self, call: SendCall, answer: Answer | CallError) -> None:
@@ -363,7 +300,7 @@ class Sending:
         try:
             work = self._after_call(call, answer)
         except Exception as error:  # noqa: BLE001 - as above.
-            self._lose(call.broker_name, call.batches, error)
+            self.unsettled.lose(call.broker_name, call.batches, error)
             work = None
         if work is None:
             call.over()
@@ -388,7 +325,7 @@ class Sending:
             else:
                 size_bytes = batch.size_bytes
                 batch.settle(result, call.address)
-                self._forget(batch, size_bytes)
+                self.unsettled.forget(batch, size_bytes)
         self._heard(call, answer[-1])
         return self._after_failure(broker_name, failed) if failed else None
 
@@ -405,16 +342,9 @@ class Sending:
         try:
             await work
         except Exception as error:  # noqa: BLE001 - as above.
-            self._lose(call.broker_name, call.batches, error)
+            self.unsettled.lose(call.broker_name, call.batches, error)
         finally:
             call.over()
-
-    def _lose(self, broker_name: str, batches: Sequence[SendBatch], error: Exception) -> None:
-        """Nobody knows what became of batches: tell those who still wait."""
-        logger.error("an answer of broker %s was not understood", broker_name, exc_info=error)
-        for batch in batches:
-            if batch in self._unsettled:
-                self._fail(batch, CallError(f"{broker_name}: {error}", outcome_unknown=True))
 
     async def _failed_whole(
         self, broker_name: str, batches: Sequence[SendBatch], error: CallError
@@ -426,7 +356,7 @@ class Sending:
             if self._latencies is not None:
                 self._latencies.failed(broker_name)
             given_up = self._sender(broker_name).give_up_movable()
-            given_up = [batch for batch in given_up if batch in self._unsettled]
+            given_up = [batch for batch in given_up if batch in self.unsettled]
             # Who waits for a next round has chosen this broker knowing that it refuses.
             self._add_again(
                 batch
@@ -454,7 +384,7 @@ class Sending:
             if self._is_taken_over(batch, error):
                 continue
             if not self._rules.may_repeat(batch, error):
-                self._fail(batch, error)
+                self.unsettled.fail(batch, error)
                 continue
             journey.repeat_count += self._rules.is_counted(batch, error)
             until_s = self._clock.monotonic_s() + error.retry_after_s
@@ -465,29 +395,23 @@ class Sending:
             if travel_on(batch, error):
                 again.append(batch)
         # Those that were taken out meanwhile have gone elsewhere.
-        self._add_again(batch for batch in again if batch in self._unsettled)
-        self._tell_landed({batch.topic for batch, _ in failed})
+        self._add_again(batch for batch in again if batch in self.unsettled)
+        self.unsettled.tell_landed({batch.topic for batch, _ in failed})
 
     def _is_taken_over(self, batch: SendBatch, error: CallError) -> bool:
         """Whether somebody takes a refused batch out, or has done so."""
-        if batch not in self._unsettled:
+        if batch not in self.unsettled:
             return True
         if error.reason not in GONE_REASONS or self._take_over is None:
             return False
         if not self._take_over(batch):
             return False
-        if batch in self._unsettled:
+        if batch in self.unsettled:
             # Nothing behind it may leave before it is taken out, or released.
-            self._held.add(batch)
+            self.unsettled.held.add(batch)
             batch.journey.not_before_s = batch.journey.deadline_s
             self._sender(batch.queue.broker_name).add_again([batch])
         return True
-
-    def _tell_landed(self, topics: Iterable[str]) -> None:
-        for topic in topics:
-            if topic in self._landings:
-                # Not now: batches that are about to leave look as if they still waited.
-                asyncio.get_running_loop().call_soon(self._landings[topic])
 
     def _note(self, batch: SendBatch, error: CallError) -> None:
         """Remember what a travel may have done; numbers surely not used are free again."""
@@ -549,7 +473,7 @@ class Sending:
         journey.wait_a_round(self._clock.monotonic_s(), delay_s, batch.queue.broker_name)
         if journey.not_before_s < journey.deadline_s:
             return True
-        self._fail(batch, error)
+        self.unsettled.fail(batch, error)
         return False
 
     def _choose(self, batch: SendBatch, is_wanted: Callable[[str], bool]) -> bool:
@@ -557,7 +481,7 @@ class Sending:
         try:
             batch.go_elsewhere(is_wanted)
         except ArianeError as error:
-            self._fail(batch, CallError(str(error), reason=error.reason, retriable=True))
+            self.unsettled.fail(batch, CallError(str(error), reason=error.reason, retriable=True))
             return False
         return True
 
@@ -575,23 +499,6 @@ class Sending:
             if broker is not None and broker.primary_address:
                 return broker.primary_address
         return ""
-
-    def _fail(self, batch: SendBatch, error: CallError) -> None:
-        journey, size_bytes = batch.journey, batch.size_bytes
-        if self._streams is not None and journey.sequence is not None:
-            if journey.maybe_stored or error.outcome_unknown:
-                self._streams.begin_anew(batch.queue, journey.sequence)
-            else:
-                self._streams.give_back(batch.queue, journey.sequence)
-        batch.fail(error)
-        self._forget(batch, size_bytes)
-
-    def _forget(self, batch: SendBatch, size_bytes: int) -> None:
-        del self._unsettled[batch]
-        self._held.discard(batch)
-        self._settled(size_bytes)
-        if self._landings:
-            self._tell_landed((batch.topic,))
 
 
 def _earliest_deadline_s(batches: Sequence[SendBatch]) -> float:
