@@ -188,6 +188,7 @@ class BrokerLife:
             await self.saved_offsets.save()
             await asyncio.get_running_loop().run_in_executor(self.threads.state, self._hand_over)
             await self.log_states.save()
+            await self.state.end_epoch()
         finally:
             # Waits for a recovery that was cut short, too.
             loop = asyncio.get_running_loop()

@@ -64,7 +64,9 @@ def changing_room(
         announce=naming.registration.announce,
         delete_queues=partial(_delete_queues, storing.store, outside.threads.keeper),
         forget=partial(_forget_topics, state, storing),
-        save_forgotten=partial(_save_forgotten, state, storing),
+        save_forgotten=partial(
+            _save_forgotten, state, storing, _saver(state.files.epochs, outside.threads.state)
+        ),
         wake_queue=storing.held.wake,
         auto_create_queue_count=settings.default_queue_count if settings.auto_create_topics else 0,
     )
@@ -128,6 +130,8 @@ async def _delete_queues(store: Store, executor: Executor, topics: Collection[st
 
 def _forget_topics(state: StateRoom, storing: StoringRoom, topics: Collection[str]) -> None:
     """Topics are deleted: so is what groups and producers had in them."""
+    # Topics of the same names would be other ones: no position that is known by now counts there.
+    state.epochs.begin()
     for topic in topics:
         state.locks.remove_topic(topic)
         if state.suspicions.remove_topic(topic):
@@ -137,7 +141,12 @@ def _forget_topics(state: StateRoom, storing: StoringRoom, topics: Collection[st
         storing.sequences.forget_topic(topic)
 
 
-async def _save_forgotten(state: StateRoom, storing: StoringRoom) -> None:
+async def _save_forgotten(
+    state: StateRoom,
+    storing: StoringRoom,
+    save_epochs: Callable[[dict[str, Any]], Awaitable[None]],
+) -> None:
+    await save_epochs(state.epochs.document())
     await state.saved_offsets.save()
     await storing.log_states.save()
 

@@ -1,20 +1,30 @@
 """The epochs of the log: whether a position that was learnt earlier still means the same messages.
 
+Two things take that from it: a lost end of the log, and a topic that was deleted and made anew.
+
 Under asynchronous flush a power loss takes the end of the log, and the messages that come next get
 the queue offsets of those that were lost. Somebody who had read beyond the new end, and comes back
-after these have come, would skip them. So every opening of the store begins an epoch, positions
-carry the epoch that they were learnt in, and the broker remembers where the log ended when each
-epoch began::
+after these have come, would skip them. And somebody who stood at 100 in a topic, and finds another one
+of the same name that has 200 messages, would skip 100 of them. So every opening of the store and
+every deletion of topics begins an epoch, positions carry the epoch that they were learnt in, and
+the broker remembers where the log ended when each epoch began::
 
     epoch a   |-----------------------------------|        a position p of epoch a
     epoch b   |------------------------|                   begins here: p lies beyond, is refused
     epoch c   |------------------------------------------- p would lie within, is refused too
 
 What a position of an epoch means is kept up to the least of the ends at which later ones began.
+Messages of a topic made anew all lie behind the end at which the epoch of the deletion began, so
+that in it every position of an earlier epoch is refused but 0; in all other topics they stand.
+
+An orderly stop begins an epoch, too, that nobody learns: if another program (RocketMQ, on the same
+store) deletes topics and makes them anew before the next start, their messages lie behind it.
 
 ``config/logEpochs.json``, which RocketMQ does not know: number and begin of each, oldest first::
 
     {"version": 1, "epochs": [[5203867203857265291, 0], [770203467234586234, 123904]]}
+
+That of a deletion is written before a topic of the same name is made, with what groups had in it.
 """
 
 from __future__ import annotations

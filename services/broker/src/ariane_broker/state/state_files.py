@@ -235,6 +235,16 @@ class BrokerState:
             )
             await self._save(file, self._suspicions.document())
 
+    async def end_epoch(self) -> None:
+        """Note durably where the log ends: what comes behind it, another program has written.
+
+        Raises:
+            OSError: It is not noted.
+        """
+        if self._epochs.current:
+            self._epochs.begin()
+            await self._save(self._files.epochs, self._epochs.document())
+
     async def _begin_epoch(self) -> None:
         """Begin an epoch of the log, durably: nobody hears of it before.
 

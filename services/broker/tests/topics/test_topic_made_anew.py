@@ -1,0 +1,112 @@
+"""A topic that is deleted and made anew is another one: no position of the old one counts in it."""
+
+import pytest
+
+from ariane.broker.v1 import offset_service_pb2 as offset_pb
+from ariane.broker.v1 import pull_service_pb2 as pull_pb
+from ariane.broker.v1 import topic_service_pb2 as topic_pb
+
+
+async def epoch_of(broker, topic):
+    (pulled,) = await broker.pull((topic, 0, 0))
+    return pulled.log_epoch
+
+
+async def pull_at(broker, topic, queue_offset, log_epoch):
+    position = pull_pb.PullPosition(topic=topic, queue_offset=queue_offset, log_epoch=log_epoch)
+    request = pull_pb.PullRecordsRequest(consumer_group="group", positions=[position])
+    (pulled,) = (await broker.pulls.PullRecords(request)).queues
+    return pulled
+
+
+async def delete(broker, topic):
+    await broker.topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic=topic))
+
+
+async def make_anew(broker, topic="orders"):
+    """Delete it and make it again, longer than before."""
+    await delete(broker, topic)
+    await broker.create_topic(topic)
+    await broker.store(topic, [b"%d" % n for n in range(9)])
+
+
+@pytest.fixture
+async def orders(broker):
+    for topic in ("orders", "bills"):
+        await broker.create_topic(topic)
+        await broker.store(topic, [b"old"] * 5)
+    return broker
+
+
+async def test_positions_of_the_old_topic_are_refused_and_all_others_stand(
+    orders, reason_of, read_bodies
+):
+    epoch = await epoch_of(orders, "orders")
+    await make_anew(orders)
+
+    refused = await pull_at(orders, "orders", 5, epoch)
+    assert reason_of(refused.error) == "QUEUE_CUT"
+    assert "ends at 0" in refused.error.message
+    anew = await pull_at(orders, "orders", 0, refused.log_epoch)
+    assert read_bodies(anew) == [b"%d" % n for n in range(9)]
+    assert not (await pull_at(orders, "orders", 9, anew.log_epoch)).HasField("error")
+    await orders.store("bills", [b"new"])
+    assert read_bodies(await pull_at(orders, "bills", 5, epoch)) == [b"new"]
+
+
+async def test_neither_offsets_nor_ranges_of_the_old_topic_count(orders, reason_of, refused):
+    epoch = await epoch_of(orders, "orders")
+    await make_anew(orders)
+
+    wanted = offset_pb.QueueConsumerOffset(topic="orders", queue_offset=5, log_epoch=epoch)
+    request = offset_pb.StoreConsumerOffsetsRequest(consumer_group="group", offsets=[wanted])
+    (entry,) = (await orders.offsets.StoreConsumerOffsets(request)).refused
+    assert reason_of(entry.error) == "QUEUE_CUT"
+
+    async def read():
+        request = pull_pb.PullRangeRequest(
+            topic="orders", begin_queue_offset=3, end_queue_offset=5, log_epoch=epoch
+        )
+        return [chunk async for chunk in orders.pulls.PullRange(request)]
+
+    assert (await refused(read())).reason == "QUEUE_CUT"
+
+
+@pytest.mark.parametrize("dies", [False, True])
+async def test_it_is_known_after_a_restart(running, crashed, reason_of, dies):
+    async with running() as broker:
+        for topic in ("orders", "bills"):
+            await broker.create_topic(topic)
+            await broker.store(topic, [b"old"] * 5)
+        epoch = await epoch_of(broker, "orders")
+        await make_anew(broker)
+        if dies:
+            async with crashed() as survivor:
+                await old_positions_are_refused(survivor, epoch, reason_of)
+    if not dies:
+        async with running() as broker:
+            await old_positions_are_refused(broker, epoch, reason_of)
+
+
+async def old_positions_are_refused(broker, epoch, reason_of):
+    assert reason_of((await pull_at(broker, "orders", 1, epoch)).error) == "QUEUE_CUT"
+    assert not (await pull_at(broker, "bills", 5, epoch)).HasField("error")
+
+
+async def test_another_program_made_it_anew_while_the_broker_was_away(running, tmp_path, reason_of):
+    async with running() as broker:
+        for topic in ("orders", "bills"):
+            await broker.create_topic(topic)
+            await broker.store(topic, [b"old"] * 5)
+        epoch = await epoch_of(broker, "orders")
+    config = tmp_path / "store" / "config"
+    kept = {path: path.read_bytes() for path in config.glob("logEpochs.json*")}
+    async with running() as other:
+        await make_anew(other)
+    for path in config.glob("logEpochs.json*"):
+        path.unlink()
+    for path, content in kept.items():  # The other one knows of no epochs.
+        path.write_bytes(content)
+
+    async with running() as broker:
+        await old_positions_are_refused(broker, epoch, reason_of)
