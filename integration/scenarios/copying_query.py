@@ -157,7 +157,9 @@ def main(endpoints, source, target, folder):
             query.awaitTermination()
         except StreamingQueryException as failure:
             text = str(failure)
-            print("again:", text.partition("Traceback")[0][:200].replace("\n", " "), flush=True)
+            refusal = re.search(r"BatchDiffers: ([^\n]+)", text)
+            said = refusal[1] if refusal else text.partition("Traceback")[0][:200]
+            print("refused:" if refusal else "again:", said.replace("\n", " "), flush=True)
             replay = re.search(r"replay before (\d+)", text)
             if replay and int(replay[1]):
                 forget_batch(folder / "checkpoint", int(replay[1]) - 1)

@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 from collections import Counter
@@ -29,11 +30,13 @@ CRASHES = int(os.environ.get("SPARK_CRASHES", "30"))
 KINDS = (
     *("in write", "worker", "staged"),
     *("before commit", "after commit", "commit without answer", "replay"),
-    *("broker", "driver"),
+    *("broker", "driver", "restored", "copied"),
 )
 """A task that fails half way, is killed half way, is killed when all is staged; the process that
 commits is killed before and after it, or fails after it, or a batch that is committed comes again;
-broker and driver are killed at any time."""
+broker and driver are killed at any time; an older state of the checkpoint is put back, or used by
+another query. The last two plan other micro-batches than those that were committed, for each has
+the time of its own planning in it: they must fail and write nothing."""
 
 ROWS_OF_CRASH = 160
 """So many that the stream is not at its end before the last crash: some micro-batches of 20."""
@@ -48,6 +51,7 @@ class CopyingQuery:
     def __init__(self, folder, *arguments):
         self.faults = folder / "faults"
         self.faults.mkdir(parents=True)
+        self.checkpoint = folder / "checkpoint"
         self.log_path = folder / "query.log"
         self._arguments = (*arguments, str(folder))
         self._process = None
@@ -76,6 +80,34 @@ class CopyingQuery:
         (self.faults / "struck").unlink(missing_ok=True)
         (self.faults / "next").write_text(json.dumps({"kind": kind, "passes": passes}))
         (self.faults / "next").rename(self.faults / "armed")
+
+    async def commits(self, count, until):
+        """Wait until so many more micro-batches are committed."""
+        before = self._last_commit()
+
+        async def more():
+            self.check_alive()
+            return self._last_commit() >= before + count
+
+        await until(more, seconds=STEP_S)
+
+    def _last_commit(self):
+        names = (path.name for path in (self.checkpoint / "commits").glob("*"))
+        return max(map(int, filter(str.isdigit, names)), default=-1)
+
+    async def is_refused(self, until):
+        """Start, wait until it is told that its micro-batch is another one, and kill it."""
+
+        async def refused():
+            self.check_alive()
+            return "refused: micro-batch" in self.log_path.read_text()
+
+        await self.start()
+        await until(refused, seconds=STEP_S)
+        await self.kill()
+        said = self.log_path.read_text()
+        assert "was committed before, with other rows" in said
+        assert "start the query with a new checkpoint" in said
 
     def check_alive(self):
         assert self._process.returncode is None, self.log_path.read_text()[-3000:]
@@ -119,6 +151,29 @@ async def moves_on(name_servers, until, query):
     await until(more, seconds=STEP_S)
 
 
+async def goes_back(query, kind, folder, arguments, until):
+    """Have an older state of the checkpoint used, and then the newest again."""
+    await query.kill()
+    folder.mkdir()
+    shutil.copytree(query.checkpoint, folder / "older")
+    await query.start()
+    await query.commits(3, until)
+    await query.kill()
+    if kind == "copied":
+        twin = CopyingQuery(folder / "twin", *arguments)
+        (folder / "older").rename(twin.checkpoint)
+        await twin.is_refused(until)
+    else:
+        query.checkpoint.rename(folder / "newest")
+        (folder / "older").rename(query.checkpoint)
+        log_path, query.log_path = query.log_path, folder / "restored.log"
+        await query.is_refused(until)
+        query.log_path = log_path
+        shutil.rmtree(query.checkpoint)
+        (folder / "newest").rename(query.checkpoint)
+    await query.start()
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
@@ -129,6 +184,8 @@ async def test_each_row_once_through_crashes(local_cluster, until, tmp_path, mon
     chance = random.Random(SEED)
     # All kinds in turn, each turn in another order.
     kinds = [kind for _ in range(crashes) for kind in chance.sample(KINDS, len(KINDS))][:crashes]
+    if crashes < len(KINDS):
+        kinds[:2] = "restored", "copied"  # The short form has them in any case.
     rows = ROWS_OF_CRASH * (crashes + 1)
     async with local_cluster() as cluster:
         names, (broker,) = cluster.name_servers, cluster.brokers
@@ -140,7 +197,8 @@ async def test_each_row_once_through_crashes(local_cluster, until, tmp_path, mon
                 await producer.send_batch(
                     [Message("flights", b"%d" % n, tag=f"t{n % 9}") for n in batch]
                 )
-        query = CopyingQuery(tmp_path / "spark", names, "flights", "copies")
+        arguments = (names, "flights", "copies")
+        query = CopyingQuery(tmp_path / "spark", *arguments)
         await query.start()
         try:
             await moves_on(names, until, query)
@@ -156,6 +214,9 @@ async def test_each_row_once_through_crashes(local_cluster, until, tmp_path, mon
                     await asyncio.sleep(chance.uniform(0, 1.0))
                     await query.kill()
                     await query.start()
+                elif kind in {"restored", "copied"}:
+                    folder = tmp_path / f"back-{number}"
+                    await goes_back(query, kind, folder, arguments, until)
                 else:
                     query.arm(kind, chance.randrange(3))
 
@@ -177,6 +238,7 @@ async def test_each_row_once_through_crashes(local_cluster, until, tmp_path, mon
             await query.kill()
         found, early = await numbers_of(names, "copies")
     print(dict(Counter(kinds)), f"rows {rows}, found {found.total()}, different {len(found)}")
+    assert "refused:" not in query.log_path.read_text(), "a batch that was the same is refused"
     assert [row for row, count in found.items() if count > 1] == [], f"twice: {SEED} {kinds}"
     assert sorted(found) == list(range(rows)), f"lost: seed {SEED} {kinds}"
     assert early == [], f"early: seed {SEED} {kinds}"

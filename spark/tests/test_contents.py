@@ -30,7 +30,7 @@ rows = st.tuples(
     st.none() | st.lists(st.text(max_size=2), max_size=3),
     texts,
     st.none() | st.lists(st.tuples(st.text(max_size=2), st.text(max_size=2)), max_size=3),
-    st.none() | st.integers(0, 3).map(lambda n: datetime.fromtimestamp(n / 10, UTC)),
+    st.none() | st.integers(1, 3).map(lambda n: datetime.fromtimestamp(n / 10, UTC)),
 )
 
 

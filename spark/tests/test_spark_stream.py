@@ -58,6 +58,67 @@ def test_available_now_reads_everything_once_and_goes_on_after_a_restart(
     )
 
 
+@pytest.fixture
+def publish_to_one(producer):
+    """Publishes to the same queue of a topic each time."""
+
+    def publish(topic, numbers):
+        producer.send_batch([Message(topic, b"%d" % n, message_group="g") for n in numbers])
+
+    return publish
+
+
+@pytest.fixture
+def make_anew(client, publish_to_one):
+    """Deletes a topic and makes it again, with other messages and more of them."""
+
+    def make_anew(topic, numbers):
+        client.delete_topic(topic)
+        client.create_topic(topic, queue_count=2)
+        publish_to_one(topic, numbers)
+
+    return make_anew
+
+
+def test_a_topic_made_anew_and_longer_is_a_loss(streaming, topic, publish_to_one, run, make_anew):
+    publish_to_one(topic, range(100))
+    frame = streaming(topic, startingOffsets="earliest").load()
+    run(frame)
+    make_anew(topic, range(1000, 1400))
+
+    with pytest.raises(Exception, match=r"DataLost.*was deleted and made anew"):
+        run(frame)
+
+    anew = run(streaming(topic, failOnDataLoss="false").load())
+    assert sorted(numbers_of(anew)) == list(range(1000, 1400))
+
+
+def test_a_topic_made_anew_under_an_unfinished_batch_is_a_loss(
+    streaming, topic, publish_to_one, run, make_anew, tmp_path
+):
+    publish_to_one(topic, range(100))
+    frame = streaming(topic, startingOffsets="earliest").load()
+    (last,) = run(frame)
+    for name in (str(last), f".{last}.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink(missing_ok=True)
+    make_anew(topic, range(1000, 1400))
+
+    with pytest.raises(Exception, match=r"DataLost.*was deleted and made anew"):
+        run(frame)
+
+
+def test_a_topic_that_was_deleted_is_a_loss_and_says_where_it_was_read(
+    streaming, topic, publish, run, client
+):
+    publish(topic, range(100))
+    frame = streaming(topic, startingOffsets="earliest").load()
+    run(frame)
+    client.delete_topic(topic)
+
+    with pytest.raises(Exception, match=rf"DataLost.*{topic}@broker-.*to be read from \d+ on"):
+        run(frame)
+
+
 def test_a_limit_makes_many_batches(streaming, topic, publish, run):
     publish(topic, range(100))
 

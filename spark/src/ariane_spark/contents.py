@@ -81,10 +81,7 @@ def _column(name: str, column: Any) -> Numbers:
     if name == "keys":
         return _sums(column, _texts(column.values))
     if name == "properties":
-        values = _texts(column.items)
-        pairs = _mixed(_mixed(_texts(column.keys)) ^ values)
-        pairs[_equals(column.keys, MESSAGE_ID_PROPERTY)] = 0
-        return _sums(column, pairs)
+        return _sums(column, _pairs(column.keys, column.items))
     return _texts(column)
 
 
@@ -131,11 +128,17 @@ def _sums(array: pa.ListArray, numbers: Numbers) -> Numbers:
     return sums
 
 
-def _equals(array: Any, text: str) -> NDArray[np.bool_]:
+def _pairs(names: Any, values: Any) -> Numbers:
+    """Of properties: 0 for the id of the row, which most rows have alone."""
     import pyarrow.compute as pc  # noqa: PLC0415 - tasks only: planning needs no Arrow.
 
-    flags: NDArray[np.bool_] = pc.equal(array, text).to_numpy(zero_copy_only=False)
-    return flags
+    counts = pc.not_equal(names, MESSAGE_ID_PROPERTY)
+    flags = counts.to_numpy(zero_copy_only=False)
+    numbers = np.zeros(len(names), np.uint64)
+    if flags.any():
+        said = _mixed(_texts(names.filter(counts)))
+        numbers[flags] = _mixed(said ^ _texts(values.filter(counts)))
+    return numbers
 
 
 def _mixed(numbers: Numbers) -> Numbers:

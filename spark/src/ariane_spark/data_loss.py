@@ -62,7 +62,7 @@ class DataLossPolicy:
         )
 
     def queue_cut(self, queue: MessageQueue, position: int, end: int) -> None:
-        """A queue has lost its end since a position in it was reached, and has got another.
+        """A queue was made anew, or lost its end, since a position in it was reached.
 
         Args:
             queue: The queue.
@@ -73,9 +73,9 @@ class DataLossPolicy:
             DataLost: When a loss ends the query.
         """
         self._report(
-            f"{queue}: was at {position}, but lost its end since, as with the power, and is what it"
-            f" was up to {end} only; messages that have come since may lie before {position}, and"
-            " are not read"
+            f"{queue}: was at {position}, and is what it was up to {end} only: its topic was"
+            " deleted and made anew since, or its broker lost the end of its log, as with the"
+            f" power; what lay from {end} on is lost"
         )
 
     def out_of_range(self, queue: MessageQueue, begin: int, end: int, kept: Bounds) -> None:

@@ -6,7 +6,8 @@ form is the one a person would write, and the one that Spark keeps in its checkp
     {"orders": {"broker-a": {"0": 23, "1": 40}, "broker-b": {"0": 7}}}
 
 In a checkpoint each broker has one more entry, ``"logEpoch"``: the epoch of its log that these
-positions were learnt in, by which it tells whether what lay before them is still there.
+positions were learnt in, by which it tells whether what lay before them is still there, or the
+topic another one of the same name.
 
 Spark compares positions as text. So there is exactly one text for given positions: topics and
 brokers sorted by name, queues by number.

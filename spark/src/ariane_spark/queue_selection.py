@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from ariane_sdk import MessageQueue
-from ariane_sdk.errors import RouteNotFound
+from ariane_sdk.errors import RouteNotFound, TopicNotFound
 from ariane_spark.errors import QueueNotFound
 from ariane_spark.offsets import Bounds
 from ariane_spark.queue_catalog import QueueCatalog
@@ -139,7 +139,7 @@ def _bounds_of_found(catalog: QueueCatalog, topics: Iterable[str]) -> dict[Messa
     """The same of those topics that there are."""
     found: dict[MessageQueue, Bounds] = {}
     for topic in topics:
-        with suppress(RouteNotFound):
+        with suppress(RouteNotFound, TopicNotFound):
             found |= catalog.bounds([topic])
     return found
 

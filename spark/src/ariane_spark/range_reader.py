@@ -10,7 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ariane_record import QueueOffset
-from ariane_sdk.errors import ArianeError, DeadlinePassed, QueueOffsetOutOfRange
+from ariane_sdk.errors import (
+    ArianeError,
+    DeadlinePassed,
+    QueueOffsetOutOfRange,
+    RouteNotFound,
+    TopicNotFound,
+)
 from ariane_spark.cluster import Fetch, RangeChunk, RangeSource
 from ariane_spark.columns import Projection
 from ariane_spark.data_loss import DataLossPolicy
@@ -138,6 +144,13 @@ class RangeReader:
         if refusal.reason == "QUEUE_CUT":
             self._loss.queue_cut(part.queue, part.end, int(refusal.metadata.get("end", 0)))
             return replace(part, log_epoch=0)
+        if isinstance(refusal, TopicNotFound):
+            self._loss.queue_gone(part.queue, part.begin)
+            return replace(part, end=part.begin)
+        if isinstance(refusal, RouteNotFound) and "warming_up" not in refusal.metadata:
+            if self._loss.fails:
+                self._loss.queue_gone(part.queue, part.begin)
+            raise refusal  # A broker that is only away may have all of it: nothing is skipped.
         if not refusal.retriable:
             raise refusal
         return part

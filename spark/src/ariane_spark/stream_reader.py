@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from ariane_record import QueueOffset
 from ariane_sdk import MessageQueue
-from ariane_sdk.errors import CallError, QueueOffsetOutOfRange
+from ariane_sdk.errors import CallError, QueueOffsetOutOfRange, RouteNotFound, TopicNotFound
 from ariane_spark.admission import Patience, backlog_of, limit_by_bytes, limit_by_count
-from ariane_spark.cluster import Connect, Fetch
+from ariane_spark.cluster import Cluster, Connect, Fetch
 from ariane_spark.columns import Detail, Projection
 from ariane_spark.connection import connect_once
 from ariane_spark.data_loss import DataLossPolicy
@@ -78,6 +79,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[MessageQueue, Bounds] | None = None
         self._bounds: dict[MessageQueue, Bounds] = {}
         self._bounds_until = float("-inf")
+        self._lacks_topics = False
         self._uncertain: Container[str] = ()
         self._standing: set[tuple[QueueRange, int]] = set()
         self._patience = Patience(options.trigger, monotonic)
@@ -88,8 +90,10 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             cluster = self._connect(self._options)
             selection = self._options.selection
-            # A new query finds all that is named, even where later losses are no errors.
-            bounds = self._current_bounds() if self._loss.fails else selection.bounds(cluster)
+            bounds = self._current_bounds()
+            if self._lacks_topics:
+                # A new query finds all that is named: nothing of it can have been lost.
+                bounds = selection.bounds(cluster)
             selection.check_found(bounds)
             start = resolve(self._options.starting, bounds, cluster, unnamed=Edge.EARLIEST)
             self._initial = to_json(self._kept(start, bounds), _epochs_of(bounds))
@@ -137,9 +141,11 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What each task of a micro-batch reads; on a replay this is the first that is called."""
         to = _from_checkpoint(end)
         epochs = log_epochs_of(end)
+        begins = self._begins(_from_checkpoint(start), to)
+        begins |= self._begins_anew(begins, log_epochs_of(start), epochs)
         ranges = [
             replace(part, log_epoch=epochs.get((part.queue.topic, part.queue.broker_name), 0))
-            for part in ranges_between(self._begins(_from_checkpoint(start), to), to)
+            for part in ranges_between(begins, to)
         ]
         limits = self._options.limits
         return list(plan_partitions(ranges, limits, parallelism=machine_parallelism()))
@@ -220,20 +226,46 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             place = QueueRange(queue, begin[queue], begin[queue], epoch)
             if (place, kept.log_epoch) not in self._standing:
-                self._check_place(place)
+                end = self._end_of_old(place)
+                if end is not None:
+                    self._loss.queue_cut(queue, place.begin, end)
                 self._standing.add((place, kept.log_epoch))
 
-    def _check_place(self, place: QueueRange) -> None:
+    def _end_of_old(self, place: QueueRange) -> QueueOffset | None:
+        """Up to where a queue is what it was when a position was learnt; nothing if that stands."""
         fetch = Fetch.of(Detail.POSITIONS, self._options)
         try:
             for _ in self._connect(self._options).read_range(place, fetch):
                 pass
         except QueueOffsetOutOfRange:
-            return  # What retention has deleted is told when it is read.
+            return None  # What retention has deleted is told when it is read.
         except CallError as refusal:
             if refusal.reason != "QUEUE_CUT":
                 raise
-            self._loss.queue_cut(place.queue, place.begin, int(refusal.metadata.get("end", 0)))
+            return QueueOffset(int(refusal.metadata.get("end", 0)))
+        return None
+
+    def _begins_anew(
+        self, begins: Positions, start_epochs: LogEpochs, end_epochs: LogEpochs
+    ) -> Positions:
+        """Where queues begin that are other ones since the start; only where losses are no errors.
+
+        All of a topic that was made anew is to be read, and of a queue that lost its end what came
+        in place of that.
+        """
+        anew: Positions = {}
+        if self._loss.fails:
+            return anew
+        for queue, begin in begins.items():
+            name = (queue.topic, queue.broker_name)
+            epoch = start_epochs.get(name, 0)
+            if epoch in {0, end_epochs.get(name, 0)}:
+                continue
+            end = self._end_of_old(QueueRange(queue, begin, begin, epoch))
+            if end is not None and end < begin:
+                kept = self._current_bounds().get(queue)
+                anew[queue] = end if kept is None else max(end, kept.earliest)
+        return anew
 
     def _begins(self, start: Positions, end: Positions) -> Positions:
         """Where each queue begins; one that ends before its start was made anew in between."""
@@ -254,10 +286,29 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now = self._monotonic()
         if now >= self._bounds_until:
             cluster = self._connect(self._options)
-            self._bounds = self._options.selection.bounds(cluster, lenient=not self._loss.fails)
+            self._bounds = self._bounds_now(cluster)
             self._uncertain = cluster.uncertain_topics()
             self._bounds_until = self._monotonic() + self._options.offset_cache_ms / 1000
         return self._bounds
+
+    def _bounds_now(self, cluster: Cluster) -> dict[MessageQueue, Bounds]:
+        """What is kept of all queues; those of a topic that was deleted are not among them.
+
+        Whether that is a loss is seen by the positions that were reached.
+
+        Raises:
+            RouteNotFound: Nobody can tell yet, for name servers have just started.
+            ArianeError: A broker does not answer.
+        """
+        selection = self._options.selection
+        self._lacks_topics = False
+        try:
+            return selection.bounds(cluster)
+        except (RouteNotFound, TopicNotFound) as error:
+            if self._loss.fails and "warming_up" in error.metadata:
+                raise
+        self._lacks_topics = True
+        return selection.bounds(cluster, lenient=True)
 
 
 def _epochs_of(bounds: Mapping[MessageQueue, Bounds]) -> LogEpochs:

@@ -145,8 +145,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     FAILED_PRECONDITION.
     """
     ERROR_REASON_QUEUE_CUT: _ErrorReason.ValueType  # 91
-    """The position was learnt before the queue lost its end, as with the power, and lies behind what
-    was kept; `queue_offset`, `end`, `log_epoch`. OUT_OF_RANGE.
+    """The position was learnt before the queue lost its end, as with the power, or before its topic
+    was deleted and made anew, and lies behind what was kept; `queue_offset`, `end`, `log_epoch`.
+    OUT_OF_RANGE.
     """
     ERROR_REASON_QUEUES_UNREAD: _ErrorReason.ValueType  # 92
     """The change would hide messages in queues that are not read; `read_queue_count`,
@@ -357,8 +358,9 @@ ERROR_REASON_GROUP_LIMIT_REACHED: ErrorReason.ValueType  # 90
 FAILED_PRECONDITION.
 """
 ERROR_REASON_QUEUE_CUT: ErrorReason.ValueType  # 91
-"""The position was learnt before the queue lost its end, as with the power, and lies behind what
-was kept; `queue_offset`, `end`, `log_epoch`. OUT_OF_RANGE.
+"""The position was learnt before the queue lost its end, as with the power, or before its topic
+was deleted and made anew, and lies behind what was kept; `queue_offset`, `end`, `log_epoch`.
+OUT_OF_RANGE.
 """
 ERROR_REASON_QUEUES_UNREAD: ErrorReason.ValueType  # 92
 """The change would hide messages in queues that are not read; `read_queue_count`,

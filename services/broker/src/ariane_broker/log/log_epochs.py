@@ -4,10 +4,10 @@ Two things take that from it: a lost end of the log, and a topic that was delete
 
 Under asynchronous flush a power loss takes the end of the log, and the messages that come next get
 the queue offsets of those that were lost. Somebody who had read beyond the new end, and comes back
-after these have come, would skip them. And somebody who stood at 100 in a topic, and finds another one
-of the same name that has 200 messages, would skip 100 of them. So every opening of the store and
-every deletion of topics begins an epoch, positions carry the epoch that they were learnt in, and
-the broker remembers where the log ended when each epoch began::
+after these have come, would skip them. And somebody who stood at 100 in a topic, and finds another
+one of the same name that has 200 messages, would skip 100 of them. So every opening of the store
+and every deletion of topics begins an epoch, positions carry the epoch that they were learnt in,
+and the broker remembers where the log ended when each epoch began::
 
     epoch a   |-----------------------------------|        a position p of epoch a
     epoch b   |------------------------|                   begins here: p lies beyond, is refused
