@@ -82,6 +82,18 @@ def test_reset_to_places_and_times(ariane, ariane_json, consumed):
     assert reset("--to", "2020-01-01T00:00:00Z", "--yes") == [("broker-a", 0, 0)]
     assert reset("--queue", "broker-a:0=1", "--yes") == [("broker-a", 0, 1)]
     assert now() == [1]
+    assert reset("--to", "-2h", "--yes") == [("broker-a", 0, 0)]
+    assert reset("--to", "-1ms", "--dry-run") == [("broker-a", 0, 3)]
+
+
+def test_a_reset_shows_where_each_queue_stood(ariane, ariane_json, consumed):
+    consumed("g-stood", "g-standing")
+    reset = ("group", "reset", "g-standing", "g-stood", "--to")
+    [row] = ariane_json(*reset, "earliest", "--yes")
+    assert (row["offset_before"], row["consumer_offset"], row["moved"]) == (2, 0, -2)
+    [row] = ariane_json(*reset, "latest", "--dry-run")
+    assert (row["offset_before"], row["consumer_offset"], row["moved"]) == (0, 3, 3)
+    assert "moved" in ariane(*reset, "latest", "--yes")
 
 
 @pytest.mark.parametrize(

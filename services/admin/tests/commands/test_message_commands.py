@@ -1,5 +1,6 @@
 """``ariane message`` against a real cluster."""
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -19,6 +20,17 @@ def sent(ariane, ariane_json, lines):
     ariane("produce", "m-orders", lines("newer"), "--key", "o-1", "--tag", "paid")
     ariane("produce", "m-orders", lines("another"), "--key", "o-2")
     return ariane_json("message", "query", "m-orders", "--key", "o-1")[0]
+
+
+def test_consume_and_query_say_the_same_of_a_message_in_the_same_words(ariane, lines):
+    ariane("topic", "create", "m-same", "--queues", "1", "--broker", "broker-b")
+    given = {"body": "one", "tag": "t", "keys": ["same"], "properties": {"a": "1"}}
+    ariane("produce", "m-same", lines(json.dumps(given)), "--input", "json", "--group", "c-7")
+    read = ("m-same", "-o", "json")
+    consumed = json.loads(ariane("consume", *read, "--from", "earliest", "--count", "1"))
+    [found] = json.loads(ariane("message", "query", *read, "--key", "same"))
+    assert consumed == found
+    assert (found["broker"], found["delivery_attempt"], found["body_bytes"]) == ("broker-b", 0, 3)
 
 
 def test_messages_are_found_by_key_newest_first(ariane, ariane_json, sent):

@@ -38,6 +38,17 @@ def sessions(request, tmp_path, monkeypatch):
     engine.dispose()
 
 
+@pytest.mark.parametrize("command", ["list", "relay", "requeue"])
+def test_a_mistyped_path_of_a_database_is_refused_and_makes_no_file(capfd, tmp_path, command):
+    path = tmp_path / "shpo.db"
+    more = ["--yes"] if command == "requeue" else []
+    arguments = ["outbox", command, "shop", "--database", f"sqlite:///{path}", *more]
+    assert main(arguments) == ExitStatus.NOT_FOUND
+    [line] = capfd.readouterr().err.splitlines()
+    assert f"there is no file {path}" in line
+    assert not path.exists()
+
+
 def test_what_is_refused_is_listed_and_sent_again(sessions, ariane, ariane_json, request):
     topic = f"outbox-{request.node.callspec.id}"
     ariane("topic", "create", topic)
@@ -90,6 +101,7 @@ def test_an_outbox_that_the_database_has_nothing_of_is_doubted(sessions, ariane,
 def test_what_a_database_refuses_is_one_line(tmp_path, ariane, monkeypatch):
     monkeypatch.delenv("ARIANE_OUTBOX_DATABASE", raising=False)
     assert "--database" in ariane("outbox", "list", "shop", status=ExitStatus.USAGE)
+    (tmp_path / "empty.db").touch()
     for url, status in (
         ("no url", ExitStatus.USAGE),
         ("nothing://", ExitStatus.USAGE),

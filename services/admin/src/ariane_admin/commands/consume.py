@@ -13,7 +13,8 @@ from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.roll_call import RollCall
 from ariane_admin.messages.message_lines import as_row
-from ariane_admin.messages.queue_tail import follow, read_stored
+from ariane_admin.messages.queue_places import QueuePlaces, queue_places
+from ariane_admin.messages.queue_tail import Begin, follow, read_stored
 from ariane_admin.messages.start_position import StartPosition, StartPositionType
 from ariane_admin.terminal.client_warnings import client_warnings, say_warning
 from ariane_admin.terminal.error_statuses import reasoned
@@ -131,7 +132,16 @@ def _shown_body(body: bytes) -> bytes:
     type=StartPositionType(),
     default="latest",
     show_default=True,
-    help="Where to begin: a time is 2026-01-31T10:00:00Z. With --group, where it never was.",
+    help="Where to begin: a time is 2026-01-31T10:00:00Z, or -2h for two hours ago. With --group,"
+    " where it never was.",
+)
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="BROKER:ID[=OFFSET]",
+    callback=queue_places,
+    help="Only this queue, from OFFSET on if it is said; may be repeated. Not with --group.",
 )
 @click.option("--count", type=click.IntRange(1), help="Stop after so many messages.")
 @click.option(
@@ -151,6 +161,7 @@ def consume(
     *,
     topic: str,
     start: StartPosition,
+    queues: QueuePlaces,
     count: int | None,
     tags: tuple[str, ...],
     no_follow: bool,
@@ -171,15 +182,19 @@ def consume(
     Examples:
       ariane consume orders --from earliest --count 10
       ariane consume orders --from earliest --no-follow -o json
+      ariane consume orders --queue broker-a:0=4711 --count 10 --no-follow
       ariane consume orders --group billing --tag created
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if group is not None and no_follow:
         raise click.UsageError("--no-follow and --group exclude each other")
+    if group is not None and queues:
+        raise click.UsageError("--queue and --group exclude each other")
     lines = _Lines(output, tags, count)
+    begin = Begin(start, queues)
     if no_follow:
-        return run_async(_up_to_the_end(name_servers, topic, start, lines))
+        return run_async(_up_to_the_end(name_servers, topic, begin, lines))
     if group is None:
-        return run_async(_following(name_servers, topic, start, lines))
+        return run_async(_following(name_servers, topic, begin, lines))
     consumer = PushConsumer(
         name_servers,
         group=group,
@@ -194,23 +209,19 @@ def consume(
     return ExitStatus.DONE
 
 
-async def _following(
-    name_servers: str, topic: str, start: StartPosition, lines: _Lines
-) -> ExitStatus:
+async def _following(name_servers: str, topic: str, begin: Begin, lines: _Lines) -> ExitStatus:
     async with (
         QueueReader(name_servers) as reader,
-        aclosing(follow(reader, topic, start)) as messages,
+        aclosing(follow(reader, topic, begin)) as messages,
     ):
         await lines.write_all(messages)
     return lines.status
 
 
-async def _up_to_the_end(
-    name_servers: str, topic: str, start: StartPosition, lines: _Lines
-) -> ExitStatus:
+async def _up_to_the_end(name_servers: str, topic: str, begin: Begin, lines: _Lines) -> ExitStatus:
     async with ClusterDoors(name_servers) as doors, QueueReader(name_servers) as reader:
         roll = RollCall(await doors.primaries_of(topic))
-        async with aclosing(read_stored(reader, topic, start, roll)) as messages:
+        async with aclosing(read_stored(reader, topic, begin, roll)) as messages:
             await lines.write_all(messages)
     return roll.status or lines.status
 

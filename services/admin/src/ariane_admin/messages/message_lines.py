@@ -6,11 +6,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.exits import ExitStatus
+from ariane_record.layout import PropertyName
 from ariane_sdk import Message, ReceivedMessage
+
+_SYSTEM_PROPERTIES: Final = frozenset(
+    value for name, value in vars(PropertyName).items() if not name.startswith("_")
+)
+"""What the system says of a message in its record has fields of its own."""
 
 _FIELDS = frozenset({"body", "tag", "keys", "message_group", "properties", "deliver_at"})
 
@@ -113,25 +119,39 @@ def _own_time(given: Mapping[str, Any]) -> datetime | None:
 
 
 def as_row(message: ReceivedMessage) -> Mapping[str, Any]:
-    """Return a received message for programs. A body that is no text comes as ``body_hex``."""
-    body = bytes(message.body)
-    try:
-        content = {"body": body.decode()}
-    except UnicodeDecodeError:
-        content = {"body_hex": body.hex()}
+    """Return a received message for programs, in the words of ``ariane message``."""
+    host, port = message.born_host
     return {
         "topic": message.topic,
-        "broker_name": message.message_queue.broker_name,
+        "broker": message.message_queue.broker_name,
         "queue_id": message.message_queue.queue_id,
         "queue_offset": message.queue_offset,
+        "commit_log_offset": message.commit_log_offset,
+        "message_id": message.offset_message_id,
         "unique_id": message.unique_id,
         "tag": message.tag,
         "keys": list(message.keys),
         "message_group": message.message_group,
-        "properties": dict(message.properties),
-        "store_time": message.store_time.isoformat(),
-        **content,
+        "properties": {
+            name: value
+            for name, value in message.properties.items()
+            if name not in _SYSTEM_PROPERTIES
+        },
+        "create_time": message.born_time.isoformat(timespec="milliseconds"),
+        "store_time": message.store_time.isoformat(timespec="milliseconds"),
+        "producer_address": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        "delivery_attempt": message.attempts,
+        "body_bytes": len(message.body),
+        **body_fields(bytes(message.body)),
     }
+
+
+def body_fields(body: bytes) -> Mapping[str, str]:
+    """A body as a field of its own: ``body``, or ``body_hex`` if it is no text."""
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_hex": body.hex()}
 
 
 def _no_message(number: int, wrong: str) -> CommandFailed:

@@ -6,11 +6,16 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
+from types import MappingProxyType
+from typing import NamedTuple
 
 from ariane_admin.asking.roll_call import SILENT, RollCall
+from ariane_admin.errors import CommandFailed
+from ariane_admin.messages.queue_places import QueuePlaces
 from ariane_admin.messages.start_position import StartPosition
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.error_statuses import reasoned
+from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import LiveBroker, MessageQueue, QueueReader, ReceivedMessage
 from ariane_sdk.errors import (
     DeadlinePassed,
@@ -26,8 +31,20 @@ _AWAY = (NameServersUnreachable, ServiceUnavailable, DeadlinePassed, RouteNotFou
 """A broker that was away for minutes is in no route any more."""
 
 
+class Begin(NamedTuple):
+    """Where reading begins.
+
+    Attributes:
+        start: In queues of which no offset was said.
+        queues: The queues that are read, with the offset where one was said; all if empty.
+    """
+
+    start: StartPosition
+    queues: QueuePlaces = MappingProxyType({})
+
+
 async def follow(
-    reader: QueueReader, topic: str, start: StartPosition
+    reader: QueueReader, topic: str, begin: Begin
 ) -> AsyncGenerator[ReceivedMessage, None]:
     """Yield the messages of a topic, in order within each queue, and wait for more.
 
@@ -36,15 +53,16 @@ async def follow(
     Args:
         reader: A running reader.
         topic: The topic.
-        start: Where to begin.
+        begin: Where to begin.
     """
-    next_offsets = await _next_offsets(reader, topic, start)
+    next_offsets = await _next_offsets(reader, topic, begin)
     waiting = False
     while True:
         read_any = False
         try:
             bounds = await reader.bounds(topic)
-            async with aclosing(_read(reader, bounds, next_offsets)) as messages:
+            read = _read(reader, bounds, next_offsets, named=bool(begin.queues))
+            async with aclosing(read) as messages:
                 async for message in messages:
                     read_any = True
                     yield message
@@ -60,23 +78,27 @@ async def follow(
 
 
 async def read_stored(
-    reader: QueueReader, topic: str, start: StartPosition, roll: RollCall
+    reader: QueueReader, topic: str, begin: Begin, roll: RollCall
 ) -> AsyncGenerator[ReceivedMessage, None]:
     """Yield the messages of a topic up to the end of what is stored, in order within each queue.
 
     Args:
         reader: A running reader.
         topic: The topic.
-        start: Where to begin.
+        begin: Where to begin.
         roll: The brokers of the topic; what those keep that do not answer is left out, also when
             they fall silent while they are read.
 
     Raises:
+        CommandFailed: A queue that was named is not there, or does not keep the offset.
         CallError: A broker answered with an error, or none answers any longer.
     """
+    for broker_name in sorted({each for each, _ in begin.queues}):
+        if broker_name not in {one.broker_name for one in roll.brokers}:
+            raise CommandFailed(f"topic {topic} is not on {broker_name}", ExitStatus.NOT_FOUND)
 
     async def begin_at(broker: LiveBroker) -> Mapping[MessageQueue, int]:
-        return await _next_offsets(reader, topic, start, [broker.broker_name])
+        return await _next_offsets(reader, topic, begin, [broker.broker_name])
 
     async def bounds_at(broker: LiveBroker) -> Mapping[MessageQueue, tuple[int, int]]:
         return await reader.bounds(topic, broker_names=[broker.broker_name])
@@ -90,7 +112,8 @@ async def read_stored(
             if queue.broker_name in roll.unanswered:
                 continue
             try:
-                async with aclosing(_read(reader, {queue: both}, next_offsets)) as messages:
+                read = _read(reader, {queue: both}, next_offsets, named=bool(begin.queues))
+                async with aclosing(read) as messages:
                     async for message in messages:
                         read_any = True
                         yield message
@@ -102,9 +125,13 @@ async def _read(
     reader: QueueReader,
     bounds: Mapping[MessageQueue, tuple[int, int]],
     next_offsets: dict[MessageQueue, int],
+    *,
+    named: bool,
 ) -> AsyncGenerator[ReceivedMessage, None]:
     """Yield what is between where reading is and the end; moves on where it is."""
     for queue, (begin, end) in sorted(bounds.items()):
+        if named and queue not in next_offsets:
+            continue
         # A queue that is new begins at its begin; what retention took away is passed over.
         first = max(next_offsets.get(queue, begin), begin)
         async for columns in reader.read_range(queue, first, end):
@@ -115,10 +142,33 @@ async def _read(
 
 
 async def _next_offsets(
-    reader: QueueReader, topic: str, start: StartPosition, broker_names: Sequence[str] = ()
+    reader: QueueReader, topic: str, begin: Begin, broker_names: Sequence[str] = ()
 ) -> dict[MessageQueue, int]:
-    if isinstance(start, datetime):
-        return await reader.offsets_at(topic, start, broker_names=broker_names)
+    """Where reading begins in each queue that is read.
+
+    Raises:
+        CommandFailed: A queue that was named is not there, or does not keep the offset.
+    """
     bounds = await reader.bounds(topic, broker_names=broker_names)
-    end = start == "latest"
-    return {queue: both[end] for queue, both in bounds.items()}
+    if isinstance(begin.start, datetime):
+        offsets = await reader.offsets_at(topic, begin.start, broker_names=broker_names)
+    else:
+        end = begin.start == "latest"
+        offsets = {queue: both[end] for queue, both in bounds.items()}
+    if not begin.queues:
+        return offsets
+    asked = {place for place in begin.queues if not broker_names or place[0] in broker_names}
+    known = {(queue.broker_name, queue.queue_id): queue for queue in bounds}
+    for place in sorted(asked):
+        name = f"{place[0]}:{place[1]}"
+        if place not in known:
+            raise CommandFailed(f"topic {topic} has no queue {name}", ExitStatus.NOT_FOUND)
+        wanted, (first, last) = begin.queues[place], bounds[known[place]]
+        if wanted is not None and not first <= wanted <= last:
+            raise CommandFailed(
+                f"queue {name} of {topic} keeps {first:,} up to {last:,}, and not {wanted:,}",
+                ExitStatus.REFUSED,
+            )
+        if wanted is not None:
+            offsets[known[place]] = wanted
+    return {known[place]: offsets[known[place]] for place in asked}

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
 import click
 
+from ariane_admin.terminal.waits import length_of_time
+
 _EXAMPLE: Final = "2026-01-31T10:00:00Z"
-_LIKE: Final = f"time like {_EXAMPLE}"
+_LIKE: Final = f"time like {_EXAMPLE} or -2h"
 
 StartPosition: TypeAlias = Literal["earliest", "latest"] | datetime
 
 
 class StartPositionType(click.ParamType[StartPosition]):
-    """``earliest``, ``latest``, or a time with its zone."""
+    """``earliest``, ``latest``, a time with its zone, or how long ago, such as ``-2h``."""
 
     name = "earliest|latest|TIME"
 
@@ -34,7 +36,7 @@ class StartPositionType(click.ParamType[StartPosition]):
 
 
 class MomentType(click.ParamType[datetime]):
-    """A time with its zone."""
+    """A time with its zone, or how long ago, such as ``-2h``."""
 
     name = "TIME"
 
@@ -56,6 +58,10 @@ def _moment(
     param: click.Parameter | None,
     ctx: click.Context | None,
 ) -> datetime:
+    text = str(value)
+    ago = length_of_time(text[1:]) if text.startswith("-") else None
+    if ago is not None:
+        return _before(datetime.now(UTC), ago)
     try:
         moment = datetime.fromisoformat(str(value))
     except ValueError:
@@ -67,3 +73,11 @@ def _moment(
     except OverflowError:
         kind.fail(f"{value!r} is outside the years 1 to 9999 of UTC", param, ctx)
     return moment
+
+
+def _before(now: datetime, ago: timedelta) -> datetime:
+    """A time ago; the first year where there was none."""
+    try:
+        return now - ago
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)

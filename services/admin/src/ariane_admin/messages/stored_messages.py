@@ -7,6 +7,7 @@ from enum import Enum
 
 from ariane.common.v1.message_pb2 import Message
 from ariane_admin.messages.message_body import body_of
+from ariane_admin.messages.message_lines import body_fields
 from ariane_admin.terminal.times import moment_text
 
 _BODY_CHARACTERS_SHOWN = 60
@@ -59,9 +60,5 @@ def _body_fields(body: bytes, form: BodyForm) -> Mapping[str, object]:
     if form is BodyForm.NONE:
         return {}
     if form is BodyForm.TEXT:
-        try:
-            return {"body": body.decode()}
-        except UnicodeDecodeError:
-            # What is no text is shown all the same, under the name that says so.
-            pass
+        return body_fields(body)
     return {"body_hex": body.hex()}

@@ -25,7 +25,15 @@ class WaitType(click.ParamType[timedelta]):
         """Read the option."""
         if isinstance(value, timedelta):
             return value
-        found = _WAIT.fullmatch(str(value))
+        found = length_of_time(str(value))
         if found is None:
             self.fail(f"{value!r} is no length of time: say 90s, 1h30m or 2d", param, ctx)
-        return timedelta(**{unit: float(said) for unit, said in found.groupdict("0").items()})
+        return found
+
+
+def length_of_time(text: str) -> timedelta | None:
+    """What a text says, such as ``1h30m``; nothing if it says no length of time."""
+    found = _WAIT.fullmatch(text)
+    if found is None:
+        return None
+    return timedelta(**{unit: float(said) for unit, said in found.groupdict("0").items()})

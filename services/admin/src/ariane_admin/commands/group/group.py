@@ -37,6 +37,7 @@ from ariane_admin.asking.roll_call import (
     write_rows,
 )
 from ariane_admin.errors import CommandFailed
+from ariane_admin.messages.queue_places import queue_offsets
 from ariane_admin.messages.start_position import StartPosition, StartPositionType
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
@@ -52,8 +53,6 @@ _LAG_COLUMNS = (
 )
 _TOTALS = ("members", "lag")
 _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
-_QUEUE_ID_MAX = 2**31 - 1
-_QUEUE_OFFSET_MAX = 2**63 - 1
 
 
 @click.command("list")
@@ -148,13 +147,14 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
     "--to",
     "position",
     type=StartPositionType(),
-    help="Where to: a time is 2026-01-31T10:00:00Z.",
+    help="Where to: a time is 2026-01-31T10:00:00Z, or -2h for two hours ago.",
 )
 @click.option(
     "--queue",
     "queues",
     multiple=True,
     metavar="BROKER:ID=OFFSET",
+    callback=queue_offsets,
     help="Where to in one queue, instead of --to; may be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be.")
@@ -166,7 +166,7 @@ def reset(
     name: str,
     topic: str,
     position: StartPosition | None,
-    queues: tuple[str, ...],
+    queues: Mapping[tuple[str, int], int],
     dry_run: bool,
     yes: bool,
     name_servers: str,
@@ -174,15 +174,21 @@ def reset(
 ) -> None:
     """Set anew where group NAME goes on in TOPIC; members that consume are told.
 
+    Shown is where each queue stood before and stands now: a move below zero is what comes again,
+    one above zero what is passed over.
+
     \b
     Examples:
       ariane group reset billing orders --to earliest
-      ariane group reset billing orders --to 2026-01-31T10:00:00Z --dry-run
+      ariane group reset billing orders --to -2h --dry-run
+      ariane group reset billing orders --to 2026-01-31T10:00:00Z
       ariane group reset billing orders --queue broker-a:0=4711 --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if (position is None) == (not queues):
         raise click.UsageError("say either --to or --queue")
-    table = _offset_table(queues)
+    table: dict[str, dict[int, int]] = defaultdict(dict)
+    for (broker_name, queue_id), queue_offset in queues.items():
+        table[broker_name][queue_id] = queue_offset
     if not dry_run:
         confirm(f"Set anew where group {name} goes on in {topic}?", yes=yes)
 
@@ -205,9 +211,18 @@ def reset(
                     f"topic {topic} is not on broker {min(unknown)}", param_hint="--queue"
                 )
             chosen = [one for one in brokers if not table or one.broker_name in table]
-            return [row for rows in await ask_each(chosen, at) for row in rows]
+            names = [one.broker_name for one in chosen]
+            lags = await doors.client.consumer_lag(name, topic, broker_names=names)
+            before = {
+                (lag.message_queue.broker_name, lag.message_queue.queue_id): lag.consumer_offset
+                for lag in lags
+            }
+            rows = [row for rows in await ask_each(chosen, at) for row in rows]
+            return [_moved(row, before) for row in rows]
 
-    output.rows(_OFFSET_COLUMNS, run_async(ask()))
+    output.rows(
+        ("broker", "queue_id", "offset_before", "consumer_offset", "moved"), run_async(ask())
+    )
 
 
 @click.command("clone")
@@ -355,25 +370,6 @@ def _iso(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat(timespec="milliseconds")
 
 
-def _offset_table(queues: Sequence[str]) -> Mapping[str, Mapping[int, int]]:
-    """Offsets by broker and queue from ``BROKER:ID=OFFSET``."""
-    table: dict[str, dict[int, int]] = {}
-    for text in queues:
-        broker, colon, rest = text.rpartition(":")
-        queue_id, equals, wanted = rest.partition("=")
-        if not (broker and colon and equals and queue_id.isdecimal() and wanted.isdecimal()):
-            raise click.BadParameter(f"{text!r} is not BROKER:ID=OFFSET", param_hint="--queue")
-        # By length first: Python reads no number of thousands of digits.
-        if (
-            max(len(queue_id), len(wanted)) > len(str(_QUEUE_OFFSET_MAX))
-            or int(queue_id) > _QUEUE_ID_MAX
-            or int(wanted) > _QUEUE_OFFSET_MAX
-        ):
-            raise click.BadParameter(f"{text!r} is beyond every queue", param_hint="--queue")
-        table.setdefault(broker, {})[int(queue_id)] = int(wanted)
-    return table
-
-
 def _reset_request(
     name: str, topic: str, position: StartPosition | None, table: Mapping[int, int]
 ) -> ResetConsumerOffsetsRequest:
@@ -402,3 +398,11 @@ def _offset_rows(
         }
         for each in offsets
     ]
+
+
+def _moved(row: Row, before: Mapping[tuple[str, int], int]) -> Row:
+    """An offset that was set anew, beside the one that stood there."""
+    place = row["broker"], row["queue_id"]
+    stood, stands = before.get(place), row["consumer_offset"]
+    moved = None if stood is None else stands - stood
+    return {**row, "offset_before": stood, "moved": moved}

@@ -1,0 +1,59 @@
+"""``ariane consume`` of single queues, from single offsets."""
+
+import pytest
+
+from ariane_admin.terminal.exits import ExitStatus
+
+
+@pytest.fixture(scope="module")
+def browsed(cluster):
+    return "c-browse"
+
+
+@pytest.fixture
+def filled(ariane, lines, browsed):
+    """A topic with three messages in its one queue on each broker."""
+    ariane("topic", "create", browsed, "--queues", "1", "--exists-ok")
+    if not ariane("consume", browsed, "--from", "earliest", "--no-follow"):
+        for broker in ("a", "b"):
+            texts = [f"{broker}-{number}" for number in range(3)]
+            ariane("produce", browsed, lines(*texts), "--group", f"group-{broker}")
+    return browsed
+
+
+def test_one_queue_is_read_from_an_offset(ariane, ariane_json, filled):
+    queues = ariane_json("topic", "show", filled)
+    total = sum(queue["messages"] for queue in queues)
+    [place, *others] = [
+        (f"{queue['broker']}:{queue['queue_id']}", queue["messages"])
+        for queue in sorted(queues, key=lambda queue: -queue["messages"])
+    ]
+    read = ("consume", filled, "--no-follow", "--queue")
+    assert len(ariane(*read, f"{place[0]}=1").splitlines()) == place[1] - 1
+    assert len(ariane(*read, place[0], "--from", "earliest").splitlines()) == place[1]
+    assert ariane(*read, f"{place[0]}={place[1]}") == ""
+    both = [word for name, _ in (place, *others) for word in ("--queue", name)]
+    found = ariane("consume", filled, "--no-follow", "--from", "earliest", *both)
+    assert len(found.splitlines()) == total
+    followed = ariane("consume", filled, "--queue", f"{place[0]}=1", "--count", "1")
+    assert followed == ariane(*read, f"{place[0]}=1", "--count", "1")
+
+
+@pytest.mark.parametrize(
+    ("queue", "status"),
+    [
+        ("broker-a:0=99", ExitStatus.REFUSED),
+        ("broker-a:7", ExitStatus.NOT_FOUND),
+        ("broker-z:0", ExitStatus.NOT_FOUND),
+        ("broker-a", ExitStatus.USAGE),
+        ("broker-a:0=", ExitStatus.USAGE),
+    ],
+)
+def test_a_queue_or_offset_that_is_not_there_is_said(ariane, filled, queue, status):
+    for more in (("--no-follow",), ("--count", "1")):
+        line = ariane("consume", filled, "--queue", queue, *more, status=status)
+        assert "broker-" in line
+
+
+def test_a_group_reads_all_queues(ariane, filled):
+    ariane("consume", filled, "--group", "g", "--queue", "broker-a:0", status=ExitStatus.USAGE)
