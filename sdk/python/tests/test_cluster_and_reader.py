@@ -224,3 +224,16 @@ async def test_groups_and_their_members(topic, client, cluster):
         assert members[0].subscriptions == {topic: "a || b"}
         assert "seen" in await client.list_groups()
     assert await client.list_members("nobody") == []
+
+
+async def test_who_has_each_queue_in_work_is_told(topic, client, cluster):
+    async with PushConsumer(
+        cluster.name_servers, group="owning", subscriptions={topic: "*"}, listener=print
+    ) as member:
+        await member.wait_assigned()
+        owners = await client.queue_owners("owning")
+        route = await client.route(topic)
+
+        assert {queue for queue in owners if queue.topic == topic} == set(route.read_queues)
+        assert set(owners.values()) == {member.client_id}
+    assert await client.queue_owners("owning") == {}

@@ -152,6 +152,29 @@ def test_the_rule_for_names_is_said_once(ariane, command, rule):
     assert line.count("A-Z a-z 0-9 _ and -") == 1
 
 
+async def test_the_owner_of_each_queue_is_shown(ariane, ariane_json, cluster):
+    await asyncio.to_thread(ariane, "topic", "create", "g-owned", "--queues", "2")
+    await asyncio.to_thread(ariane, "consume", "g-owned", "--no-follow")
+
+    async def listen(_messages):
+        pass
+
+    async with PushConsumer(
+        cluster.name_servers,
+        group="g-owners",
+        subscriptions={"g-owned": "*"},
+        listener=listen,
+        start="earliest",
+    ) as member:
+        await member.wait_assigned()
+        await asyncio.to_thread(
+            ariane, "group", "reset", "g-owners", "g-owned", "--to", "latest", "--yes"
+        )
+        shown = await asyncio.to_thread(ariane_json, "group", "show", "g-owners")
+        owners = {each["owner"] for each in shown["queues"] if each["topic"] == "g-owned"}
+        assert owners == {member.client_id}
+
+
 async def test_members_that_disagree_are_named_by_group_and_doctor(ariane, ariane_json, cluster):
     await asyncio.to_thread(ariane, "topic", "create", "g-conflict")
 

@@ -11,6 +11,7 @@ from grpc.aio import AioRpcError
 
 from ariane.broker.v1 import client_service_pb2, offset_service_pb2, pull_service_pb2
 from ariane.broker.v1.client_service_pb2 import (
+    GetClientStateRequest,
     ListClientsRequest,
     ListGroupMembersRequest,
 )
@@ -291,6 +292,19 @@ class BrokerCalls:
             return page.clients, page.next_page_token
 
         return await collect_pages(fetch)
+
+    async def client_facts(self, broker: BrokerRoute, client_id: str) -> Mapping[str, str]:
+        """What a client says of itself over its stream to a broker.
+
+        Raises:
+            CallError: It is not attached there any more, or does not answer.
+        """
+        request = GetClientStateRequest(client_id=client_id)
+        request.wait_duration.FromMilliseconds(round(self._timeout_s * 500))
+        call = self._connections.clients(read_address(broker)).GetClientState(
+            request, timeout=self._timeout_s
+        )
+        return (await answer_of(call, peer_name(broker))).state.facts
 
     async def consumer_groups(self, broker: BrokerRoute) -> list[str]:
         """The names of the consumer groups that a broker knows.

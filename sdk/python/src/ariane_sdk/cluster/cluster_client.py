@@ -27,7 +27,7 @@ from ariane_sdk.errors import (
     TopicExists,
     TopicNotFound,
 )
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message import MessageQueue, queue_from_text
 from ariane_sdk.producer.requests.request_reply import reply_topic
 from ariane_sdk.routing.live_broker import LiveBroker, live_broker_of, route_to
 from ariane_sdk.routing.route import PRIMARY_ID, Route
@@ -277,6 +277,40 @@ class ClusterClient(StatelessClient):
 
         await self._at_every_primary(ask, broker_names)
         return [members[client_id] for client_id in sorted(members)]
+
+    async def queue_owners(
+        self, group: str, *, broker_names: Collection[str] = ()
+    ) -> dict[MessageQueue, str]:
+        """Which member of a group has each queue in work, as the members say themselves.
+
+        Queues that no member names are left out: nobody has them, or who has does not answer.
+
+        Args:
+            group: The group.
+            broker_names: Only members that are attached to these brokers; all if empty.
+
+        Raises:
+            NameServersUnreachable: None answered.
+            CallError: A broker did not tell who the members are.
+        """
+        checked_group(group, system=True)
+        owners: dict[MessageQueue, str] = {}
+        calls = self._session.calls
+
+        async def ask_member(broker: LiveBroker, client_id: str) -> None:
+            try:
+                facts = await calls.client_facts(route_to(broker), client_id)
+            except CallError:
+                return  # It has left since, or is too busy to say.
+            found = (queue_from_text(fact) for fact in facts)
+            owners.update(dict.fromkeys((each for each in found if each is not None), client_id))
+
+        async def ask(broker: LiveBroker) -> None:
+            members = await calls.group_members(route_to(broker), group)
+            await asyncio.gather(*(ask_member(broker, each.client_id) for each in members))
+
+        await self._at_every_primary(ask, broker_names)
+        return owners
 
     async def members_of_groups(self, *, broker_names: Collection[str] = ()) -> dict[str, set[str]]:
         """The client ids of the live members of every consumer group that has some, by group.

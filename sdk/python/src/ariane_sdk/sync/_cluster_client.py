@@ -43,6 +43,7 @@ class ClusterClient(BlockingClient[_cluster_client.ClusterClient]):
     route = blocking(_cluster_client.ClusterClient.route)
     list_groups = blocking(_cluster_client.ClusterClient.list_groups)
     list_members = blocking(_cluster_client.ClusterClient.list_members)
+    queue_owners = blocking(_cluster_client.ClusterClient.queue_owners)
     members_of_groups = blocking(_cluster_client.ClusterClient.members_of_groups)
     consumer_lag = blocking(_cluster_client.ClusterClient.consumer_lag)
     reset_offsets = blocking(_cluster_client.ClusterClient.reset_offsets)

@@ -44,11 +44,11 @@ from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, first_of, output_option
 from ariane_admin.terminal.times import moment_text, timestamp_of
 from ariane_record.names import is_system_group
-from ariane_sdk import ClusterClient, GroupMember, LiveBroker, QueueLag
+from ariane_sdk import ClusterClient, GroupMember, LiveBroker, MessageQueue, QueueLag
 from ariane_sdk.errors import GroupNotFound
 
 _LAG_COLUMNS = (
-    *("topic", "broker", "queue_id", "consumer_offset", "max_offset", "lag", "oldest"),
+    *("topic", "broker", "queue_id", "consumer_offset", "max_offset", "lag", "oldest", "owner"),
     *("suspected", "deaths", "unread"),
 )
 _TOTALS = ("members", "lag")
@@ -93,6 +93,8 @@ def list_groups(*, system: bool, count: int, name_servers: str, output: Output) 
 def show(*, name: str, name_servers: str, output: Output) -> int:
     """Show the backlog, the members and the subscription conflicts of group NAME.
 
+    The owner of a queue is the member that has it in work, as it says itself.
+
     Brokers that do not answer are named, and the totals are those of the others; exit status 3.
 
     \b
@@ -110,10 +112,11 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
                     raise unknown_among_answers(name)
                 raise GroupNotFound(f"no broker knows group {name!r}; ariane group list shows all")
             members, lags = await _facts(doors.client, roll, name)
+            owners = await _owners(doors.client, roll, name)
             return (
                 roll,
                 _summary(name, len(members), lags),
-                [_lag_row(lag) for lag in lags],
+                [_lag_row(lag, owners) for lag in lags],
                 [
                     {
                         "client_id": member.client_id,
@@ -327,6 +330,15 @@ async def _facts(
     return [members[client_id] for client_id in sorted(members)], lags
 
 
+async def _owners(client: ClusterClient, roll: RollCall, name: str) -> dict[MessageQueue, str]:
+    """Which member has each queue in work, as far as members answer."""
+
+    async def at(broker: LiveBroker) -> dict[MessageQueue, str]:
+        return await client.queue_owners(name, broker_names=[broker.broker_name])
+
+    return {queue: owner for found in await roll.ask(at) for queue, owner in found.items()}
+
+
 def _summary(name: str, member_count: int, lags: Sequence[QueueLag]) -> Row:
     oldest = min(
         (lag.oldest_store_time for lag in lags if lag.oldest_store_time is not None), default=None
@@ -340,7 +352,7 @@ def _summary(name: str, member_count: int, lags: Sequence[QueueLag]) -> Row:
     }
 
 
-def _lag_row(lag: QueueLag) -> Row:
+def _lag_row(lag: QueueLag, owners: Mapping[MessageQueue, str]) -> Row:
     return {
         "topic": lag.message_queue.topic,
         "broker": lag.message_queue.broker_name,
@@ -349,6 +361,7 @@ def _lag_row(lag: QueueLag) -> Row:
         "max_offset": lag.max_queue_offset,
         "lag": lag.message_count,
         "oldest": _iso(lag.oldest_store_time),
+        "owner": owners.get(lag.message_queue),
         "suspected": lag.suspected_count,
         "deaths": lag.death_count,
         "unread": lag.unread,
