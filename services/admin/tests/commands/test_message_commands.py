@@ -22,6 +22,17 @@ def sent(ariane, ariane_json, lines):
     return ariane_json("message", "query", "m-orders", "--key", "o-1")[0]
 
 
+def test_a_body_of_the_largest_size_is_shown(cluster, ariane, ariane_json, tmp_path):
+    largest = bytes(range(256)) * (16 << 10)
+    with Producer(cluster.name_servers) as producer:
+        sent = producer.send(Message("m-largest", largest, keys=("largest",)))
+    saved = tmp_path / "body"
+    ariane("message", "show", sent.message_id, "--topic", "m-largest", "--save-body", str(saved))
+    assert saved.read_bytes() == largest
+    [found] = ariane_json("message", "query", "m-largest", "--key", "largest", "--body", "none")
+    assert found["body_bytes"] == len(largest)
+
+
 def test_consume_and_query_say_the_same_of_a_message_in_the_same_words(ariane, lines):
     ariane("topic", "create", "m-same", "--queues", "1", "--broker", "broker-b")
     given = {"body": "one", "tag": "t", "keys": ["same"], "properties": {"a": "1"}}

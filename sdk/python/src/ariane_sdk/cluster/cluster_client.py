@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, DeleteTopicRequest, Topic
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO, MESSAGE_TYPE_UNSPECIFIED
@@ -32,6 +32,9 @@ from ariane_sdk.producer.requests.request_reply import reply_topic
 from ariane_sdk.routing.live_broker import LiveBroker, live_broker_of, route_to
 from ariane_sdk.routing.route import PRIMARY_ID, Route
 
+if TYPE_CHECKING:
+    from grpc.aio import Channel
+
 QUEUE_COUNT_DEFAULT: Final = 4
 """Queues of a topic on each broker."""
 
@@ -44,6 +47,16 @@ class ClusterClient(StatelessClient):
         async with ClusterClient("127.0.0.1:9876") as cluster:
             await cluster.create_topic("orders", queue_count=8)
     """
+
+    def channel(self, address: str) -> Channel:
+        """The channel to a process, "host:port", for calls that this client does not make itself.
+
+        It takes answers of every size, and is closed with the client.
+
+        Raises:
+            ClientNotRunning: The client is not running.
+        """
+        return self._session.connections.channel(address)
 
     async def create_topic(
         self,

@@ -1,6 +1,7 @@
 """Doors to every process of a cluster: what the SDK's clients do not ask is asked by the contract.
 
-Everything goes by public ways: the SDK finds the brokers, and generated stubs speak to them.
+Everything goes by public ways: the SDK's client finds the brokers and has the channels to them, and
+generated stubs speak.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from grpc.aio import AioRpcError, Channel, insecure_channel
+from grpc.aio import AioRpcError
 
 from ariane.broker.v1.broker_service_pb2_grpc import BrokerServiceStub
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
@@ -61,7 +62,6 @@ class ClusterDoors:
         self.name_servers: Sequence[str] = tuple(
             part.strip() for part in name_servers.replace(";", ",").split(",") if part.strip()
         )
-        self._channels: dict[str, Channel] = {}
 
     async def __aenter__(self) -> Self:
         await self.client.start()
@@ -73,7 +73,6 @@ class ClusterDoors:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await asyncio.gather(*(channel.close() for channel in self._channels.values()))
         await self.client.close()
 
     async def primaries(
@@ -117,44 +116,39 @@ class ClusterDoors:
 
     def brokers(self, address: str) -> BrokerServiceAsyncStub:
         """The broker service at an address."""
-        return BrokerServiceStub(self._channel(address))
+        return BrokerServiceStub(self.client.channel(address))
 
     def clients(self, address: str) -> ClientServiceAsyncStub:
         """The client service of a broker."""
-        return ClientServiceStub(self._channel(address))
+        return ClientServiceStub(self.client.channel(address))
 
     def groups(self, address: str) -> GroupServiceAsyncStub:
         """The group service of a broker."""
-        return GroupServiceStub(self._channel(address))
+        return GroupServiceStub(self.client.channel(address))
 
     def offsets(self, address: str) -> OffsetServiceAsyncStub:
         """The offset service of a broker."""
-        return OffsetServiceStub(self._channel(address))
+        return OffsetServiceStub(self.client.channel(address))
 
     def queries(self, address: str) -> QueryServiceAsyncStub:
         """The query service of a broker."""
-        return QueryServiceStub(self._channel(address))
+        return QueryServiceStub(self.client.channel(address))
 
     def topics(self, address: str) -> TopicServiceAsyncStub:
         """The topic service of a broker."""
-        return TopicServiceStub(self._channel(address))
+        return TopicServiceStub(self.client.channel(address))
 
     def processes(self, address: str) -> ProcessServiceAsyncStub:
         """The process service of any process."""
-        return ProcessServiceStub(self._channel(address))
+        return ProcessServiceStub(self.client.channel(address))
 
     def maintenance(self, address: str) -> MaintenanceServiceAsyncStub:
         """The maintenance service of a name server."""
-        return MaintenanceServiceStub(self._channel(address))
+        return MaintenanceServiceStub(self.client.channel(address))
 
     def routes(self, address: str) -> RouteServiceAsyncStub:
         """The route service of a name server."""
-        return RouteServiceStub(self._channel(address))
-
-    def _channel(self, address: str) -> Channel:
-        if address not in self._channels:
-            self._channels[address] = insecure_channel(address)
-        return self._channels[address]
+        return RouteServiceStub(self.client.channel(address))
 
 
 async def answer_of(call: Awaitable[_Answer], peer: str) -> _Answer:

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import click
-from grpc.aio import insecure_channel
 
 from ariane.broker.v1.client_service_pb2 import (
     TRANSACTION_OUTCOME_COMMIT,
@@ -42,6 +41,7 @@ from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_admin.terminal.times import moment_text
+from ariane_sdk import ClusterClient
 from ariane_sdk.errors import FeatureNotAvailable, ServiceUnavailable
 
 if TYPE_CHECKING:
@@ -289,9 +289,10 @@ async def _parked_ids(
 
 @asynccontextmanager
 async def _checker(address: str) -> AsyncIterator[CheckedTransactionServiceAsyncStub]:
-    async with insecure_channel(address) as channel:
+    # A checker is reached as the other processes are, by channels of the client.
+    async with ClusterClient(address) as client:
         try:
-            yield CheckedTransactionServiceStub(channel)
+            yield CheckedTransactionServiceStub(client.channel(address))
         except ServiceUnavailable as error:
             error.add_note(f"say where it is by --checker or {CHECKER_VARIABLE}")
             raise
