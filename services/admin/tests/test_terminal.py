@@ -76,7 +76,7 @@ def test_errors_repeat_nothing_that_a_terminal_obeys(cluster, topic):
 
 def test_a_terminal_of_80_columns_cuts_nothing_that_is_copied(cluster, topic, ariane_json):
     [message] = ariane_json("message", "query", topic, "--key", "k")
-    address = cluster.brokers[0].address
+    address = ariane_json("topic", "show", topic)[0]["address"]
     for command, wanted in (
         (("message", "query", topic, "--key", "k"), message["message_id"]),
         (("message", "show", message["message_id"]), message["message_id"]),
