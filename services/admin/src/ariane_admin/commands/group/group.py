@@ -198,14 +198,14 @@ def reset(
     async def ask() -> list[Row]:
         async with ClusterDoors(name_servers) as doors:
 
-            async def at(broker: LiveBroker) -> list[Row]:
+            async def at(broker: LiveBroker) -> tuple[Sequence[QueueConsumerOffset], int]:
                 request = _reset_request(name, topic, position, table.get(broker.broker_name, {}))
                 request.validate_only = dry_run
                 call = doors.offsets(broker.address).ResetConsumerOffsets(
                     request, timeout=CALL_SECONDS_MAX
                 )
                 answer = await answer_of(call, broker_peer(broker))
-                return _offset_rows(broker, answer.offsets, answer.member_count)
+                return answer.offsets, answer.member_count
 
             brokers = await doors.primaries_of(topic)
             unknown = set(table) - {broker.broker_name for broker in brokers}
@@ -220,8 +220,12 @@ def reset(
                 (lag.message_queue.broker_name, lag.message_queue.queue_id): lag.consumer_offset
                 for lag in lags
             }
-            rows = [row for rows in await ask_each(chosen, at) for row in rows]
-            return [_moved(row, before) for row in rows]
+            answers = await ask_each(chosen, at)
+            return [
+                _moved_row(broker, each, members, before)
+                for broker, (offsets, members) in zip(chosen, answers, strict=True)
+                for each in offsets
+            ]
 
     output.rows(
         ("broker", "queue_id", "offset_before", "consumer_offset", "moved"), run_async(ask())
@@ -413,9 +417,14 @@ def _offset_rows(
     ]
 
 
-def _moved(row: Row, before: Mapping[tuple[str, int], int]) -> Row:
+def _moved_row(
+    broker: LiveBroker,
+    offset: QueueConsumerOffset,
+    member_count: int,
+    before: Mapping[tuple[str, int], int],
+) -> Row:
     """An offset that was set anew, beside the one that stood there."""
-    place = row["broker"], row["queue_id"]
-    stood, stands = before.get(place), row["consumer_offset"]
-    moved = None if stood is None else stands - stood
+    stood = before.get((broker.broker_name, offset.queue_id))
+    [row] = _offset_rows(broker, [offset], member_count)
+    moved = None if stood is None else offset.queue_offset - stood
     return {**row, "offset_before": stood, "moved": moved}
