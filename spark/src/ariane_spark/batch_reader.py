@@ -15,7 +15,8 @@ from ariane_spark.connection import connect_once
 from ariane_spark.data_loss import DataLossPolicy
 from ariane_spark.offsets import Bounds, Positions
 from ariane_spark.options import ReadOptions
-from ariane_spark.partitions import RangePartition, machine_parallelism, plan_partitions
+from ariane_spark.parallelism import cluster_parallelism
+from ariane_spark.partitions import RangePartition, plan_partitions
 from ariane_spark.position_rules import Edge
 from ariane_spark.positions import resolve
 from ariane_spark.range_reader import RangeReader
@@ -56,7 +57,7 @@ class ArianeBatchReader(DataSourceReader):
             plan_partitions(
                 ranges_between(start, end),
                 self._options.limits,
-                parallelism=machine_parallelism(),
+                parallelism=cluster_parallelism(),
             )
         )
 

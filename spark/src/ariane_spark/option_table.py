@@ -183,7 +183,7 @@ OPTIONS: Final = (
         "minPartitions",
         READ,
         "Spark partitions at least; large queues are split for it.",
-        "as many as cores, more for large ranges",
+        "as many as tasks run at once, more for large ranges",
     ),
     Option("maxPartitions", READ, "Spark partitions at most.", "number of queues"),
     Option(

@@ -9,7 +9,6 @@ alone.
 from __future__ import annotations
 
 import heapq
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -109,11 +108,3 @@ def pack_ranges(ranges: Iterable[QueueRange], partition_count: int) -> list[Rang
         packs[at].append(part)
         heapq.heapreplace(loads, (load + part.count, at))
     return [RangePartition(tuple(sorted(pack))) for pack in packs if pack]
-
-
-def machine_parallelism() -> int:
-    """Cores that this process may use: the best guess where nobody says how many tasks run at once.
-
-    A planner is a plain process without a Spark context; it cannot ask for the cluster's cores.
-    """
-    return os.cpu_count() or 1

@@ -34,7 +34,8 @@ from ariane_spark.offsets import (
     to_json,
 )
 from ariane_spark.options import ReadOptions
-from ariane_spark.partitions import RangePartition, machine_parallelism, plan_partitions
+from ariane_spark.parallelism import cluster_parallelism
+from ariane_spark.partitions import RangePartition, plan_partitions
 from ariane_spark.position_rules import Edge
 from ariane_spark.positions import resolve
 from ariane_spark.range_reader import RangeReader
@@ -148,7 +149,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for part in ranges_between(begins, to)
         ]
         limits = self._options.limits
-        return list(plan_partitions(ranges, limits, parallelism=machine_parallelism()))
+        return list(plan_partitions(ranges, limits, parallelism=cluster_parallelism()))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one partition; called in a task."""
