@@ -94,6 +94,21 @@ def test_a_failed_call_counts_ten_seconds():
     assert latencies.is_available("a")
 
 
+def test_without_a_table_a_failed_broker_is_left_alone_until_it_answers():
+    clock = HandClock()
+    latencies = BrokerLatencies(None, failed_call_s=10.0, avoid_s=2.0, clock=clock)
+    latencies.answered("a", 60.0)
+    assert latencies.is_available("a")
+    latencies.failed("a")
+    clock.now_s += 1.9
+    assert not latencies.is_available("a")
+    clock.now_s += 0.1
+    assert latencies.is_available("a")
+    latencies.failed("a")
+    latencies.answered("a", 60.0)
+    assert latencies.is_available("a")
+
+
 QUEUES = [MessageQueue("orders", broker, queue) for broker in "abc" for queue in range(2)]
 
 

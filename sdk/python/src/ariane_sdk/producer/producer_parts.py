@@ -129,9 +129,14 @@ class ProducerParts:
         )
 
 
-def _latencies(settings: ProducerSettings, clock: Clock) -> BrokerLatencies | None:
-    """What is remembered of brokers that are slow; nothing if queues are chosen in turn."""
-    if settings.queue_choice == "round_robin":
-        return None
-    table = UnavailabilityTable(settings.latency_bounds_s, settings.unavailable_s)
-    return BrokerLatencies(table, failed_call_s=settings.failed_call_latency_s, clock=clock)
+def _latencies(settings: ProducerSettings, clock: Clock) -> BrokerLatencies:
+    """Which brokers are to be left alone; slow ones only if the queue choice says so."""
+    table = None
+    if settings.queue_choice == "least_latency":
+        table = UnavailabilityTable(settings.latency_bounds_s, settings.unavailable_s)
+    return BrokerLatencies(
+        table,
+        failed_call_s=settings.failed_call_latency_s,
+        avoid_s=settings.avoid_broker_s,
+        clock=clock,
+    )

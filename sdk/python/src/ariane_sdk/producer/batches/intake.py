@@ -101,7 +101,7 @@ class Intake:
         clock: Clock,
         random: Random,
         unique_ids: UniqueIdGenerator,
-        latencies: BrokerLatencies | None = None,
+        latencies: BrokerLatencies,
     ) -> None:
         """Have taken nothing yet.
 
@@ -113,7 +113,7 @@ class Intake:
             clock: Stamps messages.
             random: Chooses where the round through the queues begins.
             unique_ids: Makes the ids of messages.
-            latencies: What is known of brokers, if the slow are to be passed over.
+            latencies: Which brokers are slow.
 
         Raises:
             CodecMissing: The library of the compression that is wanted is not installed.
@@ -125,7 +125,8 @@ class Intake:
         self._clock = clock
         self._random = random
         self._unique_ids = unique_ids
-        self._latencies = latencies
+        by_latency = settings.queue_choice == "least_latency"
+        self._latencies = latencies if by_latency else None
         self._packing = BodyPacking(settings)
         self.blocks = BlockIntake(
             sending, buffer, settings=settings, clock=clock, new_unique_ids=unique_ids.next_id_run

@@ -1,7 +1,10 @@
-"""Brokers that were slow or failed get no messages for a while, as long as another can take them.
+"""Brokers that failed or were slow get no messages for a while, as long as another can take them.
 
-Each call to a broker counts with the time that it took, one that failed with a fixed time (10 s).
-Two tables of equal length, those of RocketMQ, say how long the broker is left alone after that::
+A broker that gave no answer is left alone for ``avoid_broker_s``, or until it answers.
+
+By least latency, each call to a broker counts with the time that it took, one that failed with a
+fixed time (10 s). Two tables of equal length, those of RocketMQ, say how long the broker is left
+alone after that::
 
     a call took at least     0.05   0.1   0.55   1.8    3     5     15   seconds
     then no messages for     0      0     2      5      6     10    30   seconds
@@ -54,19 +57,28 @@ class UnavailabilityTable:
 
 
 class BrokerLatencies:
-    """What is known of the brokers of one producer."""
+    """How fast the brokers of one producer answered of late, and which are to be left alone."""
 
-    __slots__ = ("_available_s", "_average_s", "_clock", "_failed_call_s", "_table")
+    __slots__ = ("_available_s", "_average_s", "_avoid_s", "_clock", "_failed_call_s", "_table")
 
-    def __init__(self, table: UnavailabilityTable, *, failed_call_s: float, clock: Clock) -> None:
-        """Know nothing yet.
+    def __init__(
+        self,
+        table: UnavailabilityTable | None,
+        *,
+        failed_call_s: float,
+        avoid_s: float = 0.0,
+        clock: Clock,
+    ) -> None:
+        """Know of no call yet.
 
         Args:
-            table: How long brokers are left alone.
+            table: How long slow brokers are left alone; ``None`` if only failures count.
             failed_call_s: The latency as which a failed call counts.
+            avoid_s: How long a broker is left alone at least after a failed call.
             clock: Tells when they are available again.
         """
         self._table = table
+        self._avoid_s = avoid_s
         self._failed_call_s = failed_call_s
         self._clock = clock
         self._average_s: dict[str, float] = {}
@@ -76,16 +88,22 @@ class BrokerLatencies:
         """Take note of a call that was answered."""
         average_s = self._average_s.get(broker_name, latency_s)
         self._average_s[broker_name] = average_s + LATEST_SHARE * (latency_s - average_s)
-        duration_s = self._table.duration_s(latency_s)
+        if self._table is None:
+            self._available_s.pop(broker_name, None)
+        else:
+            self._leave_alone(broker_name, self._table.duration_s(latency_s))
+
+    def failed(self, broker_name: str) -> None:
+        """Take note of a call that got no answer."""
+        self.answered(broker_name, self._failed_call_s)
+        self._leave_alone(broker_name, self._avoid_s)
+
+    def _leave_alone(self, broker_name: str, duration_s: float) -> None:
         if duration_s:
             available_s = self._clock.monotonic_s() + duration_s
             self._available_s[broker_name] = max(
                 available_s, self._available_s.get(broker_name, 0.0)
             )
-
-    def failed(self, broker_name: str) -> None:
-        """Take note of a call that got no answer."""
-        self.answered(broker_name, self._failed_call_s)
 
     def is_available(self, broker_name: str) -> bool:
         """Whether a broker is to get messages."""

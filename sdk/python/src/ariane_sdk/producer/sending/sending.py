@@ -73,21 +73,8 @@ class Sending:
         random: Random,
         bundle_settings: BundleSettings,
         settled: Callable[[int], None],
-        latencies: BrokerLatencies | None = None,
+        latencies: BrokerLatencies,
     ) -> None:
-        """Have nothing on its way.
-
-        Args:
-            connections: Where channels come from.
-            routes: Where brokers are.
-            group: The producer's group.
-            settings: How the producer behaves.
-            clock: Tells when time is up.
-            random: Spreads repeats, so that refused batches do not come back all at once.
-            bundle_settings: How bundles are made.
-            settled: Told the bytes of a batch that is done.
-            latencies: Told how long calls took, if slow brokers are to be passed over.
-        """
         self._calls = AppendCalls(connections)
         self._routes = routes
         self._group = group
@@ -98,7 +85,6 @@ class Sending:
         self._latencies = latencies
         self._senders: dict[str, BrokerSender] = {}
         self._finishing: set[asyncio.Task[None]] = set()
-        self._avoided_until_s: dict[str, float] = {}
         self._streams: QueueStreams | None = None
         if settings.idempotent:
             self._streams = QueueStreams(random.randint(1, PRODUCER_ID_MAX))
@@ -111,7 +97,7 @@ class Sending:
     def is_welcome(self, broker_name: str) -> bool:
         """Whether a batch would leave for this broker at once, with some hope."""
         sender = self._senders.get(broker_name)
-        return (sender is None or sender.idle) and not self._is_avoided(broker_name)
+        return (sender is None or sender.idle) and self._latencies.is_available(broker_name)
 
     def cut_count(self, broker_name: str) -> int:
         """Messages after which a batch for this broker should take no more, if it is to overlap."""
@@ -331,10 +317,7 @@ class Sending:
 
     def _heard(self, call: SendCall, last: AppendResult | AppendTableResult) -> None:
         """A broker has answered a call."""
-        self._avoided_until_s.pop(call.broker_name, None)
-        if self._latencies is not None:
-            took_s = self._clock.monotonic_s() - call.begun_s
-            self._latencies.answered(call.broker_name, took_s)
+        self._latencies.answered(call.broker_name, self._clock.monotonic_s() - call.begun_s)
         level = last.acknowledged_level
         self._sender(call.broker_name).answers_late = level > ACKNOWLEDGED_LEVEL_MEMORY
 
@@ -351,10 +334,7 @@ class Sending:
     ) -> None:
         """A call failed as a whole: others should not run into the same."""
         if isinstance(error, ServiceUnavailable | DeadlinePassed):
-            until_s = self._clock.monotonic_s() + self._settings.avoid_broker_s
-            self._avoided_until_s[broker_name] = until_s
-            if self._latencies is not None:
-                self._latencies.failed(broker_name)
+            self._latencies.failed(broker_name)
             given_up = self._sender(broker_name).give_up_movable()
             given_up = [batch for batch in given_up if batch in self.unsettled]
             # Who waits for a next round has chosen this broker knowing that it refuses.
@@ -484,12 +464,6 @@ class Sending:
             self.unsettled.fail(batch, CallError(str(error), reason=error.reason, retriable=True))
             return False
         return True
-
-    def _is_avoided(self, broker_name: str) -> bool:
-        if self._latencies is not None and not self._latencies.is_available(broker_name):
-            return True
-        until_s = self._avoided_until_s.get(broker_name)
-        return until_s is not None and self._clock.monotonic_s() < until_s
 
     def _address(self, broker_name: str, topics: Iterable[str]) -> str:
         """Where a broker is, as the route of any of these topics says; nothing if none does."""
