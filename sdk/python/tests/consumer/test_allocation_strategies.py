@@ -174,3 +174,34 @@ def test_nonsense_is_refused():
         ConsistentHash(0)
     with pytest.raises(errors.IllegalArgument):
         MachineRoom([])
+
+
+def test_nearby_rooms_divide_stickily_where_that_is_asked_for():
+    queues = [
+        MessageQueue("t", broker, number) for broker in ("b-east", "b-lost") for number in range(4)
+    ]
+    east, lost = queues[:4], queues[4:]
+    strategy = MachineRoomNearby(Sticky())
+    assert strategy.needs_owners
+    assert not MachineRoomNearby().needs_owners
+
+    def shares(members, owners):
+        facts = GroupFacts(
+            queues=queues,
+            client_ids=sorted(members),
+            broker_zones={"b-east": "east", "b-lost": "lost"},
+            member_zones=members,
+            owners=owners,
+        )
+        return {member: set(strategy.allocate_among(member, facts)) for member in members}
+
+    # b has what averaging would give to a, in its own room and in the one without members.
+    owned = dict.fromkeys((*east[:2], *lost[:2]), "b")
+    owned |= dict.fromkeys((*east[2:], *lost[2:]), "a")
+    rooms = {"a": "east", "b": "east"}
+    assert shares(rooms, owned) == {"a": {*east[2:], *lost[2:]}, "b": {*east[:2], *lost[:2]}}
+    # One that joins takes no more than its share; nothing else changes hands.
+    three = shares(rooms | {"c": "east"}, owned)
+    assert three["a"] <= {*east[2:], *lost[2:]}
+    assert three["b"] <= {*east[:2], *lost[:2]}
+    assert set().union(*three.values()) == set(queues)

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
-from ariane_sdk.consumer.group.allocation import AllocationStrategy, Averaging, GroupFacts
+from ariane_sdk.consumer.group.allocation import (
+    AllocationStrategy,
+    Averaging,
+    GroupFacts,
+    InformedStrategy,
+)
 from ariane_sdk.errors import IllegalArgument
 from ariane_sdk.message import MessageQueue
 
@@ -64,6 +70,7 @@ class MachineRoomNearby:
 
     Attributes:
         name: Names the strategy within a room too.
+        needs_owners: Whether that one wants to know who owns what.
     """
 
     def __init__(
@@ -84,6 +91,7 @@ class MachineRoomNearby:
         self._broker_room = broker_room
         self._member_room = member_room
         self.name = f"machine-room-nearby-{self._within.name}"
+        self.needs_owners = bool(getattr(self._within, "needs_owners", False))
 
     def allocate(
         self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
@@ -106,7 +114,20 @@ class MachineRoomNearby:
         for member in facts.client_ids:
             members[member_room(member)].append(member)
         own_room = member_room(client_id)
-        own = list(self._within.allocate(client_id, queues.pop(own_room, []), members[own_room]))
+        own = list(self._divide(client_id, queues.pop(own_room, []), members[own_room], facts))
         for room in sorted(queues.keys() - members.keys()):
-            own += self._within.allocate(client_id, queues[room], facts.client_ids)
+            own += self._divide(client_id, queues[room], facts.client_ids, facts)
         return own
+
+    def _divide(
+        self,
+        client_id: str,
+        queues: Sequence[MessageQueue],
+        client_ids: Sequence[str],
+        facts: GroupFacts,
+    ) -> Sequence[MessageQueue]:
+        """What a member gets of the queues of one room; with what is known of the group."""
+        if isinstance(self._within, InformedStrategy):
+            some = replace(facts, queues=queues, client_ids=client_ids)
+            return self._within.allocate_among(client_id, some)
+        return self._within.allocate(client_id, queues, client_ids)
