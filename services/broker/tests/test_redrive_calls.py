@@ -65,6 +65,29 @@ async def test_dead_letters_go_back_to_where_they_came_from_once(broker):
     assert set(messages[0].properties) == {"UNIQ_KEY", "own", "REDRIVEN_FROM"}
 
 
+async def test_which_were_sent_back_is_told(broker, refused):
+    await dead_letters(broker, 30)
+    await redrive_call(broker, [5, 7, 29])
+
+    def listed(begin, end, queue_id=0, group="billing"):
+        return broker.retries.ListRedrivenDeadLetters(
+            retry_pb.ListRedrivenDeadLettersRequest(
+                consumer_group=group,
+                queue_id=queue_id,
+                begin_queue_offset=begin,
+                end_queue_offset=end,
+            )
+        )
+
+    assert (await listed(0, 30)).queue_offsets == [5, 7, 29]
+    assert (await listed(6, 29)).queue_offsets == [7]
+    assert (await listed(100, 200)).queue_offsets == []
+    for begin, end in ((0, 0), (5, 4), (-1, 3), (0, 10_001)):
+        assert (await refused(listed(begin, end))).reason == "FIELD_INVALID"
+    assert (await refused(listed(0, 1, queue_id=9))).reason == "QUEUE_NOT_FOUND"
+    assert (await refused(listed(0, 1, group="nobody"))).reason == "TOPIC_NOT_FOUND"
+
+
 async def test_to_the_group_only(broker):
     await dead_letters(broker, 3)
     answer = await redrive_call(broker, [1], target=retry_pb.REDRIVE_TARGET_GROUP)

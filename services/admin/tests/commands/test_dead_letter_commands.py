@@ -97,6 +97,14 @@ def test_one_by_query_and_all_are_sent_back_once(ariane, ariane_json, died):
     [two] = ariane_json("dead-letter", "list", "d-shipping", "--key", "k-two")
     assert redrive(two["place"]) == (1, 0)
     assert redrive(two["place"]) == (0, 1)
+    marked = {
+        row["body"]: row["redriven"] for row in ariane_json("dead-letter", "list", "d-shipping")
+    }
+    assert marked == {"one": False, "two": True, "three": False}
+    assert ariane_json("dead-letter", "show", "d-shipping", two["place"])["redriven"]
+    assert "redriven" in ariane("dead-letter", "list", "d-shipping")
+    waiting = ariane_json("dead-letter", "list", "d-shipping", "--not-redriven")
+    assert {row["body"] for row in waiting} == {"one", "three"}
     ariane("dead-letter", "redrive", "d-shipping", status=ExitStatus.USAGE)
     gone = "broker-a/0/99"
     ariane("dead-letter", "redrive", "d-shipping", gone, status=ExitStatus.NOT_FOUND)

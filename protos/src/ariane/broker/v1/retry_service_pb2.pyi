@@ -394,3 +394,61 @@ class RedriveFailure(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RedriveFailure: _TypeAlias = RedriveFailure  # noqa: Y015
+
+@_typing.final
+class ListRedrivenDeadLettersRequest(_message.Message):
+    """Asks which dead letters were sent back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    BEGIN_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    END_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    consumer_group: _builtins.str
+    """Whose dead letters."""
+    queue_id: _builtins.int
+    """The queue of the dead letters."""
+    begin_queue_offset: _builtins.int
+    """The first queue offset."""
+    end_queue_offset: _builtins.int
+    """The end of the range, exclusive: at most 10,000 from its begin."""
+    def __init__(
+        self,
+        *,
+        consumer_group: _builtins.str = ...,
+        queue_id: _builtins.int = ...,
+        begin_queue_offset: _builtins.int = ...,
+        end_queue_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_queue_offset", b"begin_queue_offset", "consumer_group", b"consumer_group", "end_queue_offset", b"end_queue_offset", "queue_id", b"queue_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRedrivenDeadLettersRequest: _TypeAlias = ListRedrivenDeadLettersRequest  # noqa: Y015
+
+@_typing.final
+class ListRedrivenDeadLettersResponse(_message.Message):
+    """Answers which dead letters were sent back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_OFFSETS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def queue_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Their queue offsets, ascending."""
+
+    def __init__(
+        self,
+        *,
+        queue_offsets: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue_offsets", b"queue_offsets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRedrivenDeadLettersResponse: _TypeAlias = ListRedrivenDeadLettersResponse  # noqa: Y015

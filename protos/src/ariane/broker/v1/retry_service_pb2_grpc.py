@@ -50,6 +50,11 @@ class RetryServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.RedriveDeadLettersRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.RedriveDeadLettersResponse.FromString,
                 _registered_method=True)
+        self.ListRedrivenDeadLetters = channel.unary_unary(
+                '/ariane.broker.v1.RetryService/ListRedrivenDeadLetters',
+                request_serializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ListRedrivenDeadLettersRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ListRedrivenDeadLettersResponse.FromString,
+                _registered_method=True)
 
 
 class RetryServiceServicer(object):
@@ -87,6 +92,15 @@ class RetryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListRedrivenDeadLetters(self, request, context):
+        """Tells which dead letters of a range of a queue of the group's were sent back. Changes nothing.
+        Errors: TOPIC_NOT_FOUND when the group has no dead letters here, QUEUE_NOT_FOUND,
+        FIELD_INVALID.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RetryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -104,6 +118,11 @@ def add_RetryServiceServicer_to_server(servicer, server):
                     servicer.RedriveDeadLetters,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.RedriveDeadLettersRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.RedriveDeadLettersResponse.SerializeToString,
+            ),
+            'ListRedrivenDeadLetters': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRedrivenDeadLetters,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ListRedrivenDeadLettersRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ListRedrivenDeadLettersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -188,6 +207,33 @@ class RetryService(object):
             '/ariane.broker.v1.RetryService/RedriveDeadLetters',
             ariane_dot_broker_dot_v1_dot_retry__service__pb2.RedriveDeadLettersRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_retry__service__pb2.RedriveDeadLettersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRedrivenDeadLetters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.RetryService/ListRedrivenDeadLetters',
+            ariane_dot_broker_dot_v1_dot_retry__service__pb2.ListRedrivenDeadLettersRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_retry__service__pb2.ListRedrivenDeadLettersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -52,6 +52,11 @@ class RetryServiceStub:
     Errors: TOPIC_NOT_FOUND when the group has no dead letters here, QUEUE_NOT_FOUND,
     GROUP_NOT_FOUND, FIELD_INVALID, STORE_FULL, FLUSH_UNCONFIRMED.
     """
+    ListRedrivenDeadLetters: _grpc.UnaryUnaryMultiCallable[_retry_service_pb2.ListRedrivenDeadLettersRequest, _retry_service_pb2.ListRedrivenDeadLettersResponse]
+    """Tells which dead letters of a range of a queue of the group's were sent back. Changes nothing.
+    Errors: TOPIC_NOT_FOUND when the group has no dead letters here, QUEUE_NOT_FOUND,
+    FIELD_INVALID.
+    """
 
 @_typing.type_check_only
 class RetryServiceAsyncStub(RetryServiceStub):
@@ -76,6 +81,11 @@ class RetryServiceAsyncStub(RetryServiceStub):
     which were is known by the log, over any death of client and broker. Safe to repeat.
     Errors: TOPIC_NOT_FOUND when the group has no dead letters here, QUEUE_NOT_FOUND,
     GROUP_NOT_FOUND, FIELD_INVALID, STORE_FULL, FLUSH_UNCONFIRMED.
+    """
+    ListRedrivenDeadLetters: _aio.UnaryUnaryMultiCallable[_retry_service_pb2.ListRedrivenDeadLettersRequest, _retry_service_pb2.ListRedrivenDeadLettersResponse]  # type: ignore[assignment]
+    """Tells which dead letters of a range of a queue of the group's were sent back. Changes nothing.
+    Errors: TOPIC_NOT_FOUND when the group has no dead letters here, QUEUE_NOT_FOUND,
+    FIELD_INVALID.
     """
 
 class RetryServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -116,6 +126,17 @@ class RetryServiceServicer(metaclass=_abc_1.ABCMeta):
         which were is known by the log, over any death of client and broker. Safe to repeat.
         Errors: TOPIC_NOT_FOUND when the group has no dead letters here, QUEUE_NOT_FOUND,
         GROUP_NOT_FOUND, FIELD_INVALID, STORE_FULL, FLUSH_UNCONFIRMED.
+        """
+
+    @_abc_1.abstractmethod
+    def ListRedrivenDeadLetters(
+        self,
+        request: _retry_service_pb2.ListRedrivenDeadLettersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_retry_service_pb2.ListRedrivenDeadLettersResponse, _abc.Awaitable[_retry_service_pb2.ListRedrivenDeadLettersResponse]]:
+        """Tells which dead letters of a range of a queue of the group's were sent back. Changes nothing.
+        Errors: TOPIC_NOT_FOUND when the group has no dead letters here, QUEUE_NOT_FOUND,
+        FIELD_INVALID.
         """
 
 def add_RetryServiceServicer_to_server(servicer: RetryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

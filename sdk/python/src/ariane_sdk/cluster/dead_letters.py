@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from ariane.broker.v1.retry_service_pb2 import (
     REDRIVE_TARGET_GROUP,
     REDRIVE_TARGET_ORIGIN,
+    ListRedrivenDeadLettersRequest,
     RedriveDeadLettersRequest,
     RedriveDeadLettersResponse,
 )
@@ -24,6 +25,9 @@ from ariane_sdk.routing.routes import find_broker
 
 REDRIVE_COUNT: Final = 1000
 """Dead letters of one call."""
+
+REDRIVEN_RANGE_MAX: Final = 10_000
+"""Queue offsets of one question which of them were sent back."""
 
 REDRIVE_TIMEOUT_S: Final = 30.0
 TRIES: Final = 4
@@ -41,6 +45,7 @@ class DeadLetter:
         origin_message_id: The offset message id that it had there.
         reason: ``ATTEMPTS_EXHAUSTED``, ``REJECTED`` or ``CONSUMER_DIED``.
         last_error: Why it failed the last time.
+        redriven: Whether it was sent back.
     """
 
     message: ReceivedMessage
@@ -50,6 +55,7 @@ class DeadLetter:
     origin_message_id: str
     reason: str
     last_error: str
+    redriven: bool = False
 
     @property
     def message_queue(self) -> MessageQueue:
@@ -70,6 +76,7 @@ class DeadLetterFilter:
         broker_name: On this broker.
         dead_queue_id: In this queue of the dead letters.
         dead_queue_offset: At this queue offset among them.
+        redriven: Sent back, or not; nothing for both.
     """
 
     topic: str = ""
@@ -80,6 +87,7 @@ class DeadLetterFilter:
     broker_name: str = ""
     dead_queue_id: int | None = None
     dead_queue_offset: int | None = None
+    redriven: bool | None = None
 
     def looks_into(self, queue: MessageQueue) -> bool:
         """Whether dead letters of a queue may be meant."""
@@ -163,10 +171,15 @@ class DeadLetters(QueueReader):
                 first = max(first, wanted.dead_queue_offset)
                 last = min(last, wanted.dead_queue_offset + 1)
             async for columns in self.read_range(queue, first, last):
-                for view in columns.iter_messages():
-                    letter = _dead_letter(ReceivedMessage(view, queue))
-                    if wanted.matches(letter):
-                        yield letter
+                found = (
+                    _dead_letter(ReceivedMessage(view, queue)) for view in columns.iter_messages()
+                )
+                letters = [letter for letter in found if wanted.matches(letter)]
+                redriven = await self._redriven(group, queue, letters)
+                for letter in letters:
+                    marked = letter.message.queue_offset in redriven
+                    if wanted.redriven in (None, marked):
+                        yield replace(letter, redriven=marked)
 
     async def redrive(
         self,
@@ -208,6 +221,29 @@ class DeadLetters(QueueReader):
             batch.append(letter.message.queue_offset)
         await send()
         return progress
+
+    async def _redriven(
+        self, group: str, queue: MessageQueue, letters: Sequence[DeadLetter]
+    ) -> set[int]:
+        """Queue offsets of those dead letters of a queue, in its order, that were sent back."""
+        redriven: set[int] = set()
+        places = [letter.message.queue_offset for letter in letters]
+        begin = places[0] if places else 0
+        while places and begin <= places[-1]:
+            end = min(begin + REDRIVEN_RANGE_MAX, places[-1] + 1)
+            broker = await find_broker(self._session.routes, queue)
+            request = ListRedrivenDeadLettersRequest(
+                consumer_group=group,
+                queue_id=queue.queue_id,
+                begin_queue_offset=begin,
+                end_queue_offset=end,
+            )
+            call = self._session.connections.retries(read_address(broker)).ListRedrivenDeadLetters(
+                request, timeout=self._call_timeout_s
+            )
+            redriven.update((await answer_of(call, peer_name(broker))).queue_offsets)
+            begin = end
+        return redriven
 
     async def _send(
         self, group: str, queue: MessageQueue, queue_offsets: Sequence[int], to_group: bool

@@ -29,7 +29,7 @@ from ariane_sdk import DeadLetter, DeadLetterFilter, DeadLetters, LiveBroker, Re
 
 _COLUMNS: Final = (
     *("place", "died", "topic", "queue_id", "queue_offset", "attempts", "reason"),
-    *("last_error", "body"),
+    *("last_error", "redriven", "body"),
 )
 _REASONS: Final = ("ATTEMPTS_EXHAUSTED", "REJECTED", "CONSUMER_DIED")
 _FAILURES_SHOWN: Final = 10
@@ -58,12 +58,15 @@ def _filter_options(command: _Command) -> _Command:
 @click.command("list")
 @click.argument("group")
 @_filter_options
+@click.option("--not-redriven", is_flag=True, help="Only those that were not sent back yet.")
 @click.option(
     "--count", type=click.IntRange(1), default=100, show_default=True, help="At most so many."
 )
 @name_servers_option
 @output_option
-def list_letters(*, group: str, count: int, name_servers: str, output: Output, **which: Any) -> int:
+def list_letters(
+    *, group: str, not_redriven: bool, count: int, name_servers: str, output: Output, **which: Any
+) -> int:
     """List dead letters of GROUP, the oldest of each queue first.
 
     Brokers that do not answer are named, and dead letters of the others shown; exit status 3. JSON
@@ -80,7 +83,11 @@ def list_letters(*, group: str, count: int, name_servers: str, output: Output, *
             roll = RollCall(await doors.primaries())
 
             async def at(broker: LiveBroker) -> list[Row]:
-                wanted = replace(_wanted(**which), broker_name=broker.broker_name)
+                wanted = replace(
+                    _wanted(**which),
+                    broker_name=broker.broker_name,
+                    redriven=False if not_redriven else None,
+                )
                 return await _rows(letters, group, wanted, count)
 
             rows = [row for found in await roll.ask(at) for row in found][:count]
@@ -315,6 +322,7 @@ def _row(letter: DeadLetter) -> Row:
         "attempts": message.attempts,
         "reason": letter.reason,
         "last_error": letter.last_error,
+        "redriven": letter.redriven,
     }
     names = ("unique_id", "tag", "keys", "message_group", "properties", "body", "body_hex")
     rest = {name: described[name] for name in names if name in described}

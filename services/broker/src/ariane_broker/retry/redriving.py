@@ -136,6 +136,26 @@ class DeadLetterRedrive:
         await self._log.promised()
         return outcome
 
+    def redriven(self, consumer_group: str, queue_id: int, begin: int, end: int) -> list[int]:
+        """Queue offsets of those dead letters of a range that were sent back.
+
+        Args:
+            consumer_group: Whose.
+            queue_id: The queue of the dead letters.
+            begin: The first queue offset.
+            end: The end of the range, exclusive.
+
+        Raises:
+            ServiceError: TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, FIELD_INVALID.
+        """
+        if not 0 <= begin < end <= begin + LETTERS_MAX:
+            rule = f"must be 1 to {LETTERS_MAX} beyond begin_queue_offset"
+            raise field_invalid("end_queue_offset", rule, end)
+        queue = QueueKey(dead_letter_topic(consumer_group), queue_id)
+        readable_queue(self._topics, *queue)
+        asked = np.arange(begin, end)
+        return asked[~self._table.pending(queue, asked)].tolist()
+
     def _redrive_slice(
         self, queue: QueueKey, wanted: Int64s, outcome: Redriven, *, to_group: bool
     ) -> Int64s:

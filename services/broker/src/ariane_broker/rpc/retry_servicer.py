@@ -93,6 +93,20 @@ class RetryServicer(RetryServiceServicer):
             ],
         )
 
+    async def ListRedrivenDeadLetters(
+        self,
+        request: retry_pb.ListRedrivenDeadLettersRequest,
+        context: aio.ServicerContext[Any, Any],
+    ) -> retry_pb.ListRedrivenDeadLettersResponse:
+        """Tell which dead letters were sent back."""
+        found = self._redrive.redriven(
+            request.consumer_group,
+            request.queue_id,
+            request.begin_queue_offset,
+            request.end_queue_offset,
+        )
+        return retry_pb.ListRedrivenDeadLettersResponse(queue_offsets=found)
+
 
 def _returned(outcome: TakenBack | ServiceError) -> retry_pb.ReturnedMessage:
     if isinstance(outcome, ServiceError):
