@@ -1,6 +1,7 @@
 import pytest
 
 from ariane_broker.settings import BrokerSettings
+from ariane_record.names import CLUSTER_NAME_LENGTH_MAX, REPLY_SUFFIX, check_topic_name
 from ariane_servicekit import SettingsError, load_settings, settings_reference
 from ariane_storage.config import FlushMode
 
@@ -27,6 +28,7 @@ def test_every_setting_says_what_it_is():
     [
         (("--broker-name", "a b"), "--broker-name"),
         (("--cluster-name", "../x"), "--cluster-name"),
+        (("--cluster-name", "c" * 116), "--cluster-name"),
         (("--broker-id", "1"), "--broker-id"),
         (("--listen", "0.0.0.0:0"), "credentials"),
         (("--listen", "0.0.0.0:0", "--insecure", "--name-servers", "h:1"), "advertised_address"),
@@ -45,3 +47,8 @@ def test_senseless_settings_are_refused(flags, word):
     with pytest.raises(SettingsError, match=word) as raised:
         load(*flags)
     assert "\n" not in str(raised.value)
+
+
+def test_the_longest_name_of_a_cluster_has_a_legal_topic_of_replies():
+    settings = load("--cluster-name", "c" * CLUSTER_NAME_LENGTH_MAX)
+    assert check_topic_name(settings.cluster_name + REPLY_SUFFIX)

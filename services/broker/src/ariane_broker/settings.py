@@ -9,11 +9,12 @@ from pydantic import Field, field_validator, model_validator
 
 from ariane_broker.delay.level_table import level_waits_ms
 from ariane_broker.topics.topic_table import QUEUE_COUNT_MAX
-from ariane_record.names import GROUP_NAME_LENGTH_MAX
+from ariane_record.names import CLUSTER_NAME_LENGTH_MAX, GROUP_NAME_LENGTH_MAX, REPLY_SUFFIX
 from ariane_servicekit import AddressList, ListenAddress, ServiceSettings
 from ariane_storage.config import FlushMode, StoreConfig
 
 _NAME: str = rf"^[A-Za-z0-9_-]{{1,{GROUP_NAME_LENGTH_MAX}}}$"
+_CLUSTER_NAME: str = rf"^[A-Za-z0-9_-]{{1,{CLUSTER_NAME_LENGTH_MAX}}}$"
 
 
 class BrokerSettings(ServiceSettings):
@@ -29,8 +30,9 @@ class BrokerSettings(ServiceSettings):
     )
     cluster_name: str = Field(
         "DefaultCluster",
-        pattern=_NAME,
-        description="The cluster that the broker belongs to, as it stands in routes.",
+        pattern=_CLUSTER_NAME,
+        description="The cluster that the broker belongs to, as it stands in routes. At most "
+        f"{CLUSTER_NAME_LENGTH_MAX} characters: its topic of replies has {REPLY_SUFFIX} behind it.",
     )
     broker_name: str = Field(
         "broker-a",

@@ -154,7 +154,8 @@ class DeadLetterRedrive:
         queue = QueueKey(dead_letter_topic(consumer_group), queue_id)
         readable_queue(self._topics, *queue)
         asked = np.arange(begin, end)
-        return asked[~self._table.pending(queue, asked)].tolist()
+        redriven: list[int] = asked[~self._table.pending(queue, asked)].tolist()
+        return redriven
 
     def _redrive_slice(
         self, queue: QueueKey, wanted: Int64s, outcome: Redriven, *, to_group: bool

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from ariane_record.layout import ByteBuffer
+from ariane_record.names import REPLY_SUFFIX
 from ariane_sdk.checks.limits import check_property_names
 from ariane_sdk.checks.message_types import check_types
 from ariane_sdk.errors import CallError, IllegalArgument, RequestTimeout, SendError
@@ -39,7 +40,7 @@ Send = Callable[[Message, float], Awaitable[SendResult]]
 
 def reply_topic(cluster_name: str) -> str:
     """The topic that carries the replies of a cluster."""
-    return f"{cluster_name}_REPLY_TOPIC"
+    return cluster_name + REPLY_SUFFIX
 
 
 def reply_to(
