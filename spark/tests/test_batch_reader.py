@@ -110,3 +110,17 @@ def test_the_reader_travels_without_a_connection():
     reader = pickle.loads(pickle.dumps(ArianeBatchReader(options, PROJECTION)))  # noqa: S301
 
     assert reader._options == options
+
+
+def test_a_topic_made_anew_since_it_was_planned_is_a_loss(cluster, connect):
+    queue = cluster.add("orders", "broker-a", 0, 10)
+    cluster.log_epoch = 1
+    options = read_options(
+        {"endpoints": "n:1", "topic": "orders", "numRetries": "0"}, Use.BATCH_READ
+    )
+    reader = ArianeBatchReader(options, PROJECTION, connect)
+    (partition,) = reader.partitions()
+    cluster.log_epoch, cluster.kept_ends[queue] = 2, 0
+
+    with pytest.raises(DataLost, match="was at 10, and is what it was up to 0 only"):
+        list(reader.read(partition))

@@ -13,7 +13,7 @@ from ariane_spark.cluster import Cluster, Connect
 from ariane_spark.columns import Projection
 from ariane_spark.connection import connect_once
 from ariane_spark.data_loss import DataLossPolicy
-from ariane_spark.offsets import Bounds, Positions
+from ariane_spark.offsets import Bounds, LogEpochs, Positions, epochs_of
 from ariane_spark.options import ReadOptions
 from ariane_spark.parallelism import cluster_parallelism
 from ariane_spark.partitions import RangePartition, plan_partitions
@@ -52,10 +52,10 @@ class ArianeBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """What each task reads; called once, by the planner."""
         cluster = self._connect(self._options)
-        start, end = self._positions(cluster)
+        start, end, log_epochs = self._positions(cluster)
         return list(
             plan_partitions(
-                ranges_between(start, end),
+                ranges_between(start, end, log_epochs),
                 self._options.limits,
                 parallelism=cluster_parallelism(),
             )
@@ -68,7 +68,7 @@ class ArianeBatchReader(DataSourceReader):
         reader = RangeReader(self._connect(self._options), self._options)
         return reader.batches(partition.ranges, self._projection)
 
-    def _positions(self, cluster: Cluster) -> tuple[Positions, Positions]:
+    def _positions(self, cluster: Cluster) -> tuple[Positions, Positions, LogEpochs]:
         bounds = self._options.selection.bounds(cluster)
         self._options.selection.check_found(bounds)
         uncertain = cluster.uncertain_topics()
@@ -80,7 +80,7 @@ class ArianeBatchReader(DataSourceReader):
         start = resolve(self._options.starting, bounds, cluster, unnamed=Edge.EARLIEST)
         end = resolve(self._options.ending, bounds, cluster, unnamed=Edge.LATEST)
         self._check_kept(start, end, bounds)
-        return start, end
+        return start, end, epochs_of(bounds)
 
     def _check_kept(
         self, start: Positions, end: Positions, bounds: Mapping[MessageQueue, Bounds]

@@ -86,6 +86,15 @@ def to_json(
     return offsets
 
 
+def epochs_of(bounds: Mapping[MessageQueue, Bounds]) -> LogEpochs:
+    """The log epochs that bounds were told in."""
+    return {
+        (queue.topic, queue.broker_name): kept.log_epoch
+        for queue, kept in bounds.items()
+        if kept.log_epoch
+    }
+
+
 def log_epochs_of(offsets: Mapping[str, Any]) -> LogEpochs:
     """The log epochs in what Spark hands back; only of what ``from_json`` has read."""
     return {

@@ -43,16 +43,21 @@ class QueueRange:
 
 
 def ranges_between(
-    start: Mapping[MessageQueue, QueueOffset], end: Mapping[MessageQueue, QueueOffset]
+    start: Mapping[MessageQueue, QueueOffset],
+    end: Mapping[MessageQueue, QueueOffset],
+    log_epochs: Mapping[tuple[str, str], int],
 ) -> list[QueueRange]:
     """What lies between two positions, without empty ranges, by queue.
 
     Args:
         start: Where each queue of ``end`` begins, at least.
         end: Where each queue ends; queues that are not named here are not read.
+        log_epochs: The epochs that the ends were learnt in, by topic and broker.
     """
     return [
-        QueueRange(queue, start[queue], end[queue])
+        QueueRange(
+            queue, start[queue], end[queue], log_epochs.get((queue.topic, queue.broker_name), 0)
+        )
         for queue in sorted(end)
         if start[queue] < end[queue]
     ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -29,6 +28,7 @@ from ariane_spark.offsets import (
     OffsetsJson,
     OffsetsMalformed,
     Positions,
+    epochs_of,
     from_json,
     log_epochs_of,
     to_json,
@@ -97,7 +97,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 bounds = selection.bounds(cluster)
             selection.check_found(bounds)
             start = resolve(self._options.starting, bounds, cluster, unnamed=Edge.EARLIEST)
-            self._initial = to_json(self._kept(start, bounds), _epochs_of(bounds))
+            self._initial = to_json(self._kept(start, bounds), epochs_of(bounds))
         return self._initial
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name.
@@ -131,12 +131,12 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if end == begin:
             return start
         self._patience.begin_anew()
-        return to_json(end, epochs | _epochs_of(bounds))
+        return to_json(end, epochs | epochs_of(bounds))
 
     def reportLatestOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name.
         """Where the queues end now; shown in the query's progress, so that its lag can be told."""
         bounds = self._current_bounds()
-        return to_json({queue: kept.latest for queue, kept in bounds.items()}, _epochs_of(bounds))
+        return to_json({queue: kept.latest for queue, kept in bounds.items()}, epochs_of(bounds))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """What each task of a micro-batch reads; on a replay this is the first that is called."""
@@ -144,10 +144,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         epochs = log_epochs_of(end)
         begins = self._begins(_from_checkpoint(start), to)
         begins |= self._begins_anew(begins, log_epochs_of(start), epochs)
-        ranges = [
-            replace(part, log_epoch=epochs.get((part.queue.topic, part.queue.broker_name), 0))
-            for part in ranges_between(begins, to)
-        ]
+        ranges = ranges_between(begins, to, epochs)
         limits = self._options.limits
         return list(plan_partitions(ranges, limits, parallelism=cluster_parallelism()))
 
@@ -310,14 +307,6 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise
         self._lacks_topics = True
         return selection.bounds(cluster, lenient=True)
-
-
-def _epochs_of(bounds: Mapping[MessageQueue, Bounds]) -> LogEpochs:
-    return {
-        (queue.topic, queue.broker_name): kept.log_epoch
-        for queue, kept in bounds.items()
-        if kept.log_epoch
-    }
 
 
 def _from_checkpoint(positions: Any) -> Positions:
