@@ -75,6 +75,24 @@ def test_dead_letters_are_listed_shown_and_exported(ariane, ariane_json, died, t
     assert [json.loads(line) for line in file.read_text().splitlines()] == rows
 
 
+def test_a_list_that_is_cut_says_so(ariane, ariane_json, died, capfd, lines, cluster, monkeypatch):
+    monkeypatch.setenv("ARIANE_NAME_SERVERS", cluster.name_servers)
+    died("d-cut", "d-cutting", ["one", "two", "three"])
+    for count, is_told in (("2", True), ("3", False)):
+        for command in (
+            ("dead-letter", "list", "d-cutting"),
+            ("message", "query", "d-cut", "--key", "k-same"),
+        ):
+            if command[0] == "message" and count == "2":
+                texts = [json.dumps({"body": each, "keys": ["k-same"]}) for each in "abc"]
+                ariane("produce", "d-cut", lines(*texts), "--input", "json")
+            capfd.readouterr()
+            assert main([*command, "--count", count, "-o", "json"]) == ExitStatus.DONE
+            out, err = capfd.readouterr()
+            assert len(json.loads(out)) == int(count)
+            assert ("there are more than these" in err) == is_told
+
+
 def test_a_group_that_nobody_knows_is_doubted(ariane, capfd, monkeypatch, cluster):
     monkeypatch.setenv("ARIANE_NAME_SERVERS", cluster.name_servers)
     for command in (("list",), ("export",), ("redrive", "--yes")):

@@ -421,11 +421,14 @@ class ClusterClient(StatelessClient):
         resets = await self._resets(topic)
         return await resets.clone(group, target_group)
 
-    async def subscription_conflicts(self, group: str = "") -> list[SubscriptionConflict]:
+    async def subscription_conflicts(
+        self, group: str = "", *, broker_names: Collection[str] = ()
+    ) -> list[SubscriptionConflict]:
         """Members that do not want the same: those let in now, and those refused in the last hour.
 
         Args:
             group: Only this group; all if empty.
+            broker_names: Only what these brokers tell; all if empty.
 
         Raises:
             NameServersUnreachable: None answered.
@@ -438,7 +441,7 @@ class ClusterClient(StatelessClient):
             name, address = broker.broker_name, broker.address
             found.extend(await conflicts_at(connections, name, address, group, timeout_s=timeout_s))
 
-        await self._at_every_primary(ask)
+        await self._at_every_primary(ask, broker_names)
         return sorted(found, key=lambda c: (c.group, c.broker_name, c.newcomer.client_id))
 
     async def _resets(self, topic: str) -> OffsetResets:

@@ -23,7 +23,7 @@ from ariane_admin.messages.stored_messages import shortened
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.output import Output, Row, first_of, output_option
 from ariane_admin.terminal.progress import progress
 from ariane_sdk import DeadLetter, DeadLetterFilter, DeadLetters, LiveBroker, Redrive
 
@@ -88,14 +88,15 @@ def list_letters(
                     broker_name=broker.broker_name,
                     redriven=False if not_redriven else None,
                 )
-                return await _rows(letters, group, wanted, count)
+                return await _rows(letters, group, wanted, count + 1)
 
-            rows = [row for found in await roll.ask(at) for row in found][:count]
+            rows = [row for found in await roll.ask(at) for row in found]
             if not rows:
                 await _doubt(doors, roll, group)
             return roll, rows
 
-    roll, rows = run_async(ask())
+    roll, found = run_async(ask())
+    rows = first_of(found, count)
     output.rows(_COLUMNS, rows if output.for_programs else map(shortened, rows))
     return roll.status
 

@@ -23,7 +23,7 @@ from ariane_admin.messages.message_body import body_of
 from ariane_admin.messages.start_position import MomentType
 from ariane_admin.messages.stored_messages import BodyForm, message_row, shortened
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, output_option
+from ariane_admin.terminal.output import Output, first_of, output_option
 from ariane_admin.terminal.times import timestamp_of
 from ariane_record.errors import RecallHandleIllegal
 from ariane_record.single.recall_handle import decode_recall_handle
@@ -145,7 +145,7 @@ def query(
         topic=topic,
         begin_time=timestamp_of(begin),
         end_time=timestamp_of(end),
-        message_count_max=count,
+        message_count_max=min(count + 1, _COUNT_MAX),
     )
     if key is not None:
         request.key = key
@@ -158,7 +158,7 @@ def query(
             return roll, await _query(doors, roll, request)
 
     roll, found = run_async(ask())
-    rows = [message_row(each, BodyForm(body_form)) for each in found[:count]]
+    rows = [message_row(each, BodyForm(body_form)) for each in first_of(found, count)]
     output.rows(
         ["store_time", "broker", "queue_id", "queue_offset", "tag", "keys", "message_id", "body"],
         rows if output.for_programs else map(shortened, rows),

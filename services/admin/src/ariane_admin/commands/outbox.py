@@ -14,7 +14,7 @@ from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, output_option
+from ariane_admin.terminal.output import Output, first_of, output_option
 
 DATABASE_VARIABLE: Final = "ARIANE_OUTBOX_DATABASE"
 
@@ -117,8 +117,8 @@ def list_parked(*, name: str, topic: str, count: int, database: str, output: Out
     from ariane_admin.asking import outbox_work  # noqa: PLC0415 - see above
 
     with outbox_work.sessions_of(database) as sessions, sessions() as session:
-        rows = outbox_work.parked_rows(session, name, topic, count)
-    output.rows(_COLUMNS, rows)
+        rows = outbox_work.parked_rows(session, name, topic, count + 1)
+    output.rows(_COLUMNS, first_of(rows, count))
 
 
 @click.command("requeue")

@@ -8,10 +8,6 @@ from datetime import datetime
 
 import click
 
-from ariane.broker.v1.client_service_pb2 import (
-    ListSubscriptionConflictsRequest,
-    SubscriptionConflict,
-)
 from ariane.broker.v1.offset_service_pb2 import (
     CloneConsumerOffsetsRequest,
     OffsetTable,
@@ -21,10 +17,8 @@ from ariane.broker.v1.offset_service_pb2 import (
 from ariane_admin.asking.absent_brokers import warn_of_absent
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
-    PAGE_SIZE,
     ClusterDoors,
     answer_of,
-    answer_to_question,
     ask_each,
     broker_peer,
 )
@@ -42,9 +36,16 @@ from ariane_admin.messages.start_position import StartPosition, StartPositionTyp
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, first_of, output_option
-from ariane_admin.terminal.times import moment_text, timestamp_of
+from ariane_admin.terminal.times import timestamp_of
 from ariane_record.names import is_system_group
-from ariane_sdk import ClusterClient, GroupMember, LiveBroker, MessageQueue, QueueLag
+from ariane_sdk import (
+    ClusterClient,
+    GroupMember,
+    LiveBroker,
+    MessageQueue,
+    QueueLag,
+    SubscriptionConflict,
+)
 from ariane_sdk.errors import GroupNotFound
 
 _LAG_COLUMNS = (
@@ -125,7 +126,7 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
                     }
                     for member in members
                 ],
-                [_conflict_row(each) for each in await _subscription_conflicts(doors, roll, name)],
+                await _conflicts(doors.client, roll, name),
             )
 
     roll, summary, queues, members, conflicts = run_async(ask())
@@ -273,25 +274,19 @@ def clone(
     output.rows(_OFFSET_COLUMNS, run_async(ask()))
 
 
-async def _subscription_conflicts(
-    doors: ClusterDoors, roll: RollCall, group_name: str
-) -> list[SubscriptionConflict]:
+async def _conflicts(client: ClusterClient, roll: RollCall, name: str) -> list[Row]:
     """Subscriptions that do not agree inside a group, as brokers see them."""
 
-    async def at(broker: LiveBroker) -> Sequence[SubscriptionConflict]:
-        request = ListSubscriptionConflictsRequest(consumer_group=group_name, page_size=PAGE_SIZE)
-        call = doors.clients(broker.address).ListSubscriptionConflicts(
-            request, timeout=CALL_SECONDS_MAX
-        )
-        return (await answer_to_question(call, broker_peer(broker))).conflicts
+    async def at(broker: LiveBroker) -> list[SubscriptionConflict]:
+        return await client.subscription_conflicts(name, broker_names=[broker.broker_name])
 
     # The same two members meet on every broker of their topics.
     found = {
-        (one.consumer_group, one.member.client_id, one.newcomer.client_id): one
+        (one.member.client_id, one.newcomer.client_id): one
         for conflicts in await roll.ask(at)
         for one in conflicts
     }
-    return [found[key] for key in sorted(found)]
+    return [_conflict_row(found[key]) for key in sorted(found)]
 
 
 async def _summaries(client: ClusterClient, roll: RollCall, names: Sequence[str]) -> list[Row]:
@@ -379,7 +374,7 @@ def _conflict_row(conflict: SubscriptionConflict) -> Row:
         "difference": conflict.difference,
         "refused": conflict.refused,
         "count": conflict.count,
-        "last_time": moment_text(conflict, "last_time"),
+        "last_time": _iso(conflict.last_time),
     }
 
 
