@@ -1,4 +1,13 @@
-"""One message queue in work: its window, and the loop that hands messages to the listener."""
+"""One message queue that this consumer owns: its window, and the loop that calls the listener.
+
+::
+
+    pulled --> window --> take a batch --> listener --> finished: the consumer offset moves
+                 ^                            |
+                 |                            +-- failed --> sent back to the broker (retry topic)
+                 |                                              | cannot be sent back
+                 +----------------------------------------------+ wait, then call the listener again
+"""
 
 from __future__ import annotations
 
@@ -25,22 +34,24 @@ from ariane_sdk.runtime.tasks import start_task
 from ariane_sdk.settings import ConsumerSettings
 
 TURN_MESSAGES: Final = 256
-"""Messages after which other tasks have their turn, should the listener never wait."""
+"""After so many messages the loop lets other tasks run, even if the listener never awaits."""
 
 RUN_MESSAGES: Final = 32
-"""Messages that are taken at once for several calls of a listener that gets fewer in each."""
+"""The loop takes so many messages from the window at once where the listener gets fewer in a call:
+that saves the work of taking and finishing each small batch."""
 
 
 class QueueWork:
     """Delivers the messages of one queue: one batch after the other, or several at once.
 
-    Messages that the listener fails on are sent back to their broker and come again through the
-    group's retry topic; the rest goes on. A batch of that topic that fails as a whole comes again
-    message by message, so that only what fails by itself is given up.
+    When the listener fails on messages, they are sent back to their broker, which delivers them
+    again through the group's retry topic; delivery goes on with the messages behind them. When a
+    batch of the retry topic fails as a whole, its messages are delivered again one by one, so that
+    only the message that fails by itself uses up its attempts.
 
-    Those that cannot be sent back are delivered again, after a delay that grows. One at a time,
-    what is behind them in the queue waits; several at a time, the others go on until the span of
-    what is unfinished reaches its limit.
+    Messages that cannot be sent back are delivered again from here, after a delay that grows. With
+    one batch at a time, the messages behind them wait. With several, the others go on until the
+    distance from the first unfinished message to the last reaches ``queue_span_max``.
 
     Attributes:
         queue: The queue.
@@ -68,8 +79,9 @@ class QueueWork:
     ) -> None:
         """Own a queue from now on, and consume it from ``begin_offset``.
 
-        ``on_room`` is called when the queue may be pulled again. Without ``returns``, messages that
-        fail are tried again here. ``failures`` is the one of the listener, for all its queues.
+        ``on_room`` is called when the window has room again, so that the queue can be pulled.
+        Without ``returns``, messages that fail are delivered again from here and not sent back.
+        ``failures`` belongs to the listener and is shared by all its queues.
         """
         self.queue = queue
         self.window = QueueWindow(begin_offset)
@@ -81,7 +93,7 @@ class QueueWork:
         )
         self._failures = failures or ListenerFailures()
         self._batch_size = batch_size
-        # Where several are in work at once, what one has taken the others could not deliver.
+        # With several loops for the queue, a run that one has taken is not there for the others.
         alone = self._takes_runs and settings.queue_concurrency == 1
         self._run_size = batch_size * max(1, RUN_MESSAGES // batch_size) if alone else batch_size
         self._settings = settings
@@ -109,7 +121,7 @@ class QueueWork:
 
     @property
     def done_offset(self) -> int:
-        """The smallest offset that the listener is not done with."""
+        """The offset of the first message that the listener has not finished."""
         return self.window.consumer_offset
 
     def start(self) -> None:
@@ -120,11 +132,11 @@ class QueueWork:
         ]
 
     def wake(self) -> None:
-        """Look into the window: something arrived."""
+        """Tell the loop that messages have arrived in the window."""
         self._arrived.set()
 
     def deliver_nothing_new(self) -> None:
-        """Begin to give the queue up: the listener finishes what it has."""
+        """Begin to give the queue up: the listener finishes what it has, and gets no more."""
         self._released.set()
         self.window.drop_waiting()
         self._arrived.set()
@@ -134,8 +146,8 @@ class QueueWork:
         """Give the queue up: deliver nothing new, and wait for what the listener has.
 
         Args:
-            timeout_s: How long to wait; then the listener is cancelled, and what it had will be
-                delivered again by whoever owns the queue next.
+            timeout_s: How long to wait; then the listener is cancelled, and the next owner of the
+                queue delivers again what it had.
 
         Returns:
             The consumer offset to be stored.
@@ -180,17 +192,20 @@ class QueueWork:
         return self.window.take(self._batch_size, self.hand_out.suspects)
 
     async def _deliver_until_done(self, delivery: Delivery) -> bool:
-        """Whether the listener is done with it; otherwise the queue was given up meanwhile."""
+        """Deliver a batch until the listener has finished it; False if the queue was given up."""
         if self._comes_back:
             restore_topics(delivery.messages)
         return await self._listen_until_done(delivery.messages)
 
     async def _deliver_run(self, delivery: Delivery) -> bool:
-        """``_deliver_until_done`` for several calls of the listener; the messages need no care."""
+        """As ``_deliver_until_done``, in several calls of the listener.
+
+        Only for consumers without delivery care: no message has to be watched by itself.
+        """
         messages, size = delivery.messages, self._batch_size
         give, is_released = self.hand_out.give_freely, self._released.is_set
         for begin in range(0, len(messages), size):
-            # What is before it is done with, should the rest not be.
+            # If the queue is given up here, the messages before this one are finished.
             delivery.done_count = begin
             if is_released():
                 return False
@@ -212,7 +227,11 @@ class QueueWork:
         return True
 
     async def _try_again(self, left: Sequence[ReceivedMessage], error: Exception) -> bool:
-        """``_listen_until_done`` for messages that the listener has failed on."""
+        """Send back or deliver again messages that the listener has failed on, until none is left.
+
+        Returns:
+            False if the queue was given up meanwhile.
+        """
         delay_s = self._settings.redelivery_delay_s_min
         for tries in count():
             failed = failed_messages(left, error)
@@ -236,14 +255,14 @@ class QueueWork:
         return True
 
     async def _listen_one_by_one(self, messages: Sequence[ReceivedMessage]) -> bool:
-        """Find out whose fault it is: else what failed once beside it would die beside it, too."""
+        """Deliver messages singly, so that one that always fails does not take others along."""
         for message in messages:
             if self.released or not await self._listen_until_done([message]):
                 return False
         return True
 
     async def _send_back(self, failed: FailedMessages, tries: int) -> Sequence[ReceivedMessage]:
-        """Those that are still to be delivered here."""
+        """Send failed messages back; returns those that have to be delivered again from here."""
         if self._returns is None or self.released:
             # Whoever owns the queue next delivers them again.
             return failed.messages
@@ -256,7 +275,7 @@ class QueueWork:
         )
 
     async def _given_up_within(self, delay_s: float) -> bool:
-        """Wait a while; whether the queue was given up meanwhile."""
+        """Wait for the delay; returns at once, and True, when the queue is given up."""
         try:
             async with asyncio.timeout(delay_s):
                 await self._released.wait()

@@ -97,19 +97,9 @@ class PullLoop:
     ) -> None:
         """Own no queue yet.
 
-        Args:
-            broker_name: The broker.
-            connections: Where channels come from.
-            address: Tells where the broker is now; nothing if nobody knows.
-            group: The consumer group.
-            client_id: The consumer.
-            filters: What is wanted of each topic.
-            settings: How the consumer behaves.
-            clock: Paces repeats.
-            on_trouble: Told the topic and the error when a route may be out of date.
-            on_lost: Told of a queue that another member has locked.
-            lock_epoch_of: The epoch of the lock of a queue; nothing if there is none.
-            damaged_bodies: Gives up messages that columns cannot hold.
+        ``address`` tells where the broker is now, and nothing if no route says it. ``on_trouble``
+        is told the topic and the error when a route may be out of date, ``on_lost`` of a queue that
+        another member has locked. ``damaged_bodies`` gives up messages that columns cannot hold.
         """
         self.broker_name = broker_name
         self._connections = connections

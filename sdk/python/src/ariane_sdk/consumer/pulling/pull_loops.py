@@ -34,19 +34,10 @@ class PullLoops:
         settings: ConsumerSettings,
         clock: Clock,
     ) -> None:
-        """Pull from nobody yet.
+        """Pull from no broker yet.
 
-        Args:
-            session: Knows routes, and where channels come from.
-            group: The consumer group.
-            client_id: The consumer.
-            filters: What is wanted of each topic.
-            locks: The locks of queues that are consumed in order; nothing without order.
-            on_lost: Told of a queue that another member has locked.
-            on_fatal: Told that the group does not let this consumer in any longer.
-            damaged_bodies: Gives up messages that columns cannot hold.
-            settings: How the consumer behaves.
-            clock: Paces repeats.
+        ``on_lost`` is told of a queue that another member has locked, ``on_fatal`` that the group
+        does not let this consumer in any longer. ``locks`` are for consumers in order alone.
         """
         self._connections = session.connections
         self._routes = session.routes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from ariane.broker.v1.pull_service_pb2 import PullPosition, PullRecordsRequest
@@ -36,31 +37,23 @@ class Arrived(NamedTuple):
     log_epoch: int
 
 
+@dataclass(frozen=True, slots=True)
 class PullRequests:
-    """Makes the requests of one consumer."""
+    """Makes the requests of one consumer.
 
-    def __init__(
-        self,
-        group: str,
-        client_id: str,
-        filters: Mapping[str, MessageFilter],
-        settings: ConsumerSettings,
-        lock_epoch_of: Callable[[MessageQueue], int | None],
-    ) -> None:
-        """Take what all of them say.
+    Attributes:
+        group: The consumer group.
+        client_id: The consumer.
+        filters: What is wanted of each topic; may change.
+        settings: How the consumer behaves.
+        lock_epoch_of: The epoch of the lock of a queue; nothing if there is none.
+    """
 
-        Args:
-            group: The consumer group.
-            client_id: The consumer.
-            filters: What is wanted of each topic; may change.
-            settings: How the consumer behaves.
-            lock_epoch_of: The epoch of the lock of a queue; nothing if there is none.
-        """
-        self._group = group
-        self._client_id = client_id
-        self._filters = filters
-        self._settings = settings
-        self._lock_epoch_of = lock_epoch_of
+    group: str
+    client_id: str
+    filters: Mapping[str, MessageFilter]
+    settings: ConsumerSettings
+    lock_epoch_of: Callable[[MessageQueue], int | None]
 
     def request(
         self,
@@ -76,24 +69,24 @@ class PullRequests:
             arrived: What has come of some and is not in their windows yet.
             in_turn: Whether others wait for their turn.
         """
-        settings = self._settings
+        settings = self.settings
         topics = {topic for topic, _ in ready}
         return PullRecordsRequest(
-            consumer_group=self._group,
-            client_id=self._client_id,
+            consumer_group=self.group,
+            client_id=self.client_id,
             positions=[self._wanted(work, arrived.get(key)) for key, work in ready.items()],
             subscriptions=[
-                self._filters[topic].to_wire(topic) for topic in topics if topic in self._filters
+                self.filters[topic].to_wire(topic) for topic in topics if topic in self.filters
             ],
             record_count_max=settings.pull_record_count_max,
             size_bytes_max=settings.pull_bytes_max,
             hold_duration=duration_from(HOLD_S_IN_TURN if in_turn else settings.hold_s),
-            projection=projection_of(ready.values(), self._filters),
+            projection=projection_of(ready.values(), self.filters),
         )
 
     def _wanted(self, work: OwnedQueue, arrived: Arrived | None) -> PullPosition:
         """What is wanted of one queue: as much as its window has room for."""
-        window, settings = work.window, self._settings
+        window, settings = work.window, self.settings
         arrived = arrived or Arrived(window.next_pull_offset, 0, 0, work.log_epoch)
         count_room = settings.queue_message_count_max - window.message_count
         span_room = settings.queue_span_max - window.span
@@ -103,6 +96,6 @@ class PullRequests:
             queue_offset=arrived.next_offset,
             record_count_max=max(1, min(count_room, span_room) - arrived.message_count),
             size_bytes_max=settings.queue_bytes_max - window.size_bytes - arrived.size_bytes,
-            lock_epoch=self._lock_epoch_of(work.queue),
+            lock_epoch=self.lock_epoch_of(work.queue),
             log_epoch=arrived.log_epoch,
         )
