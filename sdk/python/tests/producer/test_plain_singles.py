@@ -57,12 +57,11 @@ class Taking:
         self.buffer = SendBuffer(1 << 30)
         self.singles = PlainSingles(
             {topic: lane_of(topic) for topic in topics},
+            None,  # Everything comes in bundles.
             self.brokers,
             self.buffer,
             clock=SystemClock(),
             body_bytes_max=1 << 20,
-            next_batch=None,
-            open_batch=None,
             **limits,
         )
 

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple, TypeAlias
 from ariane_record.errors import RecordError
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_sdk.checks.delay import (
-    AT_ONCE,
     check_delay,
     check_delivery_time,
     delay_kind,
@@ -30,14 +29,13 @@ from ariane_sdk.errors import ArianeError, MessageIllegal
 from ariane_sdk.message import Message, MessageQueue, SendResult
 from ariane_sdk.producer.batches.block_intake import BlockIntake
 from ariane_sdk.producer.batches.body_packing import BodyPacking
-from ariane_sdk.producer.batches.grouped_batch import GroupedBatch
+from ariane_sdk.producer.batches.open_batches import OpenBatches
 from ariane_sdk.producer.batches.plain_intake import PlainIntake
 from ariane_sdk.producer.batches.plain_messages import PlainMessages
 from ariane_sdk.producer.batches.plain_singles import PlainSingles
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.batches.singles_batch import SinglesBatch
 from ariane_sdk.producer.batches.topic_lane import NO_WISH, QueueWish, TopicLane
-from ariane_sdk.producer.sending.broker_sender import NEVER_CUT
 from ariane_sdk.producer.sending.group_moves import GroupMoves
 from ariane_sdk.producer.sending.latency import BrokerLatencies
 from ariane_sdk.producer.sending.route_wait import RouteWait
@@ -70,7 +68,7 @@ class Share(NamedTuple):
     delay_kind: int
 
 
-class Travel(NamedTuple):
+class BatchPart(NamedTuple):
     """Neighbours in one batch that came from one call of ``take_all``.
 
     Attributes:
@@ -103,21 +101,6 @@ class Intake:
         unique_ids: UniqueIdGenerator,
         latencies: BrokerLatencies,
     ) -> None:
-        """Have taken nothing yet.
-
-        Args:
-            routes: Where queues are.
-            sending: Where batches go.
-            buffer: How much may wait.
-            settings: How the producer behaves.
-            clock: Stamps messages.
-            random: Chooses where the round through the queues begins.
-            unique_ids: Makes the ids of messages.
-            latencies: Which brokers are slow.
-
-        Raises:
-            CodecMissing: The library of the compression that is wanted is not installed.
-        """
         self._routes = routes
         self._sending = sending
         self._buffer = buffer
@@ -132,22 +115,20 @@ class Intake:
             sending, buffer, settings=settings, clock=clock, new_unique_ids=unique_ids.next_id_run
         )
         self._plain = PlainIntake(self.blocks, batch_bytes_max=settings.batch_bytes_max)
-        # Whatever fits into a batch can be encoded, however small a single body has to be.
-        self._encoded_bytes_max = max(settings.body_bytes_max, settings.batch_bytes_max)
+        self._open = OpenBatches(sending, settings=settings, unique_ids=unique_ids)
         plain_bytes_max = min(settings.body_bytes_max, self._packing.size_bytes_min - 1)
         self._plain_bytes_max = plain_bytes_max
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[str, TopicLane] = {}
         self._singles = PlainSingles(
             self._lanes,
+            self._open,
             sending,
             buffer,
             clock=clock,
             body_bytes_max=plain_bytes_max,
             batch_bytes_max=settings.batch_bytes_max,
             bundle_bytes_max=min(settings.batch_bytes_max, settings.request_bytes_max),
-            next_batch=self._next_unpinned,
-            open_batch=self._open_unpinned,
         )
         self._tags_seen: set[str] = set()
         self._route_wait = RouteWait(
@@ -204,7 +185,7 @@ class Intake:
             lane = partial(self.lane_of, plain.topic, grouped=False)
             return await self._plain.take_all(plain, lane)
         outcomes: dict[int, Outcome] = {}
-        travels: list[Travel] = []
+        parts: list[BatchPart] = []
         async with AsyncExitStack() as turns:
             try:
                 shares = await self._shares(messages, outcomes, turns)
@@ -214,10 +195,10 @@ class Intake:
                     check_types(message)
                 raise
             for share in shares:
-                await self._encode(messages, share, outcomes, travels)
-        for batch, first, positions in travels:
+                await self._encode(messages, share, outcomes, parts)
+        for batch, first, positions in parts:
             if not positions:
-                continue  # All were refused: it may never travel.
+                continue  # All were refused: it may never be sent.
             await batch.wait_settled()
             batch_outcomes = batch.outcomes_of(first, len(positions))
             outcomes.update(zip(positions, batch_outcomes, strict=True))
@@ -302,7 +283,7 @@ class Intake:
     ) -> SendBatch:
         """Put a message that was checked into the open batch of a queue, or of none."""
         kind = delay_kind(message)
-        batch = self._open_batch(lane, queue, len(message.body), kind, grouped=grouped)
+        batch = self._batch_for(lane, queue, len(message.body), kind, grouped=grouped)
         body, system_flag = message.body, 0
         if len(body) >= self._packing.size_bytes_min:
             body, system_flag = self._packing.packed(body)
@@ -322,6 +303,19 @@ class Intake:
             self._sending.add(batch)
         return batch
 
+    def _batch_for(
+        self,
+        lane: TopicLane,
+        queue: MessageQueue | None,
+        body_bytes: int,
+        kind: int,
+        *,
+        grouped: bool,
+    ) -> SinglesBatch:
+        if queue is None:
+            return self._open.unpinned(lane, body_bytes, delay_kind=kind)
+        return self._open.pinned(lane, queue, body_bytes, delay_kind=kind, grouped=grouped)
+
     def _check(self, message: Message) -> None:
         body_bytes_max = self._settings.body_bytes_max
         if len(message.body) > body_bytes_max:
@@ -337,126 +331,6 @@ class Intake:
             check_delivery_time(message, self._clock.now_ms(), self._settings.delay_days_max)
         if isinstance(message.keys, str):
             raise MessageIllegal(f"keys {message.keys!r}: a tuple of texts is expected, not a text")
-
-    def _open_batch(
-        self,
-        lane: TopicLane,
-        queue: MessageQueue | None,
-        body_bytes: int,
-        kind: int,
-        *,
-        grouped: bool,
-    ) -> SinglesBatch:
-        """The batch that takes a message of this size for this queue.
-
-        Messages whose groups belong to the queue do not share a batch with those whose senders want
-        it: only the former can move. It is up to the caller to have the batch travel once it has
-        its first message.
-        """
-        batch: SinglesBatch | None
-        if kind != AT_ONCE:
-            batch = lane.open_delayed.get((queue, kind))
-        else:
-            batch = lane.open_unpinned if queue is None else lane.open_pinned.get(queue)
-        grouped = grouped and queue is not None
-        if (
-            batch is not None
-            and self._fits(batch, body_bytes)
-            and batch.count < batch.cut_count
-            and isinstance(batch, GroupedBatch) == grouped
-        ):
-            return batch
-        if queue is None:
-            following = lane.next_queue(self._sending.is_welcome)
-            return self._next_batch(lane, following, body_bytes, kind)
-        if grouped:
-            return self._new_grouped_batch(lane, queue, kind)
-        return self._begin_batch(lane, queue, queue, kind)
-
-    def _open_unpinned(self, lane: TopicLane, body_bytes: int) -> SinglesBatch:
-        """The batch of messages for no particular queue that takes one of this size."""
-        return self._open_batch(lane, None, body_bytes, AT_ONCE, grouped=False)
-
-    def _new_grouped_batch(self, lane: TopicLane, queue: MessageQueue, kind: int) -> GroupedBatch:
-        batch = GroupedBatch(
-            queue,
-            body_bytes_max=self._encoded_bytes_max,
-            sequenced=self._settings.idempotent,
-            delay_kind=kind,
-            plain_topic=lane.plain,
-            unique_ids=self._unique_ids,
-        )
-        if kind != AT_ONCE:
-            lane.open_delayed[queue, kind] = batch
-        else:
-            lane.open_pinned[queue] = batch
-        return batch
-
-    def _next_unpinned(self, lane: TopicLane, queue: MessageQueue, body_bytes: int) -> SinglesBatch:
-        """The batch that takes over the messages for no particular queue."""
-        return self._next_batch(lane, queue, body_bytes, AT_ONCE)
-
-    def _next_batch(
-        self, lane: TopicLane, queue: MessageQueue, body_bytes: int, kind: int
-    ) -> SinglesBatch:
-        """The batch for this queue among those that share messages for no particular one."""
-        batch = lane.open_shares.get((queue, kind))
-        if batch is None or batch.queue != queue or not self._fits(batch, body_bytes):
-            return self._begin_batch(lane, None, queue, kind)
-        batch.cut_count = batch.count + self._cut_count(lane, queue, kind)
-        self._set_current(lane, batch, kind)
-        return batch
-
-    def _set_current(self, lane: TopicLane, batch: SinglesBatch, kind: int) -> None:
-        """Have a batch take the next message for no particular queue."""
-        if kind == AT_ONCE:
-            lane.open_unpinned = batch
-        else:
-            lane.open_delayed[None, kind] = batch
-
-    def _begin_batch(
-        self, lane: TopicLane, queue: MessageQueue | None, goes_to: MessageQueue, kind: int
-    ) -> SinglesBatch:
-        """A new batch for this queue, or for any and this one at first."""
-        batch = SinglesBatch(
-            goes_to,
-            choose_other=lane.choose_queue if queue is None else None,
-            body_bytes_max=self._encoded_bytes_max,
-            sequenced=self._settings.idempotent,
-            delay_kind=kind,
-            plain_topic=lane.plain,
-            unique_ids=self._unique_ids,
-            cut_count=NEVER_CUT if queue is not None else self._cut_count(lane, goes_to, kind),
-        )
-        if queue is None:
-            if self._settings.spread_count:
-                lane.open_shares[goes_to, kind] = batch
-            self._set_current(lane, batch, kind)
-        elif kind != AT_ONCE:
-            lane.open_delayed[queue, kind] = batch
-        else:
-            lane.open_pinned[queue] = batch
-        return batch
-
-    def _cut_count(self, lane: TopicLane, queue: MessageQueue, kind: int) -> int:
-        """After how many messages a new batch for no particular queue hands over to another."""
-        if not lane.has_several_queues:
-            return NEVER_CUT
-        cut_count = self._sending.cut_count(queue.broker_name)
-        spread_count = self._settings.spread_count
-        if spread_count:
-            # Where much is on its way, a few large shares are as even as many small ones.
-            return spread_count if cut_count == NEVER_CUT else max(spread_count, cut_count // 8)
-        current = lane.open_unpinned
-        if kind != AT_ONCE or (current is not None and current.open):
-            # Two calls share what comes in a turn; more batches would be in each other's way.
-            return NEVER_CUT
-        return cut_count
-
-    def _fits(self, batch: SendBatch, body_bytes: int) -> bool:
-        return batch.open and (
-            not batch.count or batch.wire_bytes + body_bytes <= self._settings.batch_bytes_max
-        )
 
     async def _shares(
         self, messages: Sequence[Message], outcomes: dict[int, Outcome], turns: AsyncExitStack
@@ -505,7 +379,7 @@ class Intake:
         messages: Sequence[Message],
         share: Share,
         outcomes: dict[int, Outcome],
-        travels: list[Travel],
+        parts: list[BatchPart],
     ) -> None:
         """Encode messages that share a queue; calls leave while later ones are still encoded."""
         lane, queue, positions, kind = share
@@ -515,15 +389,15 @@ class Intake:
             message = messages[position]
             try:
                 self._check(message)
-                fits = batch is not None and self._fits(batch, len(message.body))
+                fits = batch is not None and self._open.fits(batch, len(message.body))
                 if batch is None or not fits or batch.count >= batch.cut_count:
                     if not fits:
                         # A batch is full: let it leave, and let others have their turn.
                         await self._yield_for_room()
-                    batch = self._open_batch(
+                    batch = self._batch_for(
                         lane, queue, len(message.body), kind, grouped=queue is not None
                     )
-                    travels.append(Travel(batch, batch.next_place, []))
+                    parts.append(BatchPart(batch, batch.next_place, []))
                 body, system_flag = message.body, 0
                 if len(body) >= self._packing.size_bytes_min:
                     body, system_flag = self._packing.packed(body)
@@ -539,7 +413,7 @@ class Intake:
                 outcomes[position] = _refusal_of(message, error)
             else:
                 self._buffer.size_bytes += size_bytes
-                travels[-1].positions.append(position)
+                parts[-1].positions.append(position)
                 if batch.count == 1:
                     self._sending.add(batch)
 

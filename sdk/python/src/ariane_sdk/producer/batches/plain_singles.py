@@ -7,8 +7,8 @@ they leave. They gather in the open batch of their topic, or, with very many top
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Mapping
+from typing import Final
 
 from ariane_record.encoding.plain_topic import TagShape
 from ariane_sdk.checks.delay import AT_ONCE
@@ -16,8 +16,8 @@ from ariane_sdk.checks.limits import checked_tag
 from ariane_sdk.checks.message_types import TYPE_ERRORS
 from ariane_sdk.errors import MessageIllegal
 from ariane_sdk.message import Message, MessageQueue, SendResult
+from ariane_sdk.producer.batches.open_batches import OpenBatches
 from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES
-from ariane_sdk.producer.batches.singles_batch import SinglesBatch
 from ariane_sdk.producer.batches.topic_lane import TopicLane
 from ariane_sdk.producer.sending.send_buffer import SendBuffer
 from ariane_sdk.producer.sending.sending import Sending
@@ -26,12 +26,6 @@ from ariane_sdk.runtime.clock import Clock
 BUNDLE_BYTES_MIN: Final = 64 << 10
 """Where bundles had fewer bytes, single batches travel in fewer calls."""
 
-NextBatch: TypeAlias = Callable[[TopicLane, MessageQueue, int], SinglesBatch]
-"""The batch of a lane for this queue that takes a body of so many bytes; it may be a new one."""
-
-OpenBatch: TypeAlias = Callable[[TopicLane, int], SinglesBatch]
-"""The batch of a lane that takes a body of so many bytes."""
-
 
 class PlainSingles:
     """Takes what is plain, and leaves the rest to others."""
@@ -39,6 +33,7 @@ class PlainSingles:
     def __init__(
         self,
         lanes: Mapping[str, TopicLane],
+        open_batches: OpenBatches,
         sending: Sending,
         buffer: SendBuffer,
         *,
@@ -46,21 +41,18 @@ class PlainSingles:
         body_bytes_max: int,
         batch_bytes_max: int,
         bundle_bytes_max: int,
-        next_batch: NextBatch,
-        open_batch: OpenBatch,
     ) -> None:
         """Have taken nothing yet.
 
         Args:
             lanes: The topics that are known.
+            open_batches: Finds the batches that take messages.
             sending: Where batches and bundles go.
             buffer: How much may wait.
             clock: Stamps messages.
             body_bytes_max: Bodies of more bytes are not plain.
             batch_bytes_max: Bytes after which a batch takes no more.
             bundle_bytes_max: The same of a bundle, which travels in a call of its own.
-            next_batch: Finds the batch that takes over from another.
-            open_batch: Finds the batch of a lane whose messages are encoded one by one.
         """
         self._lanes = lanes
         self._sending = sending
@@ -69,8 +61,7 @@ class PlainSingles:
         self._body_bytes_max = body_bytes_max
         self._batch_bytes_max = batch_bytes_max
         self._bundle_bytes_max = bundle_bytes_max
-        self._next_batch = next_batch
-        self._open_batch = open_batch
+        self._open = open_batches
 
     def take(self, message: Message, future: asyncio.Future[SendResult]) -> bool:
         """Take a message if it is plain, and its topic known.
@@ -135,14 +126,16 @@ class PlainSingles:
             queue = lane.next_queue(self._sending.is_welcome)
             if self._join_bundle(lane, queue, body, shape, future):
                 return True
-            batch = self._next_batch(lane, queue, len(body))
+            batch = self._open.next_unpinned(lane, queue, len(body))
         elif run is None:
-            batch = self._open_batch(lane, len(body))
+            batch = self._open.unpinned(lane, len(body))
         elif len(run.bodies) >= batch.cut_count or (
             run.bodies
             and run.size_bytes + COLUMN_BYTES * len(run.bodies) + len(body) > self._batch_bytes_max
         ):
-            batch = self._next_batch(lane, lane.next_queue(self._sending.is_welcome), len(body))
+            batch = self._open.next_unpinned(
+                lane, lane.next_queue(self._sending.is_welcome), len(body)
+            )
         if batch.run is None:
             return False
         self._buffer.size_bytes += batch.add_plain(body, shape, self._clock.now_ms(), future)
