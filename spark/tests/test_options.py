@@ -352,6 +352,15 @@ def test_tags():
     assert read(tag="*").tags == frozenset()
 
 
+def test_conditions():
+    assert read().condition == ""
+    assert read(filter="a = 1 AND b = 'x'").condition == "a = 1 AND b = 'x'"
+    with pytest.raises(OptionIllegal, match=r"'a like 1': .*character 3: 'like' was not expected"):
+        read(filter="a like 1")
+    with pytest.raises(OptionIllegal, match="not with 'tag'"):
+        read(filter="a = 1", tag="created")
+
+
 @pytest.mark.parametrize(
     ("text", "milliseconds"),
     [("0ms", 0), ("250ms", 250), ("10s", 10_000), ("15 minutes", 900_000), ("1h", 3_600_000)],

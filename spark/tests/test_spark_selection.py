@@ -30,7 +30,10 @@ def everything(spark, local_cluster):
 def orders(topic, producer):
     """Some messages with tags, and where they went."""
     tags = ("created", "paid", "", "Aa", "BB")  # The last two have one hash.
-    messages = [Message(topic, b"%d" % n, tag=tags[n % len(tags)]) for n in range(50)]
+    messages = [
+        Message(topic, b"%d" % n, tag=tags[n % len(tags)], properties={"n": str(n)})
+        for n in range(50)
+    ]
     return list(zip(messages, producer.send_batch(messages), strict=True))
 
 
@@ -54,6 +57,16 @@ def test_tags_are_filtered_in_the_broker_and_by_name(orders, reading, topic, col
     assert count("created || paid") == 20
     assert count("Aa") == 10
     assert count("other") == 0
+
+
+@pytest.mark.parametrize("columns", ["queueOffset", "messageId", "body"])
+def test_conditions_are_judged_in_the_broker(orders, reading, topic, columns):
+    def count(condition):
+        return reading(topic, columns=columns, filter=condition).load().count()
+
+    assert count("n >= 40") == 10
+    assert count("n < 10 AND TAGS IN ('Aa', 'created')") == 4
+    assert count("missing = 'x'") == 0
 
 
 def test_times_for_each_queue(orders, reading, topic):

@@ -29,11 +29,13 @@ class Fetch:
         detail: How much of each message.
         chunk_bytes: About how many bytes of records one chunk covers.
         tags: Only messages with one of these; empty: all.
+        condition: Only messages that fulfil this condition in SQL92; empty: all.
     """
 
     detail: Detail
     chunk_bytes: int
     tags: frozenset[str] = frozenset()
+    condition: str = ""
 
     @classmethod
     def of(cls, detail: Detail, options: ReadOptions) -> Fetch:
@@ -48,7 +50,7 @@ class Fetch:
             # A chunk without bodies is small, and a batch of few rows costs Spark as much as one
             # of many.
             chunk_bytes = min(FETCH_BYTES_MAX, WITHOUT_BODIES * chunk_bytes)
-        return cls(detail, chunk_bytes, options.tags)
+        return cls(detail, chunk_bytes, options.tags, options.condition)
 
 
 class RangeChunk(NamedTuple):

@@ -80,6 +80,14 @@ OPTIONS: Final = (
         "all messages",
     ),
     Option(
+        "filter",
+        READ,
+        "Only messages whose properties fulfil this condition in SQL92, such as"
+        " `origin = 'JFK' AND dep_delay > 60`; not with `tag`, which is the property `TAGS`."
+        " Filtered in the broker; limits and lag count what is left out, too.",
+        "all messages",
+    ),
+    Option(
         "startingOffsets",
         READ,
         "`earliest`, `latest` (streams only) or JSON,"
@@ -308,7 +316,6 @@ OPTIONS: Final = (
         "Where bad rows go; with `onBadRow=deadLetter` only.",
         "required there",
     ),
-    _later("filter", READ, "Only messages that a SQL condition holds for."),
     _later("pushdown", (Use.BATCH_READ,), "Let Spark hand down its filters."),
 )
 

@@ -88,6 +88,7 @@ class ReadOptions:
         starting: Where a new query starts.
         ending: Where a batch ends.
         tags: Only messages with one of these; empty: all.
+        condition: Only messages that fulfil this condition in SQL92; empty: all.
         fail_on_data_loss: Whether a loss ends the query.
         null_if_damaged: Whether a body that cannot be decompressed is null; else it ends the query.
         trigger: How much one micro-batch takes.
@@ -103,6 +104,7 @@ class ReadOptions:
     starting: PositionRule
     ending: PositionRule = Edge.LATEST
     tags: frozenset[str] = frozenset()
+    condition: str = ""
     fail_on_data_loss: bool = True
     null_if_damaged: bool = False
     trigger: TriggerLimits = field(default_factory=TriggerLimits)
@@ -190,6 +192,7 @@ def read_options(given: Mapping[str, str], use: Use) -> ReadOptions:
         starting=starting,
         ending=ending,
         tags=tags_of(options.text("tag")),
+        condition=_condition(options),
         fail_on_data_loss=options.truth("failOnDataLoss", default=True),
         null_if_damaged=_null_if_damaged(options),
         trigger=_trigger_limits(options),
@@ -332,6 +335,22 @@ def _selection(options: GivenOptions) -> QueueSelection:
                 raise OptionIllegal("topic", "is one name; several go into 'topics'")
             return NamedTopics((text,))
     return NamedTopics(options.names("topics") or ())
+
+
+def _condition(options: GivenOptions) -> str:
+    """The condition that is given, or nothing."""
+    text = options.text("filter")
+    if text is None:
+        return ""
+    if options.text("tag") is not None:
+        raise OptionIllegal("filter", "not with 'tag': a condition asks for the property TAGS")
+    # Who filters otherwise does not pay for the parser.
+    from ariane_sql92 import ConditionInvalid, compile_condition  # noqa: PLC0415 - as above
+
+    try:
+        return compile_condition(text).text
+    except ConditionInvalid as error:
+        raise OptionIllegal("filter", f"{text!r}: {error}") from error
 
 
 def tags_of(text: str | None) -> frozenset[str]:

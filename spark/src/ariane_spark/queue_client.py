@@ -17,7 +17,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from ariane.broker.v1 import pull_service_pb2 as pull
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
-from ariane.common.v1.subscription_pb2 import FILTER_KIND_TAG, FilterExpression
+from ariane.common.v1.subscription_pb2 import (
+    FILTER_KIND_SQL92,
+    FILTER_KIND_TAG,
+    FilterExpression,
+)
 from ariane_record import QueueOffset
 from ariane_record.names import is_system_topic
 from ariane_sdk import MessageQueue
@@ -202,7 +206,7 @@ class QueueClient:
                 end_queue_offset=part.end,
                 projection=_PROJECTIONS[fetch.detail],
                 chunk_bytes=fetch.chunk_bytes,
-                filter=_filter_of(fetch.tags),
+                filter=_filter_of(fetch),
                 log_epoch=part.log_epoch,
             )
         )
@@ -259,10 +263,12 @@ class QueueClient:
         return self._repetition.ask(ask_all)
 
 
-def _filter_of(tags: frozenset[str]) -> FilterExpression | None:
-    if not tags:
+def _filter_of(fetch: Fetch) -> FilterExpression | None:
+    if fetch.condition:
+        return FilterExpression(kind=FILTER_KIND_SQL92, text=fetch.condition)
+    if not fetch.tags:
         return None
-    return FilterExpression(kind=FILTER_KIND_TAG, text=" || ".join(sorted(tags)))
+    return FilterExpression(kind=FILTER_KIND_TAG, text=" || ".join(sorted(fetch.tags)))
 
 
 def _result(call: Any, broker_name: str, address: str) -> Any:
