@@ -2,11 +2,13 @@
 
 import os
 import signal
+import subprocess
 
 import numpy as np
 import pytest
 
 from ariane_filter.jail.errors import FilterFailed, FilterInvalid, FilterQuarantined
+from ariane_filter.jail.limits import FilterLanguage
 from ariane_record.errors import RecordCorrupted
 
 GOOD = """
@@ -284,6 +286,20 @@ async def test_a_worker_that_others_kill_comes_back_without_a_strike(jailed, lau
         assert (await good.judge(*block(9))).tolist() == before.tolist()
     assert len(launcher.processes) == 6
     assert good.strike_count == 0
+
+
+async def test_how_a_worker_ended_is_known_when_it_dies_as_it_is_ended(jail, launcher, monkeypatch):
+    def poll(_):
+        raise AssertionError("who polls takes the status away from the loop, which then says 255")
+
+    for dies_before in (True, False):
+        process = await launcher(FilterLanguage.PYTHON, 1 << 26)
+        if dies_before:
+            os.kill(process.pid, signal.SIGKILL)
+        with monkeypatch.context() as patch:
+            patch.setattr(subprocess.Popen, "poll", poll)
+            assert await process.end() == -signal.SIGKILL
+            assert await process.end() == -signal.SIGKILL
 
 
 async def test_what_are_no_records_is_not_the_filters_fault(jailed, block):

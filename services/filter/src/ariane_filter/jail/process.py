@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 import socket
 import sys
 import time
@@ -64,6 +66,11 @@ class JailedProcess:
     def __init__(self, process: asyncio.subprocess.Process, channel: socket.socket) -> None:
         self._process = process
         self.channel = channel
+        # Names this process and never another one; and to kill by it asks nobody for its status,
+        # which ``Process.kill`` does, and so takes it away from the loop.
+        self._handle: int | None = None
+        with contextlib.suppress(ProcessLookupError):  # It is gone already.
+            self._handle = os.pidfd_open(process.pid)
 
     @property
     def pid(self) -> int:
@@ -80,6 +87,9 @@ class JailedProcess:
     async def end(self) -> int:
         """Kill it if it lives; returns its exit status, negative for a signal."""
         self.channel.close()
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        if self._handle is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+            os.close(self._handle)
+            self._handle = None
         return await self._process.wait()
