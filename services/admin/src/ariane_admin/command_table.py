@@ -131,7 +131,7 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
         "Look at consumer groups, and move them.",
         {
             "clone": Room(
-                "ariane_admin.commands.group.group:clone",
+                "ariane_admin.commands.group.offsets:clone",
                 "Let group TARGET go on in TOPIC where group NAME is now.",
             ),
             "delete": Room(
@@ -143,7 +143,7 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "List consumer groups with their members and backlog, by name.",
             ),
             "reset": Room(
-                "ariane_admin.commands.group.group:reset",
+                "ariane_admin.commands.group.offsets:reset",
                 "Set anew where group NAME goes on in TOPIC; members that consume are told.",
             ),
             "retry": Room(
