@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ariane_record import java_string_hash
+from ariane_record.decoding.arrow import COLUMN_NAMES
 from ariane_record.single.compression import Compression, original_body
 from ariane_record.single.producer_sequence import stored_sequence
 from ariane_sdk import (
@@ -21,6 +22,7 @@ from ariane_sdk import (
     QueueReader,
     errors,
 )
+from ariane_sdk.message_tables import PART_OF
 
 QUICK = ProducerSettings(
     call_timeout_s=0.3, send_timeout_s=1.5, repeat_delay_s_min=0.01, repeat_delay_s_max=0.05
@@ -224,7 +226,7 @@ CHUNKED = pa.chunked_array([bodies(2), bodies(2)])
         ({"tag": ["a"]}, None, "body", None, "is missing"),
         ({"body": [b"a"], "payload": [b"a"]}, None, "payload", None, "not a column of messages"),
         ({"body": [b"a"]}, {"body": "b"}, "b", None, "is not there; there are body"),
-        ({"body": [b"a"]}, {"bdy": "body"}, "body", None, "'bdy' is no part of a message"),
+        ({"body": [b"a"]}, {"bdy": "body"}, "body", None, "'bdy' is not a column of messages"),
         ({"body": [1]}, None, "body", None, "binary or string is expected"),
         ({"b": [1]}, {"body": "b"}, "b", None, "binary or string is expected"),
         ({"body": pa.array([], pa.int8())}, None, "body", None, "binary or string"),
@@ -246,7 +248,7 @@ CHUNKED = pa.chunked_array([bodies(2), bodies(2)])
         ),
         (
             {"body": CHUNKED, "t": pa.array([1, 1, None, -1], UTC_MS)},
-            *({"body": "body", "delivery_time": "t"}, "t", 3, "before 1970"),
+            *({"body": "body", "deliveryTimestamp": "t"}, "t", 3, "before 1970"),
         ),
         (
             {
@@ -270,6 +272,18 @@ async def test_what_no_message_can_be_is_refused_before_anything_leaves(
     assert (refusal.value.column, refusal.value.row) == (column, row)
     assert isinstance(refusal.value, ValueError)
     assert world.brokers["broker-a"].calls == []
+
+
+async def test_columns_are_spelled_alike_in_tables_in_arguments_and_when_read(producer):
+    grouped = pa.table({"payload": bodies(1), "who": ["g"]})
+    with pytest.raises(errors.ColumnIllegal, match="those are body, tag, keys, messageGroup"):
+        await producer.send_columns(
+            "orders", grouped, columns={"body": "payload", "message_group": "who"}
+        )
+    await producer.send_columns(
+        "orders", grouped, columns={"body": "payload", "messageGroup": "who"}
+    )
+    assert set(PART_OF) - {"flag"} <= set(COLUMN_NAMES)
 
 
 async def test_an_unknown_topic_is_told(producer):

@@ -27,16 +27,16 @@ from ariane_record.errors import IllegalColumn
 from ariane_sdk.checks.limits import RESERVED_PROPERTIES, checked_tag
 from ariane_sdk.errors import ColumnIllegal, FeatureNotAvailable, IllegalArgument, MessageIllegal
 
-USUAL_NAMES: Final[Mapping[str, str]] = {
+PART_OF: Final[Mapping[str, str]] = {
     "body": "body",
     "tag": "tag",
     "keys": "keys",
-    "message_group": "messageGroup",
+    "messageGroup": "message_group",
     "properties": "properties",
-    "delivery_time": "deliveryTimestamp",
+    "deliveryTimestamp": "delivery_time",
     "flag": "flag",
 }
-"""Parts of a message, and the names of their columns where nothing else is said."""
+"""Names of columns, in tables and in ``columns=`` alike, and what they are of a message here."""
 
 _UNITS_OF_MS: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
 
@@ -67,8 +67,8 @@ def table_parts(
 
     Args:
         table: An Arrow table or record batch, or what can be read as one without a copy.
-        columns: Names of columns by what they are of a message: only these are taken. ``None``:
-            the usual names, and no others may be there.
+        columns: Names of the table's columns by the usual ones: only these are taken. ``None``: the
+            usual names, and no others may be there.
         body_bytes_max: Bytes of one body.
         with_delivery_times: Whether rows may be for later.
 
@@ -121,24 +121,23 @@ def _names(schema: pa.Schema, columns: Mapping[str, str] | None) -> dict[str, st
     """The columns to take, by what they are of a message."""
     repeated = {name for name in schema.names if schema.names.count(name) > 1}
     if columns is None:
-        part_of = {name: part for part, name in USUAL_NAMES.items()}
-        unknown = [name for name in schema.names if name not in part_of]
+        unknown = [name for name in schema.names if name not in PART_OF]
         if unknown:
             raise ColumnIllegal(
                 unknown[0],
-                f"not a column of messages; those are {', '.join(part_of)}. Name the columns to"
+                f"not a column of messages; those are {', '.join(PART_OF)}. Name the columns to"
                 " send by `columns`, such as {'body': 'payload'}, to leave others out",
             )
-        names = {part_of[name]: name for name in schema.names}
+        names = {PART_OF[name]: name for name in schema.names}
     else:
-        for part, name in columns.items():
-            if part not in USUAL_NAMES:
+        for usual, name in columns.items():
+            if usual not in PART_OF:
                 raise ColumnIllegal(
-                    name, f"{part!r} is no part of a message; those are {', '.join(USUAL_NAMES)}"
+                    name, f"{usual!r} is not a column of messages; those are {', '.join(PART_OF)}"
                 )
             if name not in schema.names:
                 raise ColumnIllegal(name, f"is not there; there are {', '.join(schema.names)}")
-        names = dict(columns)
+        names = {PART_OF[usual]: name for usual, name in columns.items()}
     if "body" not in names:
         raise ColumnIllegal("body", "is missing, and a message needs one")
     for name in names.values():

@@ -98,7 +98,7 @@ async def test_rows_of_a_table_come_each_at_its_time(cluster, topic, arrived, un
             "group": pa.array(["g" if moment is None else None for moment in times]),
         }
     )
-    names = {"body": "body", "delivery_time": "when", "message_group": "group"}
+    names = {"body": "body", "deliveryTimestamp": "when", "messageGroup": "group"}
     settings = ProducerSettings(batch_bytes_max=4000)
     async with Producer(cluster.name_servers, settings=settings) as producer:
         places = await producer.send_columns(topic, table, columns=names)

@@ -395,7 +395,7 @@ class Producer(TransactionalSends):
             topic: The topic of all rows.
             table: The rows; also anything that exports an Arrow stream.
             columns: Which column is what of a message, such as ``{"body": "payload", "keys":
-                "id", "message_group": "customer"}``; other columns are then left out. Without it
+                "id", "messageGroup": "customer"}``; other columns are then left out. Without it
                 columns bear the names above, and others are refused.
             timeout_s: How long all may take; ``None``: each batch has ``send_timeout_s``.
 
