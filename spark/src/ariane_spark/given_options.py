@@ -167,7 +167,8 @@ def _check_name(key: str, use: Use) -> None:
     if option.later:
         raise FeatureNotAvailable(
             option.name,
-            "is known, but not available yet; until then filter by 'tag', or in Spark by where()",
+            "is known, but not available yet; until then filter by 'tag' or 'filter',"
+            " or in Spark by where()",
         )
     if use not in option.uses:
         uses = " or ".join(use.value for use in option.uses)
