@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from ariane_sdk.net.backoff import backoff_s
+
 GROWTH: Final = 1.25
 """Each wait is so much longer than the one before."""
-
-_FAILURES_MAX: Final = 100
 
 
 class Reconnecting(Protocol):
@@ -36,5 +36,9 @@ def reconnect_delay_s(settings: Reconnecting, failure_count: int) -> float:
         settings: The bounds.
         failure_count: How often the broker was tried in vain before, since it was there.
     """
-    delay_s = settings.reconnect_delay_s_min * GROWTH ** min(failure_count, _FAILURES_MAX)
-    return min(delay_s, settings.reconnect_delay_s_max)
+    return backoff_s(
+        failure_count,
+        settings.reconnect_delay_s_min,
+        settings.reconnect_delay_s_max,
+        growth=GROWTH,
+    )

@@ -9,6 +9,7 @@ from ariane_record.errors import RecallHandleIllegal
 from ariane_record.single.recall_handle import RecallHandle, decode_recall_handle
 from ariane_sdk.client.broker_calls import answer_of
 from ariane_sdk.errors import CallError, IllegalArgument
+from ariane_sdk.net.backoff import Backoff
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.routing.routes import Routes, address_for_send
 from ariane_sdk.runtime.clock import Clock
@@ -58,7 +59,7 @@ class RecallCalls:
         except RecallHandleIllegal as error:
             raise IllegalArgument(str(error)) from error
         deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
-        delay_s = self._settings.repeat_delay_s_min
+        backoff = Backoff(self._settings.repeat_delay_s_min, self._settings.repeat_delay_s_max)
         while True:
             try:
                 await self._call(named, handle)
@@ -68,8 +69,7 @@ class RecallCalls:
                 left_s = deadline_s - self._clock.monotonic_s()
                 if left_s <= 0 or not (error.retriable or error.outcome_unknown):
                     raise
-                await self._clock.sleep(min(max(delay_s, error.retry_after_s), left_s))
-                delay_s = min(delay_s * 2, self._settings.repeat_delay_s_max)
+                await self._clock.sleep(min(max(backoff.next_s(), error.retry_after_s), left_s))
             else:
                 return True
 

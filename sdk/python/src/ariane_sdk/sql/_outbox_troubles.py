@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
+from ariane_sdk.net.backoff import backoff_s
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.sql._outbox_pulse import RelayPulse
-
-DOUBLINGS_MAX: Final = 16
 
 
 @dataclass(slots=True)
@@ -54,9 +52,9 @@ class OutboxTroubles:
             error: Why.
         """
         trouble = self._troubles.setdefault((topic, broker_name), _Trouble(0, 0.0))
-        delay_s = self._delay_s_min * 2 ** min(trouble.count, DOUBLINGS_MAX)
+        delay_s = backoff_s(trouble.count, self._delay_s_min, self._delay_s_max)
         trouble.count += 1
-        trouble.until_s = self._clock.monotonic_s() + min(delay_s, self._delay_s_max)
+        trouble.until_s = self._clock.monotonic_s() + delay_s
         if error is not None:
             self._pulse.failed(error)
         where = f"{topic} at {broker_name}" if broker_name else topic

@@ -29,6 +29,7 @@ from ariane_sdk.consumer.delivery.message_returns import REJECTED, MessageReturn
 from ariane_sdk.consumer.delivery.window import Delivery, QueueWindow
 from ariane_sdk.errors import MessagesFailed
 from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.net.backoff import Backoff
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
 from ariane_sdk.settings import ConsumerSettings
@@ -232,7 +233,9 @@ class QueueWork:
         Returns:
             False if the queue was given up meanwhile.
         """
-        delay_s = self._settings.redelivery_delay_s_min
+        backoff = Backoff(
+            self._settings.redelivery_delay_s_min, self._settings.redelivery_delay_s_max
+        )
         for tries in count():
             failed = failed_messages(left, error)
             self._failures.tell(self.queue, left, failed.messages, error)
@@ -241,9 +244,8 @@ class QueueWork:
             left = await self._send_back(failed, tries)
             if not left:
                 break
-            if await self._given_up_within(delay_s):
+            if await self._given_up_within(backoff.next_s()):
                 return False
-            delay_s = min(2 * delay_s, self._settings.redelivery_delay_s_max)
             try:
                 await self.hand_out.give(left)
             except GivenUpError:

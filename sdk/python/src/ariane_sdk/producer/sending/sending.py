@@ -29,6 +29,7 @@ from ariane.broker.v1.send_service_pb2 import AppendResult, AppendTableResult
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
 from ariane_record.layout import ByteBuffer
 from ariane_sdk.errors import ArianeError, CallError, DeadlinePassed, ServiceUnavailable
+from ariane_sdk.net.backoff import backoff_s
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.status import ROUTING_REASONS, error_from_status
 from ariane_sdk.producer.batches.bundle import Bundle, BundleSettings
@@ -50,9 +51,6 @@ from ariane_sdk.settings import ProducerSettings
 PRODUCER_ID_MAX: Final = (1 << 63) - 1
 
 CALL_TIMEOUT_S_MIN: Final = 0.05
-
-DOUBLINGS_MAX: Final = 30
-"""Doublings of a delay beyond which every upper bound is reached; more would overflow."""
 
 
 class Sending:
@@ -445,9 +443,9 @@ class Sending:
     def _begin_round(self, batch: SendBatch, error: CallError) -> bool:
         """Have a batch wait before its next round, or fail when its time would be up by then."""
         journey = batch.journey
-        bound_s = min(
-            self._settings.repeat_delay_s_min * 2 ** min(journey.failed_rounds, DOUBLINGS_MAX),
-            self._settings.repeat_delay_s_max,
+        settings = self._settings
+        bound_s = backoff_s(
+            journey.failed_rounds, settings.repeat_delay_s_min, settings.repeat_delay_s_max
         )
         delay_s = bound_s * self._random.uniform(0.5, 1.0)
         journey.wait_a_round(self._clock.monotonic_s(), delay_s, batch.queue.broker_name)

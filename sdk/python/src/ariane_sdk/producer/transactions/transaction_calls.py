@@ -30,6 +30,7 @@ from ariane_sdk.errors import (
     ServiceUnavailable,
 )
 from ariane_sdk.message import AcknowledgedLevel, Message, MessageQueue, SendResult
+from ariane_sdk.net.backoff import Backoff
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.error_copy import error_copy
 from ariane_sdk.net.status import ROUTING_REASONS
@@ -98,7 +99,7 @@ class TransactionCalls:
             raise IllegalArgument("half messages need a producer with a group")
         wire = self._to_wire(message, immunity_s)
         deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
-        delay_s = self._settings.repeat_delay_s_min
+        backoff = Backoff(self._settings.repeat_delay_s_min, self._settings.repeat_delay_s_max)
         avoided: set[str] = set()
         while True:
             queue = await self._choose(message, wish, avoided)
@@ -109,8 +110,7 @@ class TransactionCalls:
                 if error.outcome_unknown or not error.retriable or left_s <= 0:
                     raise error_copy(error, SendError) from error
                 avoided.add(queue.broker_name)
-                await self._wait(error, delay_s, left_s)
-                delay_s = min(delay_s * 2, self._settings.repeat_delay_s_max)
+                await self._wait(error, backoff.next_s(), left_s)
                 await self._refresh(message.topic, error)
             else:
                 return HalfMessage(wire.unique_id, message.topic, queue.broker_name)
@@ -203,7 +203,7 @@ class TransactionCalls:
         self, call: Callable[[], Awaitable[Answer]], topic: str, deadline_s: float
     ) -> Answer:
         """Repeat a call while it may help."""
-        delay_s = self._settings.repeat_delay_s_min
+        backoff = Backoff(self._settings.repeat_delay_s_min, self._settings.repeat_delay_s_max)
         maybe_done = False
         while True:
             try:
@@ -215,8 +215,7 @@ class TransactionCalls:
                     error.outcome_unknown = maybe_done and not _is_final(error)
                     raise
                 logger.info("a call of a transaction is repeated: %s", error)
-                await self._wait(error, delay_s, left_s)
-                delay_s = min(delay_s * 2, self._settings.repeat_delay_s_max)
+                await self._wait(error, backoff.next_s(), left_s)
                 await self._refresh(topic, error)
 
     async def _wait(self, error: CallError, delay_s: float, left_s: float) -> None:

@@ -1,0 +1,37 @@
+"""How long to wait before what failed is tried again: longer each time, up to a bound."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_FAILURES_MAX: Final = 100
+"""After so many failures every bound is reached; a larger power would overflow."""
+
+
+def backoff_s(failure_count: int, first_s: float, bound_s: float, *, growth: float = 2.0) -> float:
+    """How long to wait, in seconds.
+
+    Args:
+        failure_count: How often it failed before, the last failure excepted.
+        first_s: The wait after the first failure.
+        bound_s: The longest wait.
+        growth: By how much each wait is longer than the one before.
+    """
+    return min(first_s * growth ** min(failure_count, _FAILURES_MAX), bound_s)
+
+
+class Backoff:
+    """The waits of one loop of tries, each twice as long as the one before."""
+
+    __slots__ = ("_bound_s", "_failure_count", "_first_s")
+
+    def __init__(self, first_s: float, bound_s: float) -> None:
+        self._first_s = first_s
+        self._bound_s = bound_s
+        self._failure_count = 0
+
+    def next_s(self) -> float:
+        """How long to wait after one more failure, in seconds."""
+        delay_s = backoff_s(self._failure_count, self._first_s, self._bound_s)
+        self._failure_count += 1
+        return delay_s
