@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from ariane_broker.errors import queue_not_found, topic_not_found
-from ariane_broker.topics.topic_changes import check_user_topic
+from ariane_broker.topics.topic_changes import TopicChanges, check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record import RecordBlock
-
-
-class TopicSource(Protocol):
-    """Where topics come from."""
-
-    def find(self, topic: str) -> TopicConfig | None:
-        """The topic, or None."""
-        ...
-
-    async def create_for_send(self, topic: str) -> TopicConfig | None:
-        """The topic, made if it may be; None when it is unknown and stays so."""
-        ...
-
-    @property
-    def auto_create_queue_count(self) -> int:
-        """Queues that a topic made for a send has; 0 when none is made."""
-        ...
 
 
 class TopicsForSend:
     """Finds the topics of messages that arrive, and makes those that are missing."""
 
     def __init__(
-        self, topics: TopicSource, *, check_block: Callable[[RecordBlock], object]
+        self, topics: TopicChanges, *, check_block: Callable[[RecordBlock], object]
     ) -> None:
         """Take the parts.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
 
 from ariane_broker.clients.attached_client import AttachedClient, Hello
 from ariane_broker.clients.membership import Membership
@@ -19,18 +18,7 @@ from ariane_broker.clients.subscription import Subscription
 from ariane_broker.errors import client_id_taken, subscription_conflict
 from ariane_broker.filters.expression import ALL_MESSAGES, FilterExpression
 from ariane_record.names import retry_topic
-
-
-class Clock(Protocol):
-    """What the table asks of time."""
-
-    def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
-        ...
-
-    def monotonic(self) -> float:
-        """Seconds that never go back."""
-        ...
+from ariane_servicekit import Clock
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from ariane_broker.errors import message_not_found
 from ariane_broker.read.readable_topics import readable_topic
@@ -16,29 +16,10 @@ from ariane_record.single.message_id import decode_offset_message_id
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.errors import RecordNotFound
 from ariane_storage.reading.record_finder import NO_LIMIT
+from ariane_storage.store import Store
 
 MESSAGES_MAX: Final = 64
 MESSAGES_DEFAULT: Final = 32
-
-
-class QueriedLog(Protocol):
-    """What is asked of the store."""
-
-    def message_at(self, commit_log_offset: int) -> RecordFields:
-        """The message at a commit-log offset."""
-        ...
-
-    def query_by_key(  # noqa: D102 - as the store says.
-        self,
-        topic: str,
-        key: str,
-        *,
-        begin_ms: int,
-        end_ms: int,
-        before: int,
-        max_count: int,
-        max_bytes: int,
-    ) -> list[RecordFields]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +47,7 @@ class MessageQuery:
     """Answers queries for people and tools."""
 
     def __init__(
-        self, log: QueriedLog, topics: TopicTable, *, own_host: Callable[[], Host | None]
+        self, log: Store, topics: TopicTable, *, own_host: Callable[[], Host | None]
     ) -> None:
         """Look into this log.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.clients.client_table import ClientTable
@@ -22,7 +22,8 @@ from ariane_broker.topics.topic_table import TopicTable
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.errors import QueueUnderRepair, StorageError
 from ariane_storage.reading.filter import Filter
-from ariane_storage.reading.read import QueueRead, QueueReadStatus
+from ariane_storage.reading.read import QueueReadStatus
+from ariane_storage.store import Store
 
 REMAINDER_SHARE: Final = 16
 """A look is over when less than that part of its bytes is left: the last message that fits leaves
@@ -31,21 +32,6 @@ a few, which would bring one message of the next queue, at the price of a whole 
 FILTERED_BYTES_MAX: Final = 4 << 20
 """Bytes of entries and records that one look goes through for filters; 2 to 12 ms. Others run
 before the next look goes on from there."""
-
-
-class ReadableLog(Protocol):
-    """What is asked of the store."""
-
-    def read_queue(  # noqa: D102 - as the store says.
-        self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        *,
-        max_count: int,
-        max_bytes: int,
-        wanted: Filter | None = None,
-    ) -> QueueRead: ...
 
 
 @dataclass(slots=True)
@@ -80,7 +66,7 @@ class QueueLooks:
         draw: A random number from 0 up to its argument, exclusive.
     """
 
-    log: ReadableLog
+    log: Store
     topics: TopicTable
     statistics: BrokerStatistics
     check_group: Callable[[str], None]

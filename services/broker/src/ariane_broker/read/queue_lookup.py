@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
-from ariane_broker.read.range_pull import RangeLog
 from ariane_broker.read.readable_topics import readable_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.names import RETRY_PREFIX
 from ariane_storage.errors import QueueUnderRepair
 from ariane_storage.queues.time_lookup import TimeBoundary
+from ariane_storage.store import Store
 
 _QUEUES_PER_TURN: Final = 64
 """Queues that are looked at before others may run: some 20 us each."""
@@ -40,20 +40,10 @@ class KeptQueue:
     size_bytes: int
 
 
-class LookupLog(RangeLog, Protocol):
-    """What is asked of the store."""
-
-    def queue_offset_at_time(
-        self, topic: str, queue_id: int, timestamp_ms: int, *, boundary: TimeBoundary = ...
-    ) -> int:
-        """The queue offset of a time."""
-        ...
-
-
 class QueueLookup:
     """Answers questions about queues."""
 
-    def __init__(self, log: LookupLog, topics: TopicTable) -> None:
+    def __init__(self, log: Store, topics: TopicTable) -> None:
         """Look into this log."""
         self._log = log
         self._topics = topics

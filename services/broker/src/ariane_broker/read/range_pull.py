@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from ariane_broker.filters.filter import filter_for
 from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.held_requests import HOLD_SECONDS_MAX, HeldRequests
 from ariane_broker.log.log_epochs import LogEpochs
-from ariane_broker.read.queue_looks import ReadableLog
 from ariane_broker.read.readable_topics import readable_queue
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_record.decoding.columns import Headers, decode_columns
@@ -27,6 +26,7 @@ from ariane_record.layout import HOST_FLAGS, SystemFlag
 from ariane_servicekit import AnswerLease
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.errors import QueueUnderRepair
+from ariane_storage.store import Store
 
 CHUNK_BYTES_MIN: Final = 64 << 10
 CHUNK_BYTES_MAX: Final = 4 << 20
@@ -89,20 +89,12 @@ class RangeChunk:
     property_ends: NDArray[np.int32] | None = None
 
 
-class RangeLog(ReadableLog, Protocol):
-    """What is asked of the store."""
-
-    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Oldest queue offset that is kept, and the readable end."""
-        ...
-
-
 class PullRange:
     """Answers range reads."""
 
     def __init__(
         self,
-        log: RangeLog,
+        log: Store,
         topics: TopicTable,
         held: HeldRequests,
         statistics: BrokerStatistics,

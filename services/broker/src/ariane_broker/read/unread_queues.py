@@ -13,24 +13,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ariane_broker.errors import queues_unread
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset, QueueKey
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_record import ConsumerOffset
-
-
-class QueuesLog(Protocol):
-    """What is asked of the store."""
-
-    def queues(self) -> list[tuple[str, int]]:
-        """Topic and queue id of every queue."""
-        ...
-
-    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Oldest queue offset that is kept, and the readable end."""
-        ...
+from ariane_storage.store import Store
 
 
 class UnreadQueue(NamedTuple):
@@ -55,7 +44,7 @@ class UnreadQueue(NamedTuple):
 class UnreadQueues:
     """Finds queues that are not read, and refuses to make more."""
 
-    def __init__(self, log: QueuesLog, topics: TopicTable, offsets: ConsumerOffsets) -> None:
+    def __init__(self, log: Store, topics: TopicTable, offsets: ConsumerOffsets) -> None:
         """Compare what this log keeps with topics and the offsets of groups."""
         self._log = log
         self._topics = topics
