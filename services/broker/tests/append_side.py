@@ -13,11 +13,11 @@ from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.producer_sequences import ProducerSequences
 from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.append.topics_for_send import TopicsForSend
-from ariane_broker.errors import STORAGE_RULES
 from ariane_broker.log.arrivals import Arrivals
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.rpc.wire import append_wire
 from ariane_broker.rpc.wire.append_wire import append_request, stream_response
+from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_broker.topics.topic_table import Permission, TopicConfig
 from ariane_record import BlockEncoder, ProducerSequence
 from ariane_servicekit import ErrorTranslator

@@ -345,21 +345,11 @@ class Store:
         return self._finder.message_at(commit_log_offset)
 
     def copy_at(self, commit_log_offset: int) -> RecordCopy:
-        """What goes along of the record at a commit-log offset when it is stored anew.
-
-        Raises:
-            RecordNotFound: No record starts there, or it is not confirmed yet.
-            RecordCorrupted: Its bytes are not what was written.
-        """
+        """What goes along of such a record when it is stored anew; see ``message_at``."""
         return self._finder.copy_at(commit_log_offset)
 
     def store_timestamp_at(self, commit_log_offset: int) -> int:
-        """When the record at a commit-log offset was stored, in milliseconds.
-
-        Raises:
-            RecordNotFound: No record starts there.
-            RecordCorrupted: Its size is impossible.
-        """
+        """When such a record was stored, in milliseconds; see ``message_at``."""
         return self._finder.store_timestamp_at(commit_log_offset)
 
     def stretches(self, begin: int) -> Iterator[Stretch]:

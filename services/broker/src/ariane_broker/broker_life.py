@@ -13,7 +13,6 @@ from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.outbox import BrokerDraining
 from ariane_broker.delay.timer_queue import TimerQueue
 from ariane_broker.durable.saved_state import SavedState
-from ariane_broker.errors import STORAGE_RULES
 from ariane_broker.log.group_flush import GroupFlush
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.log_states import LogStates
@@ -26,6 +25,7 @@ from ariane_broker.naming.registration import Registration
 from ariane_broker.rpc.append_streams import AppendStreams
 from ariane_broker.rpc.transaction_streams import TransactionStreams
 from ariane_broker.state.state_files import BrokerState
+from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_servicekit import Address, ErrorRules, Loop, RpcService, StartRefused, get_logger
 from ariane_storage.errors import QueueUnderRepair, StorageError, StorePoisoned

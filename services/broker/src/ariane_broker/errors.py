@@ -1,4 +1,4 @@
-"""The public errors of the broker, and how those of the store become public.
+"""The public errors of the broker; those of the store become public in ``storage_rules``.
 
 Use cases raise ``ServiceError`` and nothing else on purpose; each public reason has one function
 here, so that its text and the values in its metadata are the same wherever it comes from::
@@ -17,25 +17,18 @@ here, so that its text and the values in its metadata are the same wherever it c
     |                           client_silent, group_limit_reached
     +-- by pull                 queue_offset_out_of_range, queue_cut, filter_expression_invalid,
     |                           held_pulls_exhausted
-    +-- by transaction          transaction_not_found, transaction_decided, batch_differs,
-    |                           half_messages_exhausted, producer_not_attached
+    +-- by transaction          producer_not_attached; see ``transaction_errors``
     +-- by broker               broker_draining, store_poisoned
-
-    StorageError (ariane_storage), RecordError (ariane_record)
-    +-- STORAGE_RULES says what each becomes
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_record.names import is_system_group
-from ariane_servicekit.error_status import ErrorRules
-from ariane_servicekit.errors import ServiceError, field_invalid
-from ariane_storage import errors as storage
+from ariane_servicekit.errors import ServiceError
 
 
 def topic_name_illegal(topic: str) -> ServiceError:
@@ -60,9 +53,7 @@ def topic_not_found(topic: str) -> ServiceError:
 def topic_exists(topic: str) -> ServiceError:
     """A topic of that name stands already."""
     return ServiceError(
-        ErrorReason.ERROR_REASON_TOPIC_EXISTS,
-        f"topic {topic!r} stands already",
-        {"topic": topic},
+        ErrorReason.ERROR_REASON_TOPIC_EXISTS, f"topic {topic!r} stands already", {"topic": topic}
     )
 
 
@@ -450,71 +441,6 @@ def held_pulls_exhausted(limit: int) -> ServiceError:
     )
 
 
-def transaction_not_found(transaction_id: str) -> ServiceError:
-    """No half message is known by this id."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_TRANSACTION_NOT_FOUND,
-        f"no half message of transaction {transaction_id!r} is known here",
-        {"transaction_id": transaction_id},
-    )
-
-
-def transaction_decided(transaction_id: str, outcome: str) -> ServiceError:
-    """The transaction has an outcome already."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_TRANSACTION_DECIDED,
-        f"transaction {transaction_id!r} was decided before: {outcome}",
-        {"transaction_id": transaction_id, "outcome": outcome},
-    )
-
-
-def transaction_foreign(transaction_id: str, field: str, value: str) -> ServiceError:
-    """The half message has another producer group, topic or unique id than the caller says."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_TRANSACTION_FOREIGN,
-        f"the half message of transaction {transaction_id!r} has another {field} than {value!r}",
-        {"transaction_id": transaction_id, "field": field},
-    )
-
-
-def batch_differs(
-    query_id: str, batch_id: int, record_count: int, committed_count: int | None
-) -> ServiceError:
-    """A batch comes again, and is not known to be the one that was committed.
-
-    Args:
-        query_id: Names the query.
-        batch_id: Names the batch within it.
-        record_count: Records of the batch as it came now.
-        committed_count: Records of the commit that stands; ``None``: it is not remembered.
-    """
-    before = (
-        "too long ago to tell whether it is the same"
-        if committed_count is None
-        else f"with other contents, {committed_count} records"
-    )
-    return ServiceError(
-        ErrorReason.ERROR_REASON_BATCH_DIFFERS,
-        f"batch {batch_id} of query {query_id!r}, now {record_count} records, was committed"
-        f" before {before}",
-        {
-            "query_id": query_id,
-            "batch_id": batch_id,
-            "record_count": record_count,
-            "committed_count": "" if committed_count is None else committed_count,
-        },
-    )
-
-
-def half_messages_exhausted(limit: int) -> ServiceError:
-    """Too many half messages wait for an outcome."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_SERVICE_BUSY,
-        f"{limit} half messages wait for an outcome; no more are taken",
-        {"limit": limit},
-    )
-
-
 def broker_draining() -> ServiceError:
     """The broker takes no more messages or clients."""
     return ServiceError(
@@ -528,65 +454,3 @@ def store_poisoned() -> ServiceError:
         ErrorReason.ERROR_REASON_STORE_POISONED,
         "a flush failed; the store takes nothing more until the broker is restarted",
     )
-
-
-def _store_full(error: storage.StoreFull) -> ServiceError:
-    return ServiceError(
-        ErrorReason.ERROR_REASON_STORE_FULL,
-        f"the store takes no messages: {error.reason}",
-        {"cause": error.reason},
-    )
-
-
-def _block_rejected(error: storage.BlockRejected) -> ServiceError:
-    return block_corrupted(error.position, error.reason)
-
-
-def _out_of_range(error: storage.QueueOffsetOutOfRange) -> ServiceError:
-    return queue_offset_out_of_range(
-        error.topic,
-        error.queue_id,
-        error.queue_offset,
-        error.min_queue_offset,
-        error.max_queue_offset,
-    )
-
-
-def _under_repair(error: storage.QueueUnderRepair) -> ServiceError:
-    return ServiceError(
-        ErrorReason.ERROR_REASON_QUEUE_UNDER_REPAIR,
-        str(error),
-        {
-            "topic": error.topic,
-            "queue_id": error.queue_id,
-            "queue_offset": error.queue_offset,
-        },
-    )
-
-
-def _record_corrupted(error: storage.RecordCorrupted) -> ServiceError:
-    return ServiceError(
-        ErrorReason.ERROR_REASON_RECORD_CORRUPTED,
-        f"the record at commit-log offset {error.commit_log_offset} is damaged: {error.reason}",
-        {"commit_log_offset": error.commit_log_offset},
-    )
-
-
-def _record_not_found(error: storage.RecordNotFound) -> ServiceError:
-    return message_not_found(f"commit-log offset {error.commit_log_offset}")
-
-
-STORAGE_RULES: Final[ErrorRules] = MappingProxyType(
-    {
-        storage.BlockRejected: _block_rejected,
-        storage.IllegalQueue: lambda error: field_invalid("queue_id", str(error)),
-        storage.QueueOffsetOutOfRange: _out_of_range,
-        storage.QueueUnderRepair: _under_repair,
-        storage.RecordCorrupted: _record_corrupted,
-        storage.RecordNotFound: _record_not_found,
-        storage.StoreClosed: lambda _: broker_draining(),
-        storage.StoreFull: _store_full,
-        storage.StorePoisoned: lambda _: store_poisoned(),
-    }
-)
-"""What leaves the broker when the store raised. Other errors of the store are faults."""

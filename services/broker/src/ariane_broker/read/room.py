@@ -7,7 +7,6 @@ import secrets
 from dataclasses import dataclass
 
 from ariane_broker.clients.room import ChangingRoom
-from ariane_broker.errors import STORAGE_RULES
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.log.store_host import literal_host
 from ariane_broker.naming.room import NamingRoom
@@ -17,6 +16,7 @@ from ariane_broker.read.pull import PullRecords
 from ariane_broker.read.queue_looks import QueueLooks
 from ariane_broker.read.range_pull import PullRange
 from ariane_broker.state.room import StateRoom
+from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_servicekit import ErrorTranslator
 
 

@@ -11,7 +11,6 @@ from ariane_broker.append.plain_message import call_bytes_of
 from ariane_broker.append.room import AppendingRoom
 from ariane_broker.clients.room import ChangingRoom
 from ariane_broker.delay.room import DelayingRoom
-from ariane_broker.errors import STORAGE_RULES
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.naming.room import NamingRoom
 from ariane_broker.outside import Outside
@@ -33,6 +32,7 @@ from ariane_broker.rpc.transaction_servicer import TransactionServicer
 from ariane_broker.rpc.transaction_streams import StreamParts, TransactionStreams
 from ariane_broker.rpc.unavailable import ReceiveServicer
 from ariane_broker.state.room import StateRoom
+from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_broker.transactions.room import TransactingRoom
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_servicekit import AnswerBudget, ErrorTranslator, RpcService

@@ -16,15 +16,12 @@ from ariane_broker.append.message_types import check_message_types
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.delay.parking import Parking
 from ariane_broker.errors import (
-    batch_differs,
     block_corrupted,
     broker_draining,
     message_too_large,
     message_type_mismatch,
     queue_not_found,
     topic_not_writable,
-    transaction_decided,
-    transaction_not_found,
 )
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.batch_publication import BatchPublication
@@ -47,6 +44,11 @@ from ariane_broker.spark_batches.batch_table import BatchTable, Progress
 from ariane_broker.spark_batches.stage_format import StagedBlock
 from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
+from ariane_broker.transaction_errors import (
+    batch_differs,
+    transaction_decided,
+    transaction_not_found,
+)
 from ariane_record.control_characters import holds_control_character
 from ariane_record.encoding.block import encode_block
 from ariane_record.layout import Host

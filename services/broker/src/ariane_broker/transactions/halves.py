@@ -16,19 +16,21 @@ from ariane_broker.append.plain_message import PlainMessage
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors import (
     broker_draining,
-    half_messages_exhausted,
     message_illegal,
     message_type_mismatch,
     queue_not_found,
     topic_not_found,
     topic_not_writable,
-    transaction_decided,
-    transaction_foreign,
 )
 from ariane_broker.groups.group_changes import check_user_group
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
+from ariane_broker.transaction_errors import (
+    half_messages_exhausted,
+    transaction_decided,
+    transaction_foreign,
+)
 from ariane_broker.transactions.transaction_records import (
     HalfMessage,
     half_message_with,

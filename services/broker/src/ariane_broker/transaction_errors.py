@@ -1,0 +1,71 @@
+"""The public errors of transactions, and of batches, which are transactions of many records."""
+
+from __future__ import annotations
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_servicekit.errors import ServiceError
+
+
+def transaction_not_found(transaction_id: str) -> ServiceError:
+    """No half message is known by this id."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_TRANSACTION_NOT_FOUND,
+        f"no half message of transaction {transaction_id!r} is known here",
+        {"transaction_id": transaction_id},
+    )
+
+
+def transaction_decided(transaction_id: str, outcome: str) -> ServiceError:
+    """The transaction has an outcome already."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_TRANSACTION_DECIDED,
+        f"transaction {transaction_id!r} was decided before: {outcome}",
+        {"transaction_id": transaction_id, "outcome": outcome},
+    )
+
+
+def transaction_foreign(transaction_id: str, field: str, value: str) -> ServiceError:
+    """The half message has another producer group, topic or unique id than the caller says."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_TRANSACTION_FOREIGN,
+        f"the half message of transaction {transaction_id!r} has another {field} than {value!r}",
+        {"transaction_id": transaction_id, "field": field},
+    )
+
+
+def batch_differs(
+    query_id: str, batch_id: int, record_count: int, committed_count: int | None
+) -> ServiceError:
+    """A batch comes again, and is not known to be the one that was committed.
+
+    Args:
+        query_id: Names the query.
+        batch_id: Names the batch within it.
+        record_count: Records of the batch as it came now.
+        committed_count: Records of the commit that stands; ``None``: it is not remembered.
+    """
+    before = (
+        "too long ago to tell whether it is the same"
+        if committed_count is None
+        else f"with other contents, {committed_count} records"
+    )
+    return ServiceError(
+        ErrorReason.ERROR_REASON_BATCH_DIFFERS,
+        f"batch {batch_id} of query {query_id!r}, now {record_count} records, was committed"
+        f" before {before}",
+        {
+            "query_id": query_id,
+            "batch_id": batch_id,
+            "record_count": record_count,
+            "committed_count": "" if committed_count is None else committed_count,
+        },
+    )
+
+
+def half_messages_exhausted(limit: int) -> ServiceError:
+    """Too many half messages wait for an outcome."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_SERVICE_BUSY,
+        f"{limit} half messages wait for an outcome; no more are taken",
+        {"limit": limit},
+    )
