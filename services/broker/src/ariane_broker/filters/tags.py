@@ -25,7 +25,7 @@ TAGS_MAX: Final = 128
 
 _OR: Final = "||"
 _FEW: Final = 8
-"""So many codes are compared one after the other in less time than as a set."""
+"""So many tags are compared one after the other in less time than as a set."""
 
 
 class TagFilter:
@@ -45,8 +45,9 @@ class TagFilter:
         codes = entries["tags_code"]
         if len(self._codes) > _FEW:
             return np.isin(codes.astype(np.int64), self._codes)
-        mask = np.zeros(len(codes), np.bool_)
-        for code in self._codes.tolist():
+        first, *others = self._codes.tolist()
+        mask: NDArray[np.bool_] = codes == first
+        for code in others:
             mask |= codes == code
         return mask
 
@@ -56,6 +57,10 @@ class TagFilter:
         pairs = properties.pair_of_each_row(PropertyName.TAGS)
         mask: NDArray[np.bool_] = pairs >= 0
         found = pairs[mask]
+        if len(self._tags) > _FEW:
+            is_wanted = map(self._tags.__contains__, properties.texts(found))
+            mask[mask] = np.fromiter(is_wanted, np.bool_, len(found))
+            return mask
         matches = np.zeros(len(found), np.bool_)
         for tag in self._tags:
             matches |= properties.values_equal(found, tag)
