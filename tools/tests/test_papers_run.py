@@ -25,6 +25,7 @@ from tools.workspace import ROOT
 
 README = Paper(ROOT, "README.md")
 OPERATIONS = Paper(ROOT, "docs/operations.md")
+DEPLOYMENT = Paper(ROOT, "docs/deployment.md")
 
 SMALL_FILES = "--segment-bytes 8388608 --index-slots 1000 --index-items 4000"
 NAME_SERVER_PORT = 9876
@@ -113,6 +114,31 @@ def test_commands_for_the_night_work_in_their_order(tmp_path):
     assert '"exit_status": 0' in said
     assert "3 records, nothing is wrong" in said
     assert re.search(r"^ commit log .*^status 1$", said, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(sys.platform != "linux", reason="needs more than one loopback address")
+def test_three_machines_a_backup_and_an_upgrade_lose_nothing(tmp_path):
+    script = with_ports("\n".join(DEPLOYMENT.blocks("sh")), free_ports())
+    script = script.replace("ariane-broker", f"ariane-broker {SMALL_FILES}")
+    shell = subprocess.Popen(
+        ("bash", "-euo", "pipefail", "-c", script),
+        cwd=tmp_path,
+        env={**ENVIRONMENT, "A": "127.0.0.1", "B": "127.0.0.2", "C": "127.0.0.3"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        process_group=0,
+    )
+    try:
+        said, _ = shell.communicate(timeout=350)
+    finally:
+        # Whoever is left: nobody when all went well.
+        with suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+    assert shell.returncode == 0, said
+    assert {"60", "100"} <= set(said.split()), said
 
 
 class Stores:
