@@ -26,7 +26,7 @@ from random import Random
 from measure import Row, table_of, write_results
 
 from ariane_sdk import ClusterClient, Message, Producer, QueueReader
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 
 STEADY_RATE = 5_000
 BURST_COUNT = 100_000

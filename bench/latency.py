@@ -26,7 +26,7 @@ from latency_peer import Schedule
 from measure import Row, table_of, write_results
 
 from ariane_sdk import ClusterClient
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 
 RATES = (1_000, 10_000)
 PERCENTILES = ("p50", "p99", "p99.9", "max")

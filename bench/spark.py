@@ -42,7 +42,7 @@ from spark_kafka import (
 from spark_session import drain, session
 
 from ariane_sdk.sync import ClusterClient, Producer
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 from ariane_spark.cluster import Fetch
 from ariane_spark.columns import Projection, header_schema, message_schema
 from ariane_spark.option_table import Use

@@ -11,7 +11,7 @@ from hypothesis import settings
 from ariane.broker.v1.topic_service_pb2 import UpdateTopicRequest
 from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane_sdk.sync import ClusterClient, Producer
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 from ariane_spark import session
 
 # How long one example takes says how busy the machine is.

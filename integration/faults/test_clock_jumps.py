@@ -21,7 +21,7 @@ from ariane_sdk import (
     QueueReader,
 )
 from ariane_sdk.errors import MessagesFailed
-from ariane_servicekit.processes import ServiceProcess
+from ariane_servicekit.running.processes import ServiceProcess
 
 DAYS_MS = 15 * 24 * 3_600_000
 SMALL_STORE = (

@@ -25,7 +25,7 @@ from ariane_sdk import (
     PullConsumer,
     QueueReader,
 )
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 
 TOPIC = "orders"
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)

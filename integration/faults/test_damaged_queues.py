@@ -11,7 +11,7 @@ import pytest
 from test_store_folder import cluster_in, read_all, send
 
 from ariane_sdk import Message, Producer
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 from ariane_storage.queues.consume_queue_entry import ENTRY, Entries
 
 STALL_S_MAX = 20.0

@@ -19,7 +19,7 @@ import pytest
 from unplugged_disk import UnpluggedDisk, why_not
 
 from ariane_sdk import ClusterClient, Message, Producer, ProducerSettings, QueueReader
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 
 SEED = int(os.environ.get("POWER_LOSS_SEED", "20130101"))
 TOPIC = "reminders"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ariane_sdk import Message, Producer, QueueReader
-from ariane_servicekit.processes import LocalCluster, ProcessFailed, ServiceProcess
+from ariane_servicekit.running.processes import LocalCluster, ProcessFailed, ServiceProcess
 
 SEGMENT_BYTES = 1 << 20
 SMALL_STORE = (

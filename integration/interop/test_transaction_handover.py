@@ -22,7 +22,7 @@ from ariane_sdk import (
     TransactionOutcome,
 )
 from ariane_sdk.errors import TransactionDecided
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 
 MISSING = [tool for tool in ("java", "mvn") if not shutil.which(tool)]
 

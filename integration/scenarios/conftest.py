@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ariane_admin.cli import main
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 
 # Disks that lose power are kept there.
 sys.path.append(str(Path(__file__).parents[1] / "faults"))

@@ -26,7 +26,7 @@ from ariane.broker.v1.transaction_service_pb2 import (
 )
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
-from ariane_servicekit.processes import ServiceProcess
+from ariane_servicekit.running.processes import ServiceProcess
 from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
 from ariane_txn_checker.database.tables import CHECK, TRANSACTION
 from ariane_txn_checker.transaction import Outcome, State

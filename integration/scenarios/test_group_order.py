@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from ariane_sdk import ClusterClient, Message, Producer
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 
 GROUP = "in-order"
 TOPIC = "steps"

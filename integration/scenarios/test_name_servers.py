@@ -8,7 +8,7 @@ from ariane_admin.asking.cluster_doors import ClusterDoors, answer_of
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import ClusterClient, Message, Producer
 from ariane_sdk.errors import RouteNotFound
-from ariane_servicekit.processes import ServiceProcess
+from ariane_servicekit.running.processes import ServiceProcess
 
 
 async def route_at(cluster, number, topic):

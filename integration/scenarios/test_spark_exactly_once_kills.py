@@ -180,7 +180,7 @@ async def goes_back(query, kind, folder, arguments, until):
 @pytest.mark.parametrize("crashes", sorted({3, CRASHES}))
 async def test_each_row_once_through_crashes(local_cluster, until, tmp_path, monkeypatch, crashes):
     monkeypatch.setenv("ARIANE_NAMESRV_WARM_UP_S", "0")
-    monkeypatch.setattr("ariane_servicekit.processes.READY_S_MAX", STEP_S)
+    monkeypatch.setattr("ariane_servicekit.running.processes.READY_S_MAX", STEP_S)
     chance = random.Random(SEED)
     # All kinds in turn, each turn in another order.
     kinds = [kind for _ in range(crashes) for kind in chance.sample(KINDS, len(KINDS))][:crashes]

@@ -22,7 +22,7 @@ from ariane.broker.v1.transaction_service_pb2 import ListHalfMessagesRequest
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane_sdk import ClusterClient, ConsumerSettings, PushConsumer, QueueReader
 from ariane_sdk.sql import METADATA, create_tables
-from ariane_servicekit.processes import ServiceProcess
+from ariane_servicekit.running.processes import ServiceProcess
 from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
 
 CASHIER = Path(__file__).with_name("cashier.py")

@@ -12,9 +12,9 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from ariane.common.v1 import process_service_pb2 as process_pb
 from ariane.common.v1.process_service_pb2_grpc import ProcessServiceStub
 from ariane.namesrv.v1.route_service_pb2 import GetRouteRequest, GetRouteResponse
-from ariane_servicekit.live_settings import LiveSettings
-from ariane_servicekit.settings import ServiceSettings
-from ariane_servicekit.settings_sources import load_settings
+from ariane_servicekit.configuration.live_settings import LiveSettings
+from ariane_servicekit.configuration.settings import ServiceSettings
+from ariane_servicekit.configuration.settings_sources import load_settings
 
 
 async def state_of(channel):

@@ -9,7 +9,7 @@ import pytest
 from ariane_sdk import Message, MessageQueue
 from ariane_sdk.errors import DeadlinePassed
 from ariane_sdk.sync import ClusterClient, Producer
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 from ariane_spark.cluster import Fetch
 from ariane_spark.columns import Detail, Projection, message_schema
 from ariane_spark.option_table import Use

@@ -14,7 +14,7 @@ from ariane_sdk.errors import (
     ServiceUnavailable,
 )
 from ariane_sdk.sync import ClusterClient, Producer
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 from ariane_spark.cluster import Fetch
 from ariane_spark.columns import Detail, Projection, message_schema
 from ariane_spark.connection import connect_once

@@ -7,7 +7,7 @@ import pytest
 
 from ariane_sdk import Message
 from ariane_sdk.sync import ClusterClient, Producer, QueueReader
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 

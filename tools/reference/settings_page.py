@@ -11,9 +11,13 @@ from pydantic.fields import FieldInfo
 from ariane_broker.settings import BrokerSettings
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk import ConsumerSettings, ProducerSettings
+from ariane_servicekit.configuration.settings import ServiceSettings
+from ariane_servicekit.configuration.settings_sources import (
+    SettingRow,
+    load_settings,
+    settings_reference,
+)
 from ariane_servicekit.errors import SettingsError
-from ariane_servicekit.settings import ServiceSettings
-from ariane_servicekit.settings_sources import SettingRow, load_settings, settings_reference
 from ariane_txn_checker import CheckerSettings
 from tools.reference.client_settings import client_settings_table
 from tools.reference.markdown import block, code, made_from, page, table

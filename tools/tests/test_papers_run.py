@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 from tools.papers import Paper
 from tools.workspace import ROOT
 

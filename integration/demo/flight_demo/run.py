@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ariane_sdk import ClusterClient, Producer, QueueReader
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 from flight_demo.checks import Check
 from flight_demo.children import child
 from flight_demo.closed_form import Expectation

@@ -18,7 +18,7 @@ from typing import Final
 
 from unplugged_disk import UnpluggedDisk
 
-from ariane_servicekit.processes import ServiceProcess
+from ariane_servicekit.running.processes import ServiceProcess
 
 DISK_MEGABYTES: Final = 2048
 """The image is sparse: it takes what is written."""

@@ -20,7 +20,7 @@ from typing import Final
 
 from ariane_sdk import ClusterClient
 from ariane_servicekit.errors import ProcessFailed
-from ariane_servicekit.processes import LocalCluster, ServiceProcess
+from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 from message_soak.chaos import Disturbance, Disturbed, Kind, Manner, disturbances
 from message_soak.clocks import BROKER_MODULE, BrokerClock
 from message_soak.crew import Member, MemberFailed

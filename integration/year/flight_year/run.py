@@ -26,7 +26,7 @@ from flight_demo.stages import Stage, Stages
 
 from ariane_pipelines.sessions import SessionCounts
 from ariane_sdk.sync import ClusterClient, Producer
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 from flight_year.closed_form import Expectation, Figures
 from flight_year.publishing import moment_between, publish_columns
 from flight_year.sources import iter_planes, iter_weather

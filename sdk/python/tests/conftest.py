@@ -42,7 +42,7 @@ from ariane_record import RecordFields
 from ariane_record.checksums.checksum import crc32
 from ariane_record.decoding.columns import decode_columns
 from ariane_sdk.runtime.clock import SystemClock
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
 
 

@@ -1,14 +1,22 @@
 """What every ArianeMQ process shares. The README lists the pieces."""
 
-import ariane_servicekit._before_grpc  # noqa: F401 - it must come before whatever imports gRPC.
+import ariane_servicekit.running.before_grpc  # noqa: F401 - it must come before whatever imports gRPC.
 
 # isort: split
 from ariane_servicekit.addresses import Address
-from ariane_servicekit.answer_budget import AnswerBudget, AnswerLease
-from ariane_servicekit.background import Loop
-from ariane_servicekit.calls import Call, current_call
 from ariane_servicekit.clock import Clock, SystemClock
-from ariane_servicekit.error_status import ErrorRules, ErrorTranslator
+from ariane_servicekit.configuration.settings import (
+    CHANGEABLE,
+    AddressList,
+    CommaSeparated,
+    ListenAddress,
+    ServiceSettings,
+)
+from ariane_servicekit.configuration.settings_sources import (
+    SettingRow,
+    load_settings,
+    settings_reference,
+)
 from ariane_servicekit.errors import (
     ServiceError,
     ServicekitError,
@@ -17,20 +25,16 @@ from ariane_servicekit.errors import (
     feature_not_available,
     field_invalid,
 )
-from ariane_servicekit.lifecycle import main, run, serving
-from ariane_servicekit.logs import configure_logs, get_logger
-from ariane_servicekit.pages import Page, PageRequest, take_page
-from ariane_servicekit.request_stream import first_request
-from ariane_servicekit.server import RpcService
-from ariane_servicekit.service import ExitStatus, Service, StopRequest
-from ariane_servicekit.settings import (
-    CHANGEABLE,
-    AddressList,
-    CommaSeparated,
-    ListenAddress,
-    ServiceSettings,
-)
-from ariane_servicekit.settings_sources import SettingRow, load_settings, settings_reference
+from ariane_servicekit.rpc.answer_budget import AnswerBudget, AnswerLease
+from ariane_servicekit.rpc.calls import Call, current_call
+from ariane_servicekit.rpc.error_status import ErrorRules, ErrorTranslator
+from ariane_servicekit.rpc.pages import Page, PageRequest, take_page
+from ariane_servicekit.rpc.request_stream import first_request
+from ariane_servicekit.rpc.server import RpcService
+from ariane_servicekit.running.background import Loop
+from ariane_servicekit.running.lifecycle import main, run, serving
+from ariane_servicekit.running.service import ExitStatus, Service, StopRequest
+from ariane_servicekit.telling.logs import configure_logs, get_logger
 
 __all__ = [
     "CHANGEABLE",

@@ -8,7 +8,7 @@ import pytest
 
 from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 
 SMALL_STORE = (
     # A test needs little room, and how full the machine's disk is, is not its matter.

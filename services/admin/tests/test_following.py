@@ -9,7 +9,7 @@ from pathlib import Path
 from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk.sync import Message, Producer
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 
 BIN = Path(sys.executable).parent
 

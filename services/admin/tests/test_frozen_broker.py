@@ -20,7 +20,7 @@ from ariane_sdk import ConsumerSettings, LiveBroker, PushConsumer, QueueReader
 from ariane_sdk.errors import DeadlinePassed, MessagesFailed
 from ariane_sdk.sync import Message, MessageQueue, Producer
 from ariane_sdk.sync import QueueReader as BlockingReader
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 
 BIN = Path(sys.executable).parent
 COMMANDS = {

@@ -15,7 +15,7 @@ import pytest
 from grpc import aio
 
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
-from ariane_servicekit.processes import ServiceProcess
+from ariane_servicekit.running.processes import ServiceProcess
 
 MIB = 1 << 20
 

@@ -27,7 +27,7 @@ from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_namesrv.app import NamesrvApp
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_servicekit import serving
-from ariane_servicekit.processes import ServiceProcess
+from ariane_servicekit.running.processes import ServiceProcess
 from ariane_testkit.contract import unimplemented_methods
 
 PACKAGE = "ariane.namesrv.v1"

@@ -13,7 +13,7 @@ from ariane.broker.v1.transaction_service_pb2 import HalfMessageToStore, StreamT
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
 from ariane_servicekit import SystemClock
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 from ariane_txn_checker.errors import (
     BrokerUnreachable,
     NobodyAnswered,

@@ -27,7 +27,7 @@ from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
     CheckedTransactionServiceStub,
 )
 from ariane.transaction.v1.checker_service_pb2_grpc import CheckerServiceStub
-from ariane_servicekit.processes import LocalCluster, ServiceProcess
+from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 from ariane_testkit.contract import unimplemented_methods
 
 PACKAGE = "ariane.transaction.v1"

@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, event, inspect, select, text
 from sqlalchemy.engine import make_url
 
 from ariane_servicekit import SystemClock
-from ariane_servicekit.error_status import ErrorTranslator
+from ariane_servicekit.rpc.error_status import ErrorTranslator
 from ariane_txn_checker.app import ERROR_RULES
 from ariane_txn_checker.database import (
     CheckStore,

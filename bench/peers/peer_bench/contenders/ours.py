@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 from peer_bench.contender import DriverContender, lost_of
 from peer_bench.drivers import Driver
 from peer_bench.loads import Leg, Load

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ariane_sdk import ClusterClient, Message, MessageQueue, Producer, ProducerSettings, errors
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 
 IMPATIENT = ProducerSettings(send_timeout_s=1.0)
 

@@ -28,7 +28,7 @@ from ariane_sdk.consumer.offsets.offset_file import OffsetFile
 from ariane_sdk.errors import ClientForked, ClientNotRunning, NameServersUnreachable
 from ariane_sdk.net import connections as _connections
 from ariane_sdk.sql import Outbox, OutboxRelay, create_tables
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 
 NOBODY = "127.0.0.1:1"
 STEPS_MAX = 100

@@ -19,7 +19,7 @@ from ariane_sdk import (
     errors,
 )
 from ariane_sdk.producer.batches.bundle import Bundle
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 
 QUICK = ProducerSettings(
     call_timeout_s=0.3, send_timeout_s=1.5, repeat_delay_s_min=0.01, repeat_delay_s_max=0.05

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ariane_sdk import ClusterClient, Message, MessageQueue, Producer, ProducerSettings, errors
 from ariane_sdk.producer.sending.latency import BrokerLatencies, LeastLatency, UnavailabilityTable
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 
 DEFAULTS = ProducerSettings()
 SMALL_STORE = (

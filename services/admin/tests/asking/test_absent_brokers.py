@@ -23,7 +23,7 @@ from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.cli import main
 from ariane_admin.doctor.cluster_facts import gather_facts
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 
 
 class ScriptedNameServer(RouteServiceServicer, MaintenanceServiceServicer):

@@ -7,7 +7,7 @@ from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import Message, MessageQueue, sync
 from ariane_servicekit import Address
-from ariane_servicekit.processes import LocalCluster, ServiceProcess
+from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 
 SMALL_STORE = (
     *("--segment-bytes", str(64 << 20)),

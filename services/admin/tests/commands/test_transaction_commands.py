@@ -16,7 +16,7 @@ from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk.sync import Message as SentMessage
 from ariane_sdk.sync import Producer
-from ariane_servicekit.processes import ServiceProcess
+from ariane_servicekit.running.processes import ServiceProcess
 
 QUICK = (
     *("--first-check-s", "0.2", "--check-interval-s", "0.2", "--survey-interval-s", "0.1"),

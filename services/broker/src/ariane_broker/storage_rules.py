@@ -13,8 +13,8 @@ from ariane_broker.errors import (
     queue_offset_out_of_range,
     store_poisoned,
 )
-from ariane_servicekit.error_status import ErrorRules
 from ariane_servicekit.errors import ServiceError, field_invalid
+from ariane_servicekit.rpc.error_status import ErrorRules
 from ariane_storage import errors as storage
 
 

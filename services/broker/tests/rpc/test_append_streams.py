@@ -9,7 +9,7 @@ from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_FLUSHED
 from ariane_broker.app import compose
 from ariane_servicekit import serving
-from ariane_servicekit.request_stream import IN_WORK_MAX
+from ariane_servicekit.rpc.request_stream import IN_WORK_MAX
 
 
 def request(number, *batches):

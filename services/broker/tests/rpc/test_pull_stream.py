@@ -16,8 +16,8 @@ from ariane.common.v1 import subscription_pb2 as subscription_pb
 from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.read.pull_order import PulledQueue
 from ariane_broker.rpc.wire.pull_wire import pull_answer, stream_answer
-from ariane_servicekit.error_status import status_of
 from ariane_servicekit.errors import field_invalid
+from ariane_servicekit.rpc.error_status import status_of
 
 
 class Conversation:

@@ -29,7 +29,7 @@ from ariane_servicekit import (
     StopRequest,
     SystemClock,
 )
-from ariane_servicekit.error_status import NO_RULES
+from ariane_servicekit.rpc.error_status import NO_RULES
 
 
 class NamesrvApp:

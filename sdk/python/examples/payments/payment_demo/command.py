@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker, create_async
 
 from ariane_sdk import ClusterClient
 from ariane_sdk.sql import create_tables
-from ariane_servicekit.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster
 from ariane_testkit.postgresql import running_postgresql
 from payment_demo.bank import Bank
 from payment_demo.books import add_up, booked_count, draw_orders, open_accounts

@@ -17,7 +17,7 @@ from ariane_admin.commands.dev_guide import DevGuide
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.output import Output, output_option
 from ariane_servicekit.errors import ProcessFailed
-from ariane_servicekit.processes import LocalCluster, ServiceProcess
+from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 
 _SERVICES = ("ariane-namesrv", "ariane-broker", "ariane-txn-checker")
 _BROKERS_MAX = 26

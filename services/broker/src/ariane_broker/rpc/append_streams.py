@@ -17,7 +17,7 @@ from ariane_broker.errors import broker_draining
 from ariane_broker.rpc.peer_address import peer_host
 from ariane_broker.rpc.wire.append_wire import AppendRequest, stream_response
 from ariane_record.layout import Host
-from ariane_servicekit.request_stream import RequestStreams
+from ariane_servicekit.rpc.request_stream import RequestStreams
 
 
 class AppendStreams:

@@ -18,7 +18,7 @@ from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.read.unread_queues import UnreadQueues
 from ariane_broker.rpc.wire.wire_time import milliseconds_of, time_of
 from ariane_servicekit import field_invalid, take_page
-from ariane_servicekit.error_status import status_of
+from ariane_servicekit.rpc.error_status import status_of
 
 
 class OffsetServicer(OffsetServiceServicer):

@@ -15,8 +15,8 @@ from ariane_broker.retry.redriving import DeadLetterRedrive
 from ariane_broker.retry.returning import MessageReturns
 from ariane_broker.rpc.wire.wire_time import seconds_of
 from ariane_record.control_characters import holds_control_character
-from ariane_servicekit.error_status import status_of
 from ariane_servicekit.errors import ServiceError, field_invalid
+from ariane_servicekit.rpc.error_status import status_of
 
 _COUNT_MAX: Final = 1_000_000
 MESSAGES_MAX: Final = 4096

@@ -19,7 +19,7 @@ from ariane_broker.transactions.ending import EndOutcome, EndWish, TransactionEn
 from ariane_broker.transactions.halves import HalfOutcome, HalfWish, Halves
 from ariane_record.layout import Host
 from ariane_servicekit.errors import ServiceError, field_invalid
-from ariane_servicekit.request_stream import RequestStreams
+from ariane_servicekit.rpc.request_stream import RequestStreams
 
 WISHES_MAX: Final = 256
 """Half messages of one request, and ends of one."""

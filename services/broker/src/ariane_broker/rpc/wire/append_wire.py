@@ -48,7 +48,7 @@ from ariane_record.single.wire_fields import (
     length_tag,
     message_fields,
 )
-from ariane_servicekit.error_status import status_of
+from ariane_servicekit.rpc.error_status import status_of
 from ariane_storage.writing.block_table import BlockTable, PackedColumns
 
 LEVELS: Final = {

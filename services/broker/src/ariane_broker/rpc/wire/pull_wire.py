@@ -36,7 +36,7 @@ from ariane_broker.rpc.wire.subscription_wire import filter_of, filters_of
 from ariane_broker.rpc.wire.wire_time import seconds_of
 from ariane_record.decoding.body_runs import GatheredBodies, gather_bodies
 from ariane_record.single.wire_fields import length_prefix, length_tag
-from ariane_servicekit.error_status import status_of
+from ariane_servicekit.rpc.error_status import status_of
 
 _Piece: TypeAlias = bytes | memoryview
 

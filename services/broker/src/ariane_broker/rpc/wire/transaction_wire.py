@@ -17,8 +17,8 @@ from ariane_broker.transactions.checking import Answer
 from ariane_broker.transactions.ending import EndOutcome, EndWish
 from ariane_broker.transactions.halves import HalfOutcome, HalfWish
 from ariane_broker.transactions.transaction_records import HalfMessage, Outcome
-from ariane_servicekit.error_status import status_of
 from ariane_servicekit.errors import ServiceError, field_invalid
+from ariane_servicekit.rpc.error_status import status_of
 
 ServiceErrorOf: TypeAlias = Callable[[Exception], ServiceError]
 """Makes errors of the store public."""

@@ -1,0 +1,1 @@
+"""Settings of a process: where they come from, which may change."""

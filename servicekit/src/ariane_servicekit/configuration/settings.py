@@ -1,0 +1,187 @@
+"""Settings: one frozen, typed class for each service, built once, from four places.
+
+What comes first wins: flags, environment (``ARIANE_BROKER_STORE_PATH``), TOML file (``--config``),
+defaults. A key has one name everywhere: ``store_path`` in the file, ``--store-path`` as a flag.
+An unknown key and an illegal value are one line that says where it came from, and the process does
+not start.
+
+A service derives its class and describes every field: unit, meaning, and why this default::
+
+    class NamesrvSettings(ServiceSettings):
+        service_name: ClassVar[str] = "namesrv"
+        silence_max_s: float = Field(120, gt=0, description="Seconds after which ...")
+
+Building an instance directly, as tests do, reads neither file nor environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    model_validator,
+)
+
+from ariane_servicekit.addresses import Address
+from ariane_servicekit.telling.logs import LogFormat, LogLevel
+
+CHANGEABLE: Final[dict[str, Any]] = {"changeable": True}
+"""``Field(..., json_schema_extra=CHANGEABLE)``: the setting may change at run time."""
+
+
+def _split(value: object) -> object:
+    return (
+        tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
+    )
+
+
+def _parse_address(value: object) -> object:
+    return Address.parse(value) if isinstance(value, str) else value
+
+
+CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split)]
+"""A list of words, ``a,b,c`` in flags and environment; a file may also give an array."""
+
+ListenAddress = Annotated[Address, BeforeValidator(_parse_address), PlainSerializer(str)]
+"""An ``Address``, written ``host:port``."""
+
+
+def _parse_addresses(value: object) -> object:
+    split = _split(value)
+    return tuple(map(_parse_address, split)) if isinstance(split, tuple | list) else split
+
+
+AddressList = Annotated[tuple[Address, ...], BeforeValidator(_parse_addresses)]
+"""Addresses, ``host:port,host:port``."""
+
+
+class ServiceSettings(BaseModel):
+    """What every service can be told."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, arbitrary_types_allowed=True
+    )
+
+    _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
+
+    service_name: ClassVar[str] = ""
+    """Names the service in environment (upper case), logs and metrics."""
+    example: ClassVar[str] = "--listen 127.0.0.1:0"
+    """Flags that ``--help`` shows as an example."""
+
+    listen: ListenAddress = Field(
+        Address("127.0.0.1", 0),
+        description="Address to listen on, host:port; port 0 lets the system choose one. "
+        "Loopback by default: nothing outside this machine reaches a service by accident.",
+    )
+    insecure: bool = Field(
+        default=False,
+        description="Allow to listen beyond loopback without credentials: whoever reaches the "
+        "port may then do everything. For networks that are closed by other means.",
+    )
+    log_format: LogFormat = Field(
+        "json", description="json: one object a line, for machines; text: for a terminal."
+    )
+    log_level: LogLevel = Field(
+        "info",
+        description="The least level that is written. Refused calls are info, faults are error.",
+    )
+    ready_file: Path | None = Field(
+        None,
+        description="File that receives the ready line when the service serves, for those who "
+        "cannot read its standard output. Removed when the service stops.",
+    )
+    reflection: bool | None = Field(
+        None,
+        description="Whether to answer server reflection, which lets tools list the methods. "
+        "Unset: only on a loopback address, since it tells strangers what to try.",
+    )
+    receive_bytes_max: int = Field(
+        5 << 20,
+        ge=1 << 16,
+        description="Largest request in bytes. 4 MiB of records, and 1 MiB for their columns.",
+    )
+    metadata_bytes_max: int = Field(
+        8 << 10,
+        ge=1 << 10,
+        description="Metadata of a request in bytes beyond which gRPC begins to refuse; it "
+        "refuses all beyond twice as much. Our own need less than 1 KiB.",
+    )
+    concurrent_calls_max: int = Field(
+        4096,
+        ge=1,
+        description="Calls in work at once, streams and held pulls included; more are refused "
+        "with SERVICE_BUSY. Each costs some 20 KiB. One connection may have a quarter of them, one "
+        "host three quarters.",
+        json_schema_extra=CHANGEABLE,
+    )
+    keepalive_interval_s: float = Field(
+        60,
+        ge=1,
+        description="Seconds of silence on a connection after which the service asks whether the "
+        "client lives. Finds dead clients that hold streams open.",
+    )
+    keepalive_wait_s: float = Field(
+        20, ge=1, description="Seconds that a client has to answer that before it is cut off."
+    )
+    ping_interval_min_s: float = Field(
+        10,
+        ge=0,
+        description="Seconds that a client must leave between its own keepalive pings; one that "
+        "pings faster is cut off. Half of what our SDK does.",
+    )
+    drain_s_max: float = Field(
+        10,
+        gt=0,
+        description="Seconds that draining may take: goodbye to the name servers, held pulls "
+        "answered. What is not done by then is left.",
+    )
+    grace_s: float = Field(
+        5, ge=0, description="Seconds that calls in work have to end after the drain."
+    )
+
+    @model_validator(mode="after")
+    def _closed_by_default(self) -> Self:
+        if not self.listen.is_loopback and not self.insecure:
+            msg = (
+                f"listen: {self.listen} is reachable from other machines and this service has no "
+                "credentials; use 127.0.0.1, or insecure to say that the network is closed"
+            )
+            raise ValueError(msg)
+        return self
+
+    @property
+    def reflection_on(self) -> bool:
+        """Whether reflection is served."""
+        return self.listen.is_loopback if self.reflection is None else self.reflection
+
+    def shown(self) -> Mapping[str, Any]:
+        """Return all values as plain JSON, secrets masked, for logs and administration."""
+        return self.model_dump(mode="json", fallback=str)
+
+    def source_of(self, name: str) -> str:
+        """Return where a setting comes from: default, file, environment or flag."""
+        return self._sources.get(name, "default")
+
+    def from_sources(self, sources: Mapping[str, str]) -> Self:
+        """Remember where the values that are no defaults come from; return itself."""
+        self._sources = sources
+        return self
+
+    def with_value(self, name: str, text: str) -> Self:
+        """Return these settings with one other value, checked as at the start.
+
+        Raises:
+            pydantic.ValidationError: The value is illegal, alone or beside the others.
+        """
+        values = {other: getattr(self, other) for other in type(self).model_fields}
+        changed = type(self).model_validate({**values, name: text})
+        return changed.from_sources(self._sources)

@@ -1,0 +1,1 @@
+"""The gRPC server of a process: what each call passes through."""

@@ -1,0 +1,114 @@
+"""Who may enter: nobody while the service starts or drains, and never too many at once."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+from typing import Any, Final
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.rpc.calls import Call
+from ariane_servicekit.rpc.interceptor import Proceed
+
+ALWAYS_OPEN: Final = (
+    "/grpc.health.",
+    "/grpc.reflection.",
+    "/ariane.common.v1.ProcessService/",
+)
+"""Methods with these beginnings are answered in every phase, and beyond the limit of calls."""
+
+SHARE_MIN: Final = 16
+"""Calls that a caller may have in any case: of so few there is nothing to be shared."""
+
+
+class Phase(enum.Enum):
+    """Where a service is in its life."""
+
+    STARTING = "starting"
+    SERVING = "serving"
+    DRAINING = "draining"
+
+
+class Admission:
+    """The innermost stage: phase, deadline and number of calls, in all and of each caller.
+
+    A call whose deadline has passed is refused before its work begins. Streams and held calls
+    count for as long as they last. One connection may have a quarter of them and one host three
+    quarters, so that nobody locks all others out.
+    """
+
+    def __init__(self, *, concurrent_calls_max: int, open_while_draining: Collection[str]) -> None:
+        self.phase = Phase.STARTING
+        self.call_count = 0
+        """Calls in work now, those that are always open left out."""
+        self._call_count_max = concurrent_calls_max
+        self._open_while_draining = frozenset(open_while_draining)
+        self._of_connection: dict[str, int] = {}
+        self._of_host: dict[str, int] = {}
+
+    def change_call_count_max(self, call_count_max: int) -> None:
+        """Take or refuse from now on by another limit; calls in work are not ended."""
+        self._call_count_max = call_count_max
+
+    async def __call__(self, call: Call, proceed: Proceed) -> Any:
+        """Refuse the call, or count it for as long as it is in work."""
+        if call.method.startswith(ALWAYS_OPEN):
+            return await proceed()
+        if self.phase is not Phase.SERVING:
+            self._check_phase(call)
+        if self.call_count >= self._call_count_max:
+            raise _too_many(self._call_count_max, "calls are in work already")
+        peer = call.peer
+        host = peer.rpartition(":")[0]
+        of_peer = self._of_connection.get(peer, 0)
+        of_host = self._of_host.get(host, 0)
+        if of_peer >= connection_share(self._call_count_max):
+            raise _too_many(of_peer, "calls of this connection are in work already")
+        if of_host >= host_share(self._call_count_max):
+            raise _too_many(of_host, "calls of this host are in work already")
+        # None when the caller set no deadline, whatever the stub says.
+        remaining_s: float | None = call.context.time_remaining()
+        if remaining_s is not None and remaining_s <= 0:
+            raise ServiceError(
+                ErrorReason.ERROR_REASON_DEADLINE_PASSED, "the deadline passed before the work"
+            )
+        self.call_count += 1
+        self._of_connection[peer] = of_peer + 1
+        self._of_host[host] = of_host + 1
+        try:
+            return await proceed()
+        finally:
+            self.call_count -= 1
+            _count_down(self._of_connection, peer)
+            _count_down(self._of_host, host)
+
+    def _check_phase(self, call: Call) -> None:
+        if self.phase is Phase.STARTING:
+            raise ServiceError(
+                ErrorReason.ERROR_REASON_SERVICE_STARTING, "the service is still recovering"
+            )
+        if call.method not in self._open_while_draining:
+            raise ServiceError(ErrorReason.ERROR_REASON_SERVICE_DRAINING, "the service is stopping")
+
+
+def connection_share(call_count_max: int) -> int:
+    """Calls that one connection may have in work at a time."""
+    return max(SHARE_MIN, call_count_max // 4)
+
+
+def host_share(call_count_max: int) -> int:
+    """Calls that all connections of one host may have in work at a time."""
+    return max(SHARE_MIN, call_count_max * 3 // 4)
+
+
+def _count_down(counts: dict[str, int], key: str) -> None:
+    left = counts[key] - 1
+    if left:
+        counts[key] = left
+    else:
+        del counts[key]
+
+
+def _too_many(count: int, what: str) -> ServiceError:
+    return ServiceError(ErrorReason.ERROR_REASON_SERVICE_BUSY, f"{count} {what}", {"limit": count})

@@ -1,0 +1,143 @@
+"""The gRPC server of every service: one place for limits, keepalive, stages and built-in services.
+
+What gRPC itself refuses (a message or metadata beyond the limit, pings too often) never reaches
+the stages and leaves as a bare RESOURCE_EXHAUSTED or a closed connection, without ErrorInfo.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from google.protobuf.descriptor import ServiceDescriptor
+from grpc import aio
+from grpc_reflection.v1alpha import reflection
+
+from ariane_servicekit.addresses import Address
+from ariane_servicekit.configuration.settings import ServiceSettings
+from ariane_servicekit.errors import StartRefused
+from ariane_servicekit.rpc.access import access_rules
+from ariane_servicekit.rpc.admission import Admission, connection_share
+from ariane_servicekit.rpc.error_status import ErrorTranslator
+from ariane_servicekit.rpc.health import SERVICE_NAME as HEALTH_NAME
+from ariane_servicekit.rpc.health import HealthServicer
+from ariane_servicekit.rpc.interceptor import CallInterceptor
+from ariane_servicekit.rpc.stages import ErrorStage, MetricsStage
+from ariane_servicekit.telling.telemetry import CallMetrics
+
+_PING_STRIKES_MAX: Final = 2
+
+_STREAMS_BESIDE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class RpcService:
+    """One service of the contract with the servicer that answers for it.
+
+    ``RpcService(ROUTE.services_by_name["RouteService"], add_RouteServiceServicer_to_server, it)``
+    """
+
+    descriptor: ServiceDescriptor
+    add: Callable[[Any, Any], None]
+    """The generated ``add_...Servicer_to_server``."""
+    servicer: object
+    decoders: Mapping[str, Callable[[bytes], Any]] = field(default_factory=dict)
+    """What decodes the requests of a method, by its name, where that is not generated code."""
+
+
+def build_server(
+    settings: ServiceSettings,
+    services: Sequence[RpcService],
+    *,
+    health: HealthServicer,
+    admission: Admission,
+    translator: ErrorTranslator,
+    metrics: CallMetrics,
+) -> aio.Server:
+    """Return a server with all stages and services, neither bound nor started.
+
+    Raises:
+        AccessRuleMissing: A method of a service states no access rule.
+    """
+    access_rules(service.descriptor for service in services)
+    stages = (
+        MetricsStage(metrics),
+        ErrorStage(translator),
+        # Authentication and access rules come here.
+        admission,
+    )
+    decoders = {
+        f"/{service.descriptor.full_name}/{method}": decode
+        for service in services
+        for method, decode in service.decoders.items()
+    }
+    interceptor = CallInterceptor(stages, decoders)
+    server = aio.server(interceptors=[interceptor], options=server_options(settings))
+    for service in services:
+        service.add(service.servicer, server)
+    health.add_to(server)
+    if settings.reflection_on:
+        names = [service.descriptor.full_name for service in services]
+        reflection.enable_server_reflection((*names, HEALTH_NAME, reflection.SERVICE_NAME), server)
+    return server
+
+
+def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
+    """Return gRPC's options for a server of ours."""
+    return [
+        # gRPC shares a port between processes by default: a second broker would start silently
+        # and take half of the connections.
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", settings.receive_bytes_max),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_metadata_size", settings.metadata_bytes_max),
+        ("grpc.absolute_max_metadata_size", 2 * settings.metadata_bytes_max),
+        ("grpc.keepalive_time_ms", int(settings.keepalive_interval_s * 1000)),
+        ("grpc.keepalive_timeout_ms", int(settings.keepalive_wait_s * 1000)),
+        # More wait with the client; a little more than a connection has of calls, so that those
+        # that are refused are told why.
+        (
+            "grpc.max_concurrent_streams",
+            connection_share(settings.concurrent_calls_max) + _STREAMS_BESIDE,
+        ),
+        ("grpc.keepalive_permit_without_calls", 1),
+        (
+            "grpc.http2.min_ping_interval_without_data_ms",
+            int(settings.ping_interval_min_s * 1000),
+        ),
+        ("grpc.http2.max_ping_strikes", _PING_STRIKES_MAX),
+    ]
+
+
+def bind(server: aio.Server, address: Address) -> Address:
+    """Take the port and return the address with the port that was taken.
+
+    Raises:
+        StartRefused: The port is taken or the host is not of this machine.
+    """
+    _try_port(address)
+    try:
+        port = server.add_insecure_port(str(address))
+    except RuntimeError:
+        msg = f"cannot listen on {address}: see the line of gRPC before this one"
+        raise StartRefused(msg) from None
+    return address.with_port(port)
+
+
+def _try_port(address: Address) -> None:
+    """Take the port with a socket of our own and give it back.
+
+    gRPC says nothing of why it cannot bind but for a line with C++ file names on standard error.
+    """
+    try:
+        for family, kind, protocol, _, target in socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(target)
+    except OSError as error:
+        msg = f"cannot listen on {address}: {error.strerror or error}"
+        raise StartRefused(msg) from None

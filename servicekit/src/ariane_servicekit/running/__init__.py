@@ -1,0 +1,1 @@
+"""How a process starts, lives and stops, alone or with others."""

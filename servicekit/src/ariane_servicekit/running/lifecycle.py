@@ -1,0 +1,243 @@
+"""One life for all services, in one order.
+
+::
+
+    settings -> logs -> bind -> NOT_SERVING -> recover -> open -> serve_started -> SERVING -> ready
+                                                                                         |
+    exit <- stop <- server stops (grace) <- drain <- NOT_SERVING, closed to new calls <- signal
+
+* A taken port, a locked store, an illegal setting: one line on standard error, exit status 2.
+* SIGTERM and SIGINT ask for the way out; a second one ends the process at once. SIGHUP, which a
+  dying parent sends (see ``launcher``), asks too, however often it comes.
+* Until ``recover`` is done calls are refused with SERVICE_STARTING, from the signal on with
+  SERVICE_DRAINING. Health answers all the time.
+* ``stop`` runs last and always, also when ``recover`` failed half way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from ariane_servicekit.addresses import Address
+from ariane_servicekit.clock import SystemClock
+from ariane_servicekit.configuration.live_settings import LiveSettings
+from ariane_servicekit.configuration.settings import ServiceSettings
+from ariane_servicekit.configuration.settings_sources import load_settings
+from ariane_servicekit.errors import SettingsError, StartRefused
+from ariane_servicekit.rpc.admission import Admission, Phase
+from ariane_servicekit.rpc.error_status import ErrorTranslator
+from ariane_servicekit.rpc.health import HealthServicer
+from ariane_servicekit.rpc.process_servicer import ProcessServicer, process_rpc_service
+from ariane_servicekit.rpc.server import bind, build_server
+from ariane_servicekit.running.background import Loop
+from ariane_servicekit.running.service import Compose, ExitStatus, Service, SettingsT, StopRequest
+from ariane_servicekit.running.stop_signals import stop_signals
+from ariane_servicekit.telling.logs import configure_logs, get_logger
+from ariane_servicekit.telling.telemetry import CallMetrics, Telemetry
+
+_log = get_logger(__name__)
+
+SWITCH_INTERVAL_S: Final = 0.0005
+"""How long the loop waits at most for a thread beside it that computes; Python's own 5 ms would be
+what one call in a hundred takes."""
+
+OPEN_DOOR_WARNING_S: Final = 60.0
+"""Seconds between two warnings that the port is open to strangers."""
+
+
+def main(
+    settings_class: type[SettingsT],
+    compose: Compose[SettingsT],
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+) -> int:
+    """Read the settings, run the service, return the exit status: a service's ``__main__``."""
+    try:
+        settings = load_settings(settings_class, argv, environ)
+    except SettingsError as error:
+        return _refuse(settings_class.service_name, error)
+    return run(settings, compose)
+
+
+def run(settings: SettingsT, compose: Compose[SettingsT]) -> int:
+    """Run a service as this process until it is asked to stop; return the exit status."""
+    configure_logs(
+        settings.service_name, log_format=settings.log_format, log_level=settings.log_level
+    )
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    try:
+        return asyncio.run(_live(settings, compose))
+    except StartRefused as error:
+        return _refuse(settings.service_name, error)
+    except Exception:  # noqa: BLE001 - the last resort of the process
+        _log.exception("service_failed")
+        return ExitStatus.FAULT
+
+
+@asynccontextmanager
+async def serving(settings: SettingsT, compose: Compose[SettingsT]) -> AsyncIterator[Address]:
+    """Run a service inside this process for the length of a block: tests, in-process brokers.
+
+    Takes no signals, configures no logs and writes no ready line. Yields the address.
+
+    Raises:
+        StartRefused: It could not start.
+    """
+    stop = StopRequest()
+    life = _Life(settings, compose(settings, stop), stop)
+    ready: asyncio.Future[Address] = asyncio.get_running_loop().create_future()
+    living = asyncio.create_task(life.live(ready.set_result))
+    try:
+        await asyncio.wait((ready, living), return_when=asyncio.FIRST_COMPLETED)
+        if living.done():
+            await living
+        yield ready.result()
+    finally:
+        stop.request("the block ended")
+        await living
+
+
+async def _live(settings: SettingsT, compose: Compose[SettingsT]) -> int:
+    stop = StopRequest()
+    with stop_signals(stop):
+        life = _Life(settings, compose(settings, stop), stop)
+        try:
+            await life.live(partial(_announce, settings))
+        finally:
+            if settings.ready_file is not None:
+                settings.ready_file.unlink(missing_ok=True)
+    return stop.exit_status
+
+
+class _Life:
+    """The order of steps for one service."""
+
+    def __init__(self, settings: ServiceSettings, service: Service, stop: StopRequest) -> None:
+        self._settings = settings
+        self._service = service
+        self._stop = stop
+        self._warning = Loop(
+            "open-door-warning",
+            self._warn_of_open_door,
+            interval_s=OPEN_DOOR_WARNING_S,
+            clock=SystemClock(),
+        )
+        self._admission = Admission(
+            concurrent_calls_max=settings.concurrent_calls_max,
+            open_while_draining=service.open_while_draining,
+        )
+        clock = SystemClock()
+        live_settings = LiveSettings(
+            settings, {"concurrent_calls_max": self._admission.change_call_count_max}
+        )
+        self._process = ProcessServicer(
+            settings.service_name, live_settings, clock, lambda: self._admission.phase
+        )
+        rpc_services = (*service.rpc_services, process_rpc_service(self._process))
+        self._health = HealthServicer(rpc.descriptor.full_name for rpc in rpc_services)
+        self._telemetry = Telemetry(settings.service_name)
+        self._server = build_server(
+            settings,
+            rpc_services,
+            health=self._health,
+            admission=self._admission,
+            translator=ErrorTranslator(service.error_rules),
+            metrics=CallMetrics(self._telemetry.meter("ariane_servicekit")),
+        )
+
+    async def live(self, announce: Callable[[Address], None]) -> None:
+        address = bind(self._server, self._settings.listen)
+        self._process.listens_on(str(address))
+        await self._server.start()
+        if not address.is_loopback:
+            self._warning.start(at_once=True)
+        try:
+            await self._until_stop(self._come_up(address, announce))
+            await self._stop.wait()
+            _log.info("service_stopping", reason=self._stop.reason)
+            await self._go_down()
+        finally:
+            # Also the way out of a failed start: nobody waits for grace then.
+            self._health.close()
+            await self._server.stop(None)
+            await self._warning.stop()
+            await self._service.stop()
+            self._telemetry.close()
+        _log.info("service_stopped", exit_status=int(self._stop.exit_status))
+
+    async def _come_up(self, address: Address, announce: Callable[[Address], None]) -> None:
+        await self._service.recover(address)
+        self._admission.phase = Phase.SERVING
+        await self._service.serve_started(address)
+        self._health.set_serving(True)
+        announce(address)
+
+    async def _go_down(self) -> None:
+        self._health.set_serving(False)
+        self._admission.phase = Phase.DRAINING
+        try:
+            async with asyncio.timeout(self._settings.drain_s_max):
+                await self._service.drain()
+        except TimeoutError:
+            _log.warning("drain_cut_short", drain_s_max=self._settings.drain_s_max)
+        except Exception:  # noqa: BLE001 - whatever it is, the server stops in order
+            _log.exception("drain_failed")
+            self._stop.exit_status = ExitStatus.FAULT
+        self._health.close()
+        await self._server.stop(self._settings.grace_s)
+
+    async def _warn_of_open_door(self) -> None:
+        _log.warning("listening_without_credentials", address=str(self._settings.listen))
+
+    async def _until_stop(self, step: Coroutine[Any, Any, None]) -> None:
+        """Run a step of the start; a stop that is asked for meanwhile cancels it."""
+        task = asyncio.create_task(step)
+        waiter = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait((task, waiter), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiter.cancel()
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+def ready_line(service_name: str, address: Address) -> str:
+    """Return the line that says a service is ready, for those who started the process."""
+    ready = {"event": "ready", "service": service_name, "address": str(address), "pid": os.getpid()}
+    return json.dumps(ready) + "\n"
+
+
+def _announce(settings: ServiceSettings, address: Address) -> None:
+    # What is there by now stays. The garbage collector need not look at it time and again, which
+    # would hold all calls up for some 30 ms.
+    gc.collect()
+    gc.freeze()
+    _log.info("service_ready", address=str(address), settings=settings.shown())
+    line = ready_line(settings.service_name, address)
+    if settings.ready_file is not None:
+        _write_ready_file(settings.ready_file, line)
+    # Nobody may be listening any more; that is no reason to stop.
+    with suppress(BrokenPipeError):
+        sys.stdout.write(line)
+        sys.stdout.flush()
+
+
+def _write_ready_file(path: Path, line: str) -> None:
+    written = path.with_name(path.name + ".tmp")
+    written.write_text(line, encoding="utf-8")
+    written.replace(path)
+
+
+def _refuse(service_name: str, error: Exception) -> int:
+    sys.stderr.write(f"ariane-{service_name}: {error}\n")
+    return ExitStatus.REFUSED

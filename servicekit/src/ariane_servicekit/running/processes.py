@@ -1,0 +1,413 @@
+"""Services as child processes: a whole cluster on one machine for demos, tests and ``ariane dev``.
+
+::
+
+    async with LocalCluster(Path("out"), brokers=2) as cluster:
+        producer = Producer(cluster.name_servers)
+        cluster.brokers[0].kill()
+        await cluster.brokers[0].restart()
+
+Programs without a loop of their own say ``with`` instead of ``async with``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import string
+import sys
+import threading
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from ariane_servicekit.addresses import Address
+from ariane_servicekit.errors import ProcessFailed
+
+READY_S_MAX: Final = 60.0
+"""Seconds that a child may take to become ready: recovery of a large store takes longest, and
+imports where many start at once on few processors."""
+
+STOP_S_MAX: Final = 20.0
+"""Seconds that a child may take to stop in order before it is killed: drain, grace, last flush."""
+
+CLUSTER_NAME: Final = "DefaultCluster"
+
+_LOG_LINES_SHOWN: Final = 15
+
+_ANY_PORT: Final = Address("127.0.0.1", 0)
+
+_ResultT = TypeVar("_ResultT")
+
+
+class ServiceProcess:
+    """One service in a process of its own, in a process group of its own.
+
+    The group keeps a Ctrl-C of the terminal from the child, which would take the parent's SIGTERM
+    for a second signal and exit at once.
+
+    Attributes:
+        name: What people read.
+        log_path: Where everything that it says goes, of all starts.
+        ready_s_max: Seconds that it may take to become ready.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        arguments: Sequence[str],
+        log_path: Path,
+        listen: Address = _ANY_PORT,
+    ) -> None:
+        self.name = name
+        self.log_path = log_path
+        self.ready_s_max = READY_S_MAX
+        self._log_begin = 0
+        self._module = module
+        self._arguments = tuple(arguments)
+        self._listen = listen
+        self._process: Process | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it is reached, ``host:port``; stays the same over restarts."""
+        return str(self._listen)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the latest start."""
+        return self._child.pid
+
+    @property
+    def started(self) -> bool:
+        """Whether it was ever started."""
+        return self._process is not None
+
+    @property
+    def running(self) -> bool:
+        """Whether the process was started and has not ended."""
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def exit_status(self) -> int | None:
+        """How the process ended; negative for the signal that ended it. None while it runs."""
+        return self._child.returncode
+
+    @property
+    def ending(self) -> str:
+        """How the process ended, in words: ``ended with status 2``, ``was ended by SIGKILL``."""
+        status = self.exit_status
+        if status is None or status >= 0:
+            return f"ended with status {status}"
+        try:
+            return f"was ended by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"was ended by signal {-status}"
+
+    async def start(self) -> None:
+        """Start the process and wait until it is ready.
+
+        Raises:
+            ProcessFailed: It ended, or was not ready in time (it is killed then).
+        """
+        command = (sys.executable, "-m", "ariane_servicekit.running.launcher", str(os.getpid()))
+        flags = ("--listen", str(self._listen), *self._arguments)
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_path.open("ab") as log:
+            self._log_begin = log.tell()
+            self._process = await asyncio.create_subprocess_exec(
+                *command,
+                self._module,
+                *flags,
+                stdin=DEVNULL,
+                stdout=PIPE,
+                stderr=log,
+                process_group=0,
+            )
+        try:
+            async with asyncio.timeout(self.ready_s_max):
+                self._listen = await self._read_ready(self._process)
+        except TimeoutError:
+            await self._end()
+            raise self._failure(
+                f"was not ready within {self.ready_s_max:g} s: the address did not come that it"
+                " writes once it has imported, recovered what it keeps, and listens"
+                f" (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors)"
+            ) from None
+        except BaseException:
+            await self._end()
+            raise
+
+    def terminate(self) -> None:
+        """Ask it to stop in order (SIGTERM). Harmless when it has ended."""
+        if self.running:
+            self._child.terminate()
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL), as a power cut would. Harmless when it has ended."""
+        if self.running:
+            self._child.kill()
+
+    async def wait(self) -> int:
+        """Wait until it has ended; return its exit status."""
+        return await self._child.wait()
+
+    async def stop(self) -> int:
+        """Stop it in order, kill it when that takes too long; return its exit status."""
+        self.terminate()
+        try:
+            async with asyncio.timeout(STOP_S_MAX):
+                return await self.wait()
+        except TimeoutError:
+            self.kill()
+            return await self.wait()
+
+    async def restart(self) -> None:
+        """Start it again on the same port and store; stops it in order if it still runs.
+
+        Raises:
+            ProcessFailed: It ended, or was not ready in time.
+        """
+        await self.stop()
+        await self.start()
+
+    @property
+    def _child(self) -> Process:
+        if self._process is None:
+            msg = f"{self.name} was not started"
+            raise RuntimeError(msg)
+        return self._process
+
+    async def _read_ready(self, process: Process) -> Address:
+        assert process.stdout is not None  # noqa: S101 - it was asked for
+        while line := await process.stdout.readline():
+            try:
+                return Address.parse(json.loads(line)["address"])
+            except (ValueError, KeyError, TypeError):
+                continue
+        await process.wait()
+        raise self._failure(self.ending)
+
+    async def _end(self) -> None:
+        self.kill()
+        await self.wait()
+
+    def _failure(self, message: str) -> ProcessFailed:
+        # Lines of earlier starts would tell of another failure, or of none.
+        said = self.log_path.read_bytes()[self._log_begin :].decode(errors="replace")
+        lines = said.splitlines()[-_LOG_LINES_SHOWN:] or ["(nothing since it was started)"]
+        shown = "\n  ".join(lines)
+        text = f"{message}; the end of {self.log_path}:\n  {shown}"
+        return ProcessFailed(self.name, text, self._child.returncode)
+
+
+class LocalCluster:
+    """Name servers, brokers and transaction checkers on 127.0.0.1, by default on any free ports.
+
+    Leaving the block stops checkers, then brokers, then name servers, in order. When this process
+    dies without leaving it, the children stop all the same (see ``launcher``).
+
+    Args:
+        data_path: Folder for everything: ``broker-a/`` and so on, ``namesrv-0/``,
+            ``txn-checker/``, ``logs/``.
+        brokers: How many brokers: broker-a, broker-b and so on.
+        name_servers: How many name servers.
+        name_server_port: Of the first name server, the others take the next ones; 0: any.
+        checkers: How many transaction checkers; they share one SQLite file.
+        checker_port: Of the first checker, the others take the next ones; 0: any.
+        flush_mode: Of the brokers: ``async`` or ``sync``.
+        extra_broker_args: Further flags for each broker.
+        broker_module: What a broker is: for tests, one that is composed with parts of their own.
+    """
+
+    def __init__(
+        self,
+        data_path: Path,
+        *,
+        brokers: int = 1,
+        name_servers: int = 1,
+        name_server_port: int = 0,
+        checkers: int = 0,
+        checker_port: int = 0,
+        flush_mode: str = "async",
+        extra_broker_args: Sequence[str] = (),
+        broker_module: str = "ariane_broker",
+    ) -> None:
+        self.data_path = data_path
+        self.name_server_processes = [
+            self._process(
+                f"namesrv-{number}",
+                "ariane_namesrv",
+                "--data-path",
+                port=name_server_port + number if name_server_port else 0,
+            )
+            for number in range(name_servers)
+        ]
+        self.brokers: list[ServiceProcess] = []
+        self.checkers: list[ServiceProcess] = []
+        self._checker_ports = [
+            checker_port + number if checker_port else 0 for number in range(checkers)
+        ]
+        self._broker_names = [f"broker-{letter}" for letter in string.ascii_lowercase[:brokers]]
+        self._broker_module = broker_module
+        self._broker_flags = ("--flush-mode", flush_mode, *extra_broker_args)
+        self._thread: _LoopThread | None = None
+
+    @property
+    def name_servers(self) -> str:
+        """Addresses of the name servers, ``host:port,host:port``: what clients ask for."""
+        return ",".join(process.address for process in self.name_server_processes)
+
+    @property
+    def processes(self) -> Sequence[ServiceProcess]:
+        """All processes in the order in which they are stopped."""
+        return (*self.checkers, *self.brokers, *self.name_server_processes)
+
+    async def start(self) -> None:
+        """Start all and wait until all are ready; stops what it started when one fails.
+
+        Raises:
+            ProcessFailed: A process ended or was not ready in time.
+        """
+        try:
+            await _all(process.start() for process in self.name_server_processes)
+            # Only now the name servers' ports are known.
+            self.brokers = [self._broker(name) for name in self._broker_names]
+            self.checkers = [
+                self._checker(number, port) for number, port in enumerate(self._checker_ports)
+            ]
+            await _all(process.start() for process in (*self.brokers, *self.checkers))
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> dict[str, int]:
+        """Stop all that run, in order; return the exit statuses by name. Repeating is harmless."""
+        for group in (self.checkers, self.brokers, self.name_server_processes):
+            await _all(process.stop() for process in group if process.running)
+        ended = ((process.name, process) for process in self.processes if process.started)
+        return {name: process.exit_status or 0 for name, process in ended}
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def start_blocking(self) -> None:
+        """Start all from a program without a loop; a thread of the cluster's own runs one."""
+        self._thread = _LoopThread()
+        try:
+            self._thread.call(self.start)
+        except BaseException:
+            self.stop_blocking()
+            raise
+
+    def stop_blocking(self) -> dict[str, int]:
+        """The twin of ``stop`` for ``start_blocking``."""
+        if self._thread is None:
+            return {}
+        try:
+            return self._thread.call(self.stop)
+        finally:
+            self._close_thread()
+
+    def call_blocking(self, step: Callable[[], Coroutine[Any, Any, _ResultT]]) -> _ResultT:
+        """Run a step of a blocking cluster: ``call_blocking(cluster.brokers[0].restart)``.
+
+        Raises:
+            RuntimeError: The cluster was not started by ``start_blocking``.
+        """
+        if self._thread is None:
+            msg = "the cluster was not started with start_blocking"
+            raise RuntimeError(msg)
+        return self._thread.call(step)
+
+    def __enter__(self) -> Self:
+        self.start_blocking()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop_blocking()
+
+    def _broker(self, name: str) -> ServiceProcess:
+        return self._process(
+            name,
+            self._broker_module,
+            "--store-path",
+            *("--name-servers", self.name_servers),
+            *("--broker-name", name, "--cluster-name", CLUSTER_NAME),
+            *self._broker_flags,
+        )
+
+    def _checker(self, number: int, port: int) -> ServiceProcess:
+        name = f"txn-checker-{number}"
+        log_path = self.data_path / "logs" / f"{name}.log"
+        arguments = (
+            *("--name-servers", self.name_servers),
+            *("--data-path", str(self.data_path / "txn-checker")),
+        )
+        return ServiceProcess(
+            name, "ariane_txn_checker", arguments, log_path, Address("127.0.0.1", port)
+        )
+
+    def _process(
+        self, name: str, module: str, path_flag: str, *flags: str, port: int = 0
+    ) -> ServiceProcess:
+        arguments = (path_flag, str(self.data_path / name), *flags)
+        log_path = self.data_path / "logs" / f"{name}.log"
+        return ServiceProcess(name, module, arguments, log_path, Address("127.0.0.1", port))
+
+    def _close_thread(self) -> None:
+        if self._thread is not None:
+            self._thread.close()
+            self._thread = None
+
+
+class _LoopThread:
+    """A loop in a thread that lives as long as the children it starts."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="local-cluster", daemon=True
+        )
+        self._thread.start()
+
+    def call(self, step: Callable[[], Coroutine[Any, Any, _ResultT]]) -> _ResultT:
+        future = asyncio.run_coroutine_threadsafe(step(), self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            # Ctrl-C in the waiting thread: the step ends before its caller goes on.
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _all(steps: Iterable[Awaitable[object]]) -> None:
+    """Run steps side by side to their ends, then raise the first failure."""
+    results = await asyncio.gather(*steps, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result

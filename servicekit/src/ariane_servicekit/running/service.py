@@ -1,0 +1,106 @@
+"""What a service is to the kit: the parts list's outside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from enum import IntEnum
+from typing import Protocol, TypeAlias, TypeVar
+
+from ariane_servicekit.addresses import Address
+from ariane_servicekit.configuration.settings import ServiceSettings
+from ariane_servicekit.rpc.error_status import ErrorRules
+from ariane_servicekit.rpc.server import RpcService
+
+
+class ExitStatus(IntEnum):
+    """How a service process ends."""
+
+    STOPPED = 0
+    """Asked to stop, and stopped in order."""
+    FAULT = 1
+    """Something failed that should not; the log has the trace."""
+    REFUSED = 2
+    """Did not start: setting, port, lock. One line on standard error says why."""
+
+
+class StopRequest:
+    """Asks the process to stop in order: the signals' way, and that of a service that must end.
+
+    A broker whose flush failed calls ``request("store poisoned", exit_status=ExitStatus.FAULT)``.
+    """
+
+    def __init__(self) -> None:
+        self._requested = asyncio.Event()
+        self.reason = ""
+        self.exit_status = ExitStatus.STOPPED
+
+    def request(self, reason: str, *, exit_status: ExitStatus = ExitStatus.STOPPED) -> None:
+        """Ask once; the first reason stays. To be called on the loop."""
+        if not self._requested.is_set():
+            self.reason = reason
+            self._requested.set()
+        self.exit_status = max(self.exit_status, exit_status)
+
+    @property
+    def requested(self) -> bool:
+        """Whether somebody asked."""
+        return self._requested.is_set()
+
+    async def wait(self) -> None:
+        """Wait until somebody asks."""
+        await self._requested.wait()
+
+
+class Service(Protocol):
+    """A process as its parts list composes it."""
+
+    @property
+    def rpc_services(self) -> Sequence[RpcService]:
+        """The services it answers for."""
+        ...
+
+    @property
+    def error_rules(self) -> ErrorRules:
+        """How its engine's exceptions become public errors."""
+        ...
+
+    @property
+    def open_while_draining(self) -> Collection[str]:
+        """Methods that are still answered while it drains: ``/package.Service/Method``."""
+        ...
+
+    async def recover(self, address: Address, /) -> None:
+        """Load state. Cancelled when a stop is asked for meanwhile.
+
+        Args:
+            address: Where it listens; calls are refused until this is done.
+
+        Raises:
+            StartRefused: It cannot start, and one line tells the operator why.
+        """
+        ...
+
+    async def serve_started(self, address: Address, /) -> None:
+        """Start loops and say hello to others; calls arrive already, on this address.
+
+        Waits for others only for a moment: a service serves although a name server is away.
+        """
+        ...
+
+    async def drain(self) -> None:
+        """Say goodbye and let go what is held. Bounded by ``drain_s_max``."""
+        ...
+
+    async def stop(self) -> None:
+        """Stop loops, flush, close; no call is in work any more. What keeps others alive last.
+
+        Runs always and last, also after a ``recover`` that failed or was cancelled half way.
+        """
+        ...
+
+
+SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
+
+Compose: TypeAlias = Callable[[SettingsT, StopRequest], Service]
+"""A service's parts list: builds all parts from settings, on the loop, touching nothing yet."""

@@ -1,0 +1,1 @@
+"""What a process tells: logs and metrics."""

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import io
+import json
+import logging
+
+import pytest
+import structlog
+
+from ariane_servicekit import configure_logs, get_logger
+from ariane_servicekit.rpc.calls import Call, enter_call
+from ariane_servicekit.telling.logs import LineBudget
+
+
+@pytest.fixture
+def lines():
+    """Configure logs into a buffer; return a function that reads them."""
+    root = logging.getLogger()
+    kept = root.handlers[:], root.level
+    buffer = io.StringIO()
+
+    def read(**settings):
+        if settings:
+            configure_logs("probe", stream=buffer, **settings)
+            return None
+        return [json.loads(line) for line in buffer.getvalue().splitlines()]
+
+    read.text = buffer.getvalue
+    yield read
+    root.handlers[:], root.level = kept
+    structlog.reset_defaults()
+
+
+def test_a_line_is_one_json_object_with_fixed_keys_first(lines):
+    lines(log_format="json")
+    get_logger("some.module").info("thing_done", topic="orders\nfake line", count=3)
+    [line] = lines()
+    assert list(line) == ["time", "level", "event", "service", "component", "topic", "count"]
+    assert line["time"].endswith("Z")
+    assert (line["level"], line["event"], line["service"]) == ("info", "thing_done", "probe")
+    assert line["component"] == "some.module"
+    assert line["topic"] == "orders\nfake line"
+
+
+def test_lines_within_a_call_bear_its_request_id(lines):
+    lines(log_format="json")
+    enter_call(Call("/a.B/C", "req-1", context=None))
+    get_logger("x").info("thing_done")
+    logging.getLogger("library").warning("careful")
+    for line in lines():
+        assert (line["request_id"], line["method"]) == ("req-1", "/a.B/C")
+
+
+def test_libraries_take_the_same_way(lines):
+    lines(log_format="json")
+    logging.getLogger("grpc._cython").warning("port %d", 7)
+    [line] = lines()
+    assert (line["event"], line["component"], line["level"]) == (
+        "port 7",
+        "grpc._cython",
+        "warning",
+    )
+
+
+def test_levels_are_kept(lines):
+    lines(log_level="warning")
+    log = get_logger("x")
+    log.debug("a")
+    log.info("b")
+    log.warning("c")
+    logging.getLogger("library").info("d")
+    assert [line["event"] for line in lines()] == ["c"]
+
+
+def test_debug_is_ours_alone(lines):
+    lines(log_level="debug")
+    get_logger("x").debug("a")
+    logging.getLogger("library").debug("b")
+    assert [line["event"] for line in lines()] == ["a"]
+
+
+def test_traces_hold_no_locals(lines):
+    lines(log_format="json")
+
+    def fail(password):
+        raise ValueError("wrong")
+
+    try:
+        fail("hunter2")
+    except ValueError:
+        get_logger("x").exception("failed")
+        logging.getLogger("library").exception("failed too")
+    assert "hunter2" not in lines.text()
+    for line in lines():
+        assert line["exception"][0]["exc_type"] == "ValueError"
+        assert line["exception"][0]["frames"][-1]["name"] == "fail"
+
+
+def test_text_is_for_people(lines):
+    lines(log_format="text")
+    get_logger("x").info("thing_done", count=3)
+    assert "thing_done" in lines.text()
+    assert "count=3" in lines.text()
+    assert not lines.text().startswith("{")
+
+
+def test_a_budget_of_lines_tells_how_many_it_suppressed():
+    now = 0.0
+    budget = LineBudget(2, lambda: now)
+    assert [budget.spend() for _ in range(5)] == [0, 0, None, None, None]
+    now = 0.9
+    assert budget.spend() is None
+    now = 1.0
+    assert [budget.spend() for _ in range(3)] == [4, 0, None]
+    now = 7.5
+    assert budget.spend() == 1
+    now = 8.0
+    assert budget.spend() == 0
