@@ -38,13 +38,6 @@ class ArianeBatchReader(DataSourceReader):
     def __init__(
         self, options: ReadOptions, projection: Projection, connect: Connect = connect_once
     ) -> None:
-        """Nothing is asked or read yet.
-
-        Args:
-            options: What to read and how.
-            projection: Which columns.
-            connect: Gives the connection of the process that asks.
-        """
         self._options = options
         self._projection = projection
         self._connect = connect

@@ -66,13 +66,6 @@ class ArianeBatchWriter(DataSourceArrowWriter):
     def __init__(
         self, options: WriteOptions, plan: RowPlan, connect: ConnectSender = connect_producer_once
     ) -> None:
-        """Nothing is sent yet.
-
-        Args:
-            options: Where to write.
-            plan: What of a row becomes what of a message.
-            connect: Gives the sender of the process that asks.
-        """
         self._options = options
         self._plan = plan
         self._connect = connect
@@ -118,11 +111,6 @@ class ArianeStreamWriter(DataSourceStreamArrowWriter):
     """The same for each micro-batch of a stream."""
 
     def __init__(self, writer: ArianeBatchWriter) -> None:
-        """Write as another writer does.
-
-        Args:
-            writer: It.
-        """
         self._writer = writer
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReceipt | RowRefused:

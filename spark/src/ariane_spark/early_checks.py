@@ -23,11 +23,6 @@ class RefusedStreamReader(DataSourceStreamReader):
     """
 
     def __init__(self, error: ArianeSparkError) -> None:
-        """Remember why.
-
-        Args:
-            error: Told to whoever starts the query.
-        """
         self._error = error
 
     def initialOffset(self) -> NoReturn:  # noqa: N802 - Spark's name.

@@ -187,13 +187,6 @@ class ExactlyOnceWriter(DataSourceArrowWriter):
     def __init__(
         self, options: WriteOptions, plan: RowPlan, connect: Connect = connect_transactions_once
     ) -> None:
-        """Nothing is staged yet.
-
-        Args:
-            options: Where to write.
-            plan: What of a row becomes what of a message.
-            connect: Gives the transactions of the process that asks.
-        """
         # One object serves all tasks, their repetitions and the commit.
         self._write = ExactlyOnceWrite(options, plan, uuid4().hex, connect)
 
@@ -216,13 +209,6 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
     def __init__(
         self, options: WriteOptions, plan: RowPlan, connect: Connect = connect_transactions_once
     ) -> None:
-        """Nothing is staged yet.
-
-        Args:
-            options: Where to write.
-            plan: What of a row becomes what of a message.
-            connect: Gives the transactions of the process that asks.
-        """
         self._write = ExactlyOnceWrite(options, plan, None, connect)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StageReceipt | RowRefused:

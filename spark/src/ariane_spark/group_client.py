@@ -21,13 +21,6 @@ class GroupClient:
     """Consumer offsets of one cluster; each question is asked once."""
 
     def __init__(self, routes: Routes, channels: Channels, *, timeout_s: float) -> None:
-        """Take the parts.
-
-        Args:
-            routes: Where brokers are.
-            channels: Of this process.
-            timeout_s: How long one broker may take.
-        """
         self._routes = routes
         self._channels = channels
         self._timeout_s = timeout_s

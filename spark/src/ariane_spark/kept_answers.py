@@ -26,11 +26,7 @@ class KeptAnswers:
     """A file for each question, where Spark has its processes keep files of an application."""
 
     def __init__(self, endpoints: str) -> None:
-        """Nothing is read or written yet; nothing ever is where Spark names no folder.
-
-        Args:
-            endpoints: Whose answers.
-        """
+        """Nothing is read or written yet; nothing ever is where Spark names no folder."""
         folder = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
         self._folder = Path(folder, _FOLDER) if folder else None
         self._endpoints = endpoints

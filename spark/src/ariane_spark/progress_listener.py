@@ -30,11 +30,6 @@ class ProgressListener(StreamingQueryListener):
     """Shows what Spark tells of queries; add it by ``spark.streams.addListener``."""
 
     def __init__(self, displays: Sequence[ProgressDisplay]) -> None:
-        """Nothing is shown yet.
-
-        Args:
-            displays: Where to show it.
-        """
         self._displays = displays
         self._names: dict[str, str] = {}
 

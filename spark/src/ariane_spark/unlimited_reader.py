@@ -22,11 +22,6 @@ class UnlimitedStreamReader(DataSourceStreamReader):
     """
 
     def __init__(self, reader: ArianeStreamReader) -> None:
-        """Begin nowhere yet.
-
-        Args:
-            reader: Knows everything else.
-        """
         self._reader = reader
         self._reached: dict[str, Any] | None = None
 

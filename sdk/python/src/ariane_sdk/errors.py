@@ -88,16 +88,6 @@ class ArianeError(Exception):
         retry_after_s: float = 0.0,
         metadata: Mapping[str, str] = _NO_METADATA,
     ) -> None:
-        """Say what happened.
-
-        Args:
-            message: For people.
-            reason: Overrides the reason of the class.
-            outcome_unknown: See the class.
-            retriable: See the class.
-            retry_after_s: See the class.
-            metadata: See the class.
-        """
         super().__init__(message)
         if reason:
             self.reason = reason
@@ -200,13 +190,6 @@ class ColumnIllegal(IllegalArgument):
     reason = "MESSAGE_ILLEGAL"
 
     def __init__(self, column: str, text: str, row: int | None = None) -> None:
-        """Name it.
-
-        Args:
-            column: See the class.
-            text: What is wrong, and what is allowed.
-            row: See the class.
-        """
         place = "" if row is None else f", row {row}"
         metadata = {"column": column} | ({} if row is None else {"row": str(row)})
         super().__init__(f"column {column!r}{place}: {text}", metadata=metadata)
@@ -250,11 +233,6 @@ class BatchSendError(SendError):
     reason = "BATCH_INCOMPLETE"
 
     def __init__(self, outcomes: Sequence[SendResult | ArianeError]) -> None:
-        """Sum up.
-
-        Args:
-            outcomes: One for each message, in their order.
-        """
         failures = [outcome for outcome in outcomes if isinstance(outcome, ArianeError)]
         first = f"; the first: {failures[0]}" if failures else ""
         super().__init__(
@@ -433,11 +411,6 @@ class ConsumerOffsetRefused(CallError):
     reason = "CONSUMER_OFFSET_REFUSED"
 
     def __init__(self, refused: Mapping[MessageQueue, CallError]) -> None:
-        """Sum up.
-
-        Args:
-            refused: Why, by message queue.
-        """
         reasons = "; ".join(f"{queue}: {error}" for queue, error in refused.items())
         super().__init__(f"consumer offsets were refused: {reasons}")
         self.refused = refused

@@ -195,12 +195,7 @@ class ReceivedMessage(MessageView):
     __slots__ = ("message_queue",)
 
     def __init__(self, view: MessageView, message_queue: MessageQueue) -> None:
-        """Take a message that came out of a queue.
-
-        Args:
-            view: The message.
-            message_queue: The queue.
-        """
+        """Take a message that came out of a queue."""
         self.topic = view.topic
         self._header = view._header  # noqa: SLF001 - a subclass takes over its parent's parts.
         if self._header[7] & _COMPRESSED:

@@ -41,11 +41,6 @@ class AnswerBudget:
     """
 
     def __init__(self, bytes_max: int) -> None:
-        """Have all of it free.
-
-        Args:
-            bytes_max: The budget.
-        """
         self.held_bytes = 0
         self.waiting_count = 0
         self._bytes_max = bytes_max

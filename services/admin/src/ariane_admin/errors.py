@@ -25,12 +25,6 @@ class CommandFailed(click.ClickException):
     """
 
     def __init__(self, message: str, status: ExitStatus = ExitStatus.FAILED) -> None:
-        """Say why.
-
-        Args:
-            message: One line.
-            status: How the process ends.
-        """
         super().__init__(message)
         self.status = status
 

@@ -47,14 +47,6 @@ class BelievedTime:
     """Says the time to whoever forgets or deletes what is old."""
 
     def __init__(self, clock: Clock, disk: Disk, path: Path, *, patience_ms: int) -> None:
-        """Believe the clock.
-
-        Args:
-            clock: The clock.
-            disk: Where the doubt is written down.
-            path: As what.
-            patience_ms: How long a jump ahead must stand until it is believed.
-        """
         self._clock = clock
         self._file = StateFile(path, disk)
         self._patience_ms = patience_ms

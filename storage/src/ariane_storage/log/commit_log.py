@@ -50,13 +50,6 @@ class CommitLog:
     ) -> None:
         """Take over the segments that are there.
 
-        Args:
-            disk: Where they lie.
-            folder: ``commitlog`` of a store.
-            starts: Their first bytes, multiples of their length, ascending.
-            segment_bytes: Length of a segment.
-            writable: False opens the log as it is, for reading only.
-
         Raises:
             StoreFormatError: A file is longer than configured.
         """

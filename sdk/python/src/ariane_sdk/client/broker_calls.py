@@ -90,12 +90,6 @@ class BrokerCalls:
     """Questions to any broker."""
 
     def __init__(self, connections: Connections, *, timeout_s: float) -> None:
-        """Ask nothing yet.
-
-        Args:
-            connections: Where channels come from.
-            timeout_s: How long one call may take.
-        """
         self._connections = connections
         self._timeout_s = timeout_s
 

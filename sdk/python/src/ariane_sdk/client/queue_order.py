@@ -26,13 +26,6 @@ class QueueOrders:
     def __init__(
         self, connections: Connections, name_servers: tuple[str, ...], timeout_s: float
     ) -> None:
-        """Write nothing yet.
-
-        Args:
-            connections: Where channels come from.
-            name_servers: "host:port" of each.
-            timeout_s: How long one call may take.
-        """
         self._connections = connections
         self._name_servers = name_servers
         self._timeout_s = timeout_s

@@ -25,14 +25,6 @@ class Session:
     def __init__(
         self, addresses: Sequence[str], *, timeout_s: float, clock: Clock, random: Random
     ) -> None:
-        """Be ready; nothing is connected yet.
-
-        Args:
-            addresses: "host:port" of each name server.
-            timeout_s: How long a plain question may take.
-            clock: Paces refreshes.
-            random: Chooses the name server to begin with, and spreads questions.
-        """
         self.connections = Connections()
         self.name_servers = NameServers(
             addresses, self.connections, random=random, timeout_s=timeout_s

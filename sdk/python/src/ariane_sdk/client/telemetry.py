@@ -65,13 +65,6 @@ class Telemetry:
     def __init__(
         self, tracer_provider: TracerProvider, meter_provider: MeterProvider, *, client_id: str
     ) -> None:
-        """Take the providers.
-
-        Args:
-            tracer_provider: Makes spans.
-            meter_provider: Makes instruments.
-            client_id: The client.
-        """
         from opentelemetry import trace  # noqa: PLC0415 - an extra; loaded when configured.
         from opentelemetry.trace.propagation.tracecontext import (  # noqa: PLC0415 - the same.
             TraceContextTextMapPropagator,

@@ -36,13 +36,6 @@ class OffsetResets:
     """Changes offsets of groups in the brokers of one topic."""
 
     def __init__(self, connections: Connections, route: Route, *, timeout_s: float) -> None:
-        """Change nothing yet.
-
-        Args:
-            connections: Where channels come from.
-            route: Of the topic.
-            timeout_s: How long one call may take.
-        """
         self._connections = connections
         self._route = route
         self._timeout_s = timeout_s

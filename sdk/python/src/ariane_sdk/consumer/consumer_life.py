@@ -58,11 +58,6 @@ class ConsumerLife:
     session: Session
 
     def __init__(self, plan: ConsumerPlan) -> None:
-        """Connect to nothing yet.
-
-        Args:
-            plan: What the consumer is to be.
-        """
         expect_large_blocks()
         self.plan = plan
         self.client_id = new_client_id(plan.random)

@@ -29,14 +29,6 @@ class RecallCalls:
         settings: ProducerSettings,
         clock: Clock,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            connections: Where channels come from.
-            routes: Where brokers are.
-            settings: How long a call may take, and all of them.
-            clock: Paces repeats.
-        """
         self._connections = connections
         self._routes = routes
         self._settings = settings

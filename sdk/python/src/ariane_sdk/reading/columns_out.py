@@ -108,10 +108,6 @@ class RangeColumns:
     def __init__(self, queue: MessageQueue, names: Sequence[str] | None) -> None:
         """Know what is wanted.
 
-        Args:
-            queue: The queue that is read.
-            names: As ``columns_wanted``.
-
         Raises:
             IllegalArgument: As ``columns_wanted``.
         """

@@ -86,14 +86,7 @@ class NameServers:
         random: Random,
         timeout_s: float,
     ) -> None:
-        """Know where they are; nothing is connected yet.
-
-        Args:
-            addresses: "host:port" of each.
-            connections: Where channels come from.
-            random: Chooses the first one to ask.
-            timeout_s: How long to wait for each of them, in seconds.
-        """
+        """Know where they are; nothing is connected yet."""
         self._addresses = tuple(addresses)
         self._connections = connections
         self._timeout_s = timeout_s

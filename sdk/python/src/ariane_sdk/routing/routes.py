@@ -47,13 +47,6 @@ class Routes:
     """
 
     def __init__(self, name_servers: NameServers, clock: Clock, random: Random) -> None:
-        """Know no route yet.
-
-        Args:
-            name_servers: Whom to ask.
-            clock: Paces the refreshes.
-            random: Spreads them.
-        """
         self._name_servers = name_servers
         self._clock = clock
         self._routes: dict[str, Route] = {}

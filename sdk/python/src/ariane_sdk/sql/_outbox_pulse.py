@@ -24,11 +24,6 @@ class RelayPulse:
     """Is told of what moves and what fails."""
 
     def __init__(self, clock: Clock) -> None:
-        """Nothing has moved yet.
-
-        Args:
-            clock: Tells the time.
-        """
         self._clock = clock
         self._moved_s = clock.monotonic_s()
         self._error: Exception | None = None

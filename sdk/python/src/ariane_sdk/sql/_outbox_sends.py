@@ -57,13 +57,6 @@ class OutboxSends:
     """Chooses queues, and makes calls."""
 
     def __init__(self, session: Session, *, timeout_s: float, random: Random) -> None:
-        """Take the parts.
-
-        Args:
-            session: Connections and routes.
-            timeout_s: How long one call may take.
-            random: Where rounds through queues begin.
-        """
         self._session = session
         self._timeout_s = timeout_s
         self._random = random

@@ -103,17 +103,6 @@ class PartitionShare:
         pulse: RelayPulse,
         clock: Clock,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            lease: The right to send.
-            rows: The database.
-            sends: The brokers.
-            transact: Does database work.
-            pace: How fast.
-            pulse: Is told of what moves and what fails.
-            clock: Paces rounds.
-        """
         self._lease = lease
         self._rows = rows
         self._sends = sends

@@ -53,11 +53,6 @@ class ClusterDoors:
     """Stubs to the processes of one cluster, for the length of a block."""
 
     def __init__(self, name_servers: str) -> None:
-        """Open nothing yet.
-
-        Args:
-            name_servers: "host:port" of each, separated by commas.
-        """
         self.client = ClusterClient(name_servers)
         self.name_servers: Sequence[str] = tuple(
             part.strip() for part in name_servers.replace(";", ",").split(",") if part.strip()

@@ -31,11 +31,6 @@ class RollCall:
     """Brokers that are asked side by side; one that did not answer is not asked again."""
 
     def __init__(self, brokers: Sequence[LiveBroker]) -> None:
-        """Ask nobody yet.
-
-        Args:
-            brokers: Those that together know all.
-        """
         self.brokers = brokers
         self._silent: dict[str, CallError] = {}
 

@@ -37,14 +37,6 @@ class DelayedCounts:
         *,
         levels_ms: tuple[int, ...],
     ) -> None:
-        """Take the parts.
-
-        Args:
-            levels: What waits by level.
-            timer: What waits for a time of its own.
-            delivery: What was delivered.
-            levels_ms: How long each delay level waits, level 1 first.
-        """
         self._levels = levels
         self._timer = timer
         self._delivery = delivery

@@ -65,12 +65,6 @@ class TimerHandover:
     """RocketMQ's files of the timer topic in a store."""
 
     def __init__(self, disk: Disk, root: Path) -> None:
-        """Take the places.
-
-        Args:
-            disk: Where they lie.
-            root: Folder of the store.
-        """
         self._disk = disk
         self._root = root
         self._check = root / "config" / "timercheck"

@@ -24,14 +24,6 @@ class QueueLocking:
     def __init__(
         self, locks: QueueLocks, clients: ClientTable, topics: TopicTable, saved: SavedState
     ) -> None:
-        """Take the parts.
-
-        Args:
-            locks: The locks.
-            clients: Only attached members of the group own queues.
-            topics: The topics of this broker.
-            saved: Saves the locks.
-        """
         self._locks = locks
         self._clients = clients
         self._topics = topics

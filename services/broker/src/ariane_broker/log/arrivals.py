@@ -19,12 +19,6 @@ class Arrivals:
     """What was appended and is not confirmed yet."""
 
     def __init__(self, log: Store, held: HeldRequests) -> None:
-        """Start with everything confirmed.
-
-        Args:
-            log: Tells what is confirmed.
-            held: Who waits for queues.
-        """
         self._log = log
         self._held = held
         self._pending: deque[tuple[int, QueueKey]] = deque()

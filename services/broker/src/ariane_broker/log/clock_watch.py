@@ -30,13 +30,6 @@ class ClockWatch:
     """
 
     def __init__(self, store: Store, clock: StoreClock, pace: Clock) -> None:
-        """Take the parts.
-
-        Args:
-            store: What the clock stamps.
-            clock: The clock that is watched, and the steady one.
-            pace: For the time between two looks.
-        """
         self._store = store
         self._clock = clock
         self._seen = clock.now_ms(), clock.steady_ms()

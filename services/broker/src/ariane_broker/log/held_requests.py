@@ -34,11 +34,6 @@ class Watch:
     __slots__ = ("_woken", "arrived", "queues")
 
     def __init__(self, queues: Collection[QueueKey]) -> None:
-        """Watch queues; nothing has arrived.
-
-        Args:
-            queues: All of them.
-        """
         self.queues = queues
         self.arrived: set[QueueKey] = set()
         self._woken: asyncio.Future[None] | None = None
@@ -70,11 +65,6 @@ class HeldRequests:
     """Who watches what, and who waits."""
 
     def __init__(self, *, count_max: int) -> None:
-        """Start with nobody waiting.
-
-        Args:
-            count_max: How many may wait at a time.
-        """
         self._count_max = count_max
         self._waiting: set[Watch] = set()
         self._watches: dict[QueueKey, set[Watch]] = {}

@@ -108,12 +108,6 @@ class LogStates:
     """Restores all state machines at start, and saves them while they change."""
 
     def __init__(self, log: Store, executor: Executor) -> None:
-        """Know of none.
-
-        Args:
-            log: The store.
-            executor: Where the disk is waited for.
-        """
         self._log = log
         self._executor = executor
         self._kept: list[KeptState] = []

@@ -42,14 +42,6 @@ class BrokerAnnouncement:
         *,
         bytes_max: int = ANNOUNCED_BYTES_MAX,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            settings: Names and zone.
-            topics: The topics of this broker.
-            incarnation: Drawn at random by this process.
-            bytes_max: Of topics in one announcement.
-        """
         self._bytes_max = bytes_max
         self._settings = settings
         self._topics = topics

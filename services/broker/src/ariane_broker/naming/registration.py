@@ -91,14 +91,6 @@ class NameServerLink:
         *,
         heartbeat_seconds: float,
     ) -> None:
-        """Start unregistered.
-
-        Args:
-            name_server: Whom to tell.
-            announcement: What to tell.
-            clock: For the time between heartbeats.
-            heartbeat_seconds: Time between heartbeats, unless the name server wants them sooner.
-        """
         self._name_server = name_server
         self._announcement = announcement
         self._clock = clock

@@ -33,13 +33,6 @@ class FailedColumns:
     """
 
     def __init__(self, columns: RecordColumns, topic: str, consumer_group: str) -> None:
-        """Take records apart.
-
-        Args:
-            columns: The records.
-            topic: Theirs.
-            consumer_group: Who failed.
-        """
         self.columns = columns
         self.attempts: Int64s = columns.headers["attempts"].astype(np.int64)
         self._topic = topic

@@ -24,11 +24,6 @@ class AppendStreams:
     """All of them."""
 
     def __init__(self, append_records: AppendRecords) -> None:
-        """Have none.
-
-        Args:
-            append_records: What appends.
-        """
         self._append_records = append_records
         self._streams = RequestStreams(broker_draining)
 

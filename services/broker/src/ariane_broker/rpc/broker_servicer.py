@@ -70,11 +70,6 @@ class BrokerServicer(BrokerServiceServicer):
     """Translates what operators ask and tell."""
 
     def __init__(self, parts: BrokerParts) -> None:
-        """Take the parts.
-
-        Args:
-            parts: What can be asked about.
-        """
         self._parts = parts
 
     async def GetBrokerState(

@@ -57,20 +57,6 @@ class ClientServicer(ClientServiceServicer):
         heartbeat_seconds: float,
         silence_seconds_max: float,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            table: The attached clients.
-            admission: Lets clients in.
-            questions: Asks clients what they do.
-            conflicts: Who differs from its group.
-            locking: Locks queues.
-            members: Knows what becomes of members that go without a goodbye.
-            checks: Asks producers about their transactions.
-            broker_name: As clients are told.
-            heartbeat_seconds: How often clients are asked for a heartbeat.
-            silence_seconds_max: After how much silence they are forgotten.
-        """
         self._table = table
         self._admission = admission
         self._questions = questions

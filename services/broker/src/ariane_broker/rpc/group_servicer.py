@@ -39,13 +39,6 @@ class GroupServicer(GroupServiceServicer):
     def __init__(
         self, groups: ConsumerGroups, changes: GroupChanges, deletion: GroupDeletion
     ) -> None:
-        """Take the parts.
-
-        Args:
-            groups: The groups.
-            changes: What changes them.
-            deletion: Deletes them.
-        """
         self._groups = groups
         self._changes = changes
         self._deletion = deletion

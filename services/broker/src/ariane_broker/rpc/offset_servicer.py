@@ -31,14 +31,6 @@ class OffsetServicer(OffsetServiceServicer):
         epochs: LogEpochs,
         unread: UnreadQueues,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            changes: What reads and changes offsets.
-            members: What members say of their work, and must beware of.
-            epochs: Tells the present epoch of the log.
-            unread: Finds what nobody can read.
-        """
         self._changes = changes
         self._members = members
         self._epochs = epochs

@@ -34,12 +34,6 @@ class RetryServicer(RetryServiceServicer):
     """Translates returns."""
 
     def __init__(self, returns: MessageReturns, redrive: DeadLetterRedrive) -> None:
-        """Take the parts.
-
-        Args:
-            returns: Takes failed messages back.
-            redrive: Sends dead letters back.
-        """
         self._returns = returns
         self._redrive = redrive
 

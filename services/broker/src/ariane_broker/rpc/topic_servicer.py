@@ -45,14 +45,6 @@ class TopicServicer(TopicServiceServicer):
     def __init__(
         self, table: TopicTable, changes: TopicChanges, lookup: QueueLookup, unread: UnreadQueues
     ) -> None:
-        """Take the parts.
-
-        Args:
-            table: The topics.
-            changes: What changes them.
-            lookup: When something was last stored in one.
-            unread: Counts what nobody can read.
-        """
         self._table = table
         self._changes = changes
         self._lookup = lookup

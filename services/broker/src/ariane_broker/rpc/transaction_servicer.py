@@ -35,15 +35,6 @@ class TransactionServicer(TransactionServiceServicer):
         half_list: HalfList,
         batches: BatchCommits,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            ends: Parks transactions.
-            streams: Producers that have them under way.
-            checks: Asks producers about them.
-            half_list: Lists those without an outcome.
-            batches: Stages, commits and aborts batches.
-        """
         self._ends = ends
         self._streams = streams
         self._checks = checks

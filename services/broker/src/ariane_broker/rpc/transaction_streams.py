@@ -51,11 +51,6 @@ class TransactionStreams:
     """All of them."""
 
     def __init__(self, parts: StreamParts) -> None:
-        """Have none.
-
-        Args:
-            parts: What works on requests.
-        """
         self._parts = parts
         self._streams = RequestStreams(broker_draining)
 

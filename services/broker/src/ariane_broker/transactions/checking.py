@@ -55,13 +55,6 @@ class TransactionChecks:
     """Questions to producers that wait for an answer."""
 
     def __init__(self, log: BrokerLog, ends: TransactionEnds, clients: ClientTable) -> None:
-        """Ask nothing yet.
-
-        Args:
-            log: Where half messages are.
-            ends: Knows which of them have no outcome.
-            clients: The attached clients.
-        """
         self._log = log
         self._ends = ends
         self._clients = clients

@@ -48,12 +48,6 @@ class MovedRecords:
     """
 
     def __init__(self, columns: RecordColumns, *, dropped: Collection[str]) -> None:
-        """Take records apart.
-
-        Args:
-            columns: The records.
-            dropped: Names of properties that do not go along.
-        """
         self.columns = columns
         self._properties = decode_property_columns(
             columns.records, columns.properties_start, columns.properties_length

@@ -65,12 +65,6 @@ class PlainRun:
     )
 
     def __init__(self, topic: PlainTopic, *, sequenced: bool) -> None:
-        """Be empty.
-
-        Args:
-            topic: See the class.
-            sequenced: See the class.
-        """
         self.topic = topic
         self.sequenced = sequenced
         self.bodies: list[bytes] = []

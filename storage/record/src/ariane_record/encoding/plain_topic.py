@@ -69,12 +69,6 @@ class PlainTopic:
     __slots__ = ("_id_bytes", "_topic_part", "hash_before_id", "name", "shapes")
 
     def __init__(self, name: str, *, id_bytes: int) -> None:
-        """Know no tags.
-
-        Args:
-            name: The topic.
-            id_bytes: Length of unique ids.
-        """
         encoded = name.encode()
         self.name = name
         self.shapes: dict[str, TagShape] = {}

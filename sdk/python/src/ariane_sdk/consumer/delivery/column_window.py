@@ -49,13 +49,6 @@ class ColumnWindow(QueueWindow):
     __slots__ = ("_batches", "_names", "_queue", "bodies_suffice")
 
     def __init__(self, queue: MessageQueue, begin_offset: int, names: Sequence[str]) -> None:
-        """Be empty.
-
-        Args:
-            queue: The queue.
-            begin_offset: The first queue offset to be pulled.
-            names: The columns of the batches.
-        """
         super().__init__(begin_offset)
         self._queue = queue
         self._names = tuple(names)

@@ -24,12 +24,6 @@ class BodiesDamaged(BodyDamaged):
     """
 
     def __init__(self, causes: Mapping[int, str], messages: Sequence[ReceivedMessage]) -> None:
-        """Say which.
-
-        Args:
-            causes: See the class.
-            messages: See the class.
-        """
         super().__init__(f"{len(causes)} bodies cannot be read: {next(iter(causes.values()))}")
         self.causes = causes
         self.messages = messages

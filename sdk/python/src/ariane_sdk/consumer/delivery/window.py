@@ -82,11 +82,6 @@ class QueueWindow:
     )
 
     def __init__(self, begin_offset: int) -> None:
-        """Be empty.
-
-        Args:
-            begin_offset: The first queue offset to be pulled.
-        """
         self.next_pull_offset = begin_offset
         self.message_count = 0
         self.size_bytes = 0

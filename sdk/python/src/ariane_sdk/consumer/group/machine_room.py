@@ -31,9 +31,6 @@ class MachineRoom:
     def __init__(self, rooms: Collection[str]) -> None:
         """Take the rooms.
 
-        Args:
-            rooms: Their names.
-
         Raises:
             IllegalArgument: There are none.
         """

@@ -77,14 +77,6 @@ class GroupView:
         client_id: str,
         strategy: AllocationStrategy,
     ) -> None:
-        """Know nobody yet.
-
-        Args:
-            calls: Asks brokers.
-            group: The group.
-            client_id: This member.
-            strategy: How queues are shared.
-        """
         self._calls = calls
         self._group = group
         self._client_id = client_id

@@ -22,14 +22,6 @@ class QueueLockCalls:
     def __init__(
         self, connections: Connections, *, group: str, client_id: str, timeout_s: float
     ) -> None:
-        """Ask nothing yet.
-
-        Args:
-            connections: Where channels come from.
-            group: The consumer group.
-            client_id: The member.
-            timeout_s: How long one call may take.
-        """
         self._connections = connections
         self._group = group
         self._client_id = client_id

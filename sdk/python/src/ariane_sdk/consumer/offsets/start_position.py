@@ -38,13 +38,6 @@ class GroupStart:
     """Where a group begins in queues that it has never consumed."""
 
     def __init__(self, group: str, start: StartPosition, *, born_ms: int) -> None:
-        """Know no queues yet.
-
-        Args:
-            group: The consumer group.
-            start: What the consumer says.
-            born_ms: When the consumer was made, milliseconds since the epoch.
-        """
         self._returning = retry_topic(group)
         self._start = start
         self._born = datetime.fromtimestamp(born_ms / 1000, UTC)

@@ -29,13 +29,6 @@ class PullStream:
     """
 
     def __init__(self, channel: Channel, address: str, *, peer: str) -> None:
-        """Open it.
-
-        Args:
-            channel: The connection.
-            address: Where that goes to.
-            peer: Whom it is to, for the texts of errors.
-        """
         self.address = address
         self._peer = peer
         # Bytes come as they are: who decodes them copies no records.

@@ -65,14 +65,6 @@ class PulledMessage(ReceivedMessage):
         body: bytes,
         encoded_properties: bytes,
     ) -> None:
-        """Put the parts together.
-
-        Args:
-            message_queue: The queue.
-            raw_header: ``layout.HEADER`` with IPv4 hosts, as stored.
-            body: The body, not compressed.
-            encoded_properties: The properties as stored.
-        """
         self.topic = message_queue.topic
         self.body = body
         self._raw_header = raw_header

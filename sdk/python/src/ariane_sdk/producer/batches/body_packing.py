@@ -27,9 +27,6 @@ class BodyPacking:
     def __init__(self, settings: ProducerSettings) -> None:
         """Choose the format.
 
-        Args:
-            settings: Of the producer.
-
         Raises:
             CodecMissing: The library of the format is not installed.
         """

@@ -105,11 +105,6 @@ class Bundle:
     )
 
     def __init__(self, settings: BundleSettings) -> None:
-        """Be empty.
-
-        Args:
-            settings: What it has in common with others.
-        """
         self.open = True
         self.full = False
         self.deadline_s = 0.0

@@ -24,11 +24,7 @@ class ColumnOutcomes:
     """Gathers outcomes, batch by batch."""
 
     def __init__(self, row_count: int) -> None:
-        """Know of no row what became of it.
-
-        Args:
-            row_count: Rows of the table.
-        """
+        """Know of no row what became of it."""
         self._broker = np.full(row_count, _NOWHERE, np.int32)
         self._queue_id = np.full(row_count, _NOWHERE, np.int32)
         self._queue_offset = np.full(row_count, _NOWHERE, np.int64)

@@ -72,11 +72,6 @@ class ColumnsIntake:
     def __init__(self, blocks: BlockIntake, *, settings: ProducerSettings, clock: Clock) -> None:
         """Choose the compression.
 
-        Args:
-            blocks: Sends what is encoded.
-            settings: How the producer behaves.
-            clock: Tells the time.
-
         Raises:
             CodecMissing: The library that would compress bodies is not installed.
         """

@@ -33,16 +33,6 @@ class GroupedBatch(SinglesBatch):
         plain_topic: PlainTopic,
         unique_ids: UniqueIdGenerator,
     ) -> None:
-        """Open it.
-
-        Args:
-            queue: Where it goes.
-            body_bytes_max: As ``SendBatch``.
-            sequenced: As ``SendBatch``.
-            delay_kind: As ``SendBatch``.
-            plain_topic: As ``SinglesBatch``.
-            unique_ids: As ``SinglesBatch``.
-        """
         super().__init__(
             queue,
             choose_other=None,

@@ -42,18 +42,6 @@ class PlainSingles:
         batch_bytes_max: int,
         bundle_bytes_max: int,
     ) -> None:
-        """Have taken nothing yet.
-
-        Args:
-            lanes: The topics that are known.
-            open_batches: Finds the batches that take messages.
-            sending: Where batches and bundles go.
-            buffer: How much may wait.
-            clock: Stamps messages.
-            body_bytes_max: Bodies of more bytes are not plain.
-            batch_bytes_max: Bytes after which a batch takes no more.
-            bundle_bytes_max: The same of a bundle, which travels in a call of its own.
-        """
         self._lanes = lanes
         self._sending = sending
         self._buffer = buffer

@@ -42,12 +42,6 @@ class SendResults(Sequence[SendResult]):
     __slots__ = ("_batch", "_places")
 
     def __init__(self, batch: StoredBatch, places: range) -> None:
-        """Take what is known.
-
-        Args:
-            batch: Their batch.
-            places: Which of its messages.
-        """
         self._batch = batch
         self._places = places
 

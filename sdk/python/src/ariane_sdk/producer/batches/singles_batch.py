@@ -48,18 +48,6 @@ class SinglesBatch(SendBatch):
         unique_ids: UniqueIdGenerator,
         cut_count: int,
     ) -> None:
-        """Open it.
-
-        Args:
-            queue: As ``SendBatch``.
-            choose_other: As ``SendBatch``.
-            body_bytes_max: As ``SendBatch``.
-            sequenced: As ``SendBatch``.
-            delay_kind: As ``SendBatch``.
-            plain_topic: What plain messages of the topic have in common.
-            unique_ids: Makes the ids of plain messages.
-            cut_count: See the class.
-        """
         super().__init__(
             queue,
             choose_other=choose_other,

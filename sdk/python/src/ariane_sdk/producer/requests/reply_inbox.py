@@ -51,14 +51,6 @@ class ReplyInbox:
     """
 
     def __init__(self, session: Session, *, client_id: str, timeout_s: float, clock: Clock) -> None:
-        """Listen to nothing yet.
-
-        Args:
-            session: Of the producer.
-            client_id: The requester.
-            timeout_s: How long a call may take that is not held.
-            clock: Paces what is repeated.
-        """
         self.client_id = client_id
         self._session = session
         self._timeout_s = timeout_s

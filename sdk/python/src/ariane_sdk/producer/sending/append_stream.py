@@ -70,12 +70,6 @@ class AppendStream(Generic[AnswerT]):
     )
 
     def __init__(self, call: StreamStreamCall[bytes, AnswerT], peer: str) -> None:
-        """Begin.
-
-        Args:
-            call: The call, which takes encoded requests.
-            peer: Whom it is to, for the text of errors.
-        """
         self.open = True
         self._call = call
         self._peer = peer

@@ -39,12 +39,6 @@ class GroupMoves:
     """Has message groups follow the routes of their topics."""
 
     def __init__(self, sending: Sending, place_anew: PlaceAnew) -> None:
-        """Move nothing yet.
-
-        Args:
-            sending: Has the batches.
-            place_anew: Where their messages go.
-        """
         self._sending = sending
         self._place_anew = place_anew
         # What each topic waits for, and the route by which it does: one batch of perhaps many, so

@@ -37,10 +37,6 @@ class UnavailabilityTable:
     def __init__(self, bounds_s: Sequence[float], durations_s: Sequence[float]) -> None:
         """Take the two rows.
 
-        Args:
-            bounds_s: Latencies from which a column holds, ascending.
-            durations_s: How long to leave the broker alone, one for each.
-
         Raises:
             IllegalArgument: The rows differ in length, or bounds do not ascend.
         """

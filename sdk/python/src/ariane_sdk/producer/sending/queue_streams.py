@@ -26,11 +26,6 @@ class QueueStreams:
     """The streams of one producer."""
 
     def __init__(self, producer_id: int) -> None:
-        """Have sent nothing.
-
-        Args:
-            producer_id: Drawn at random, 1 or more: nobody else may have it.
-        """
         self._producer_id = producer_id
         # The place of the next batch, for each queue.
         self._next: dict[MessageQueue, ProducerSequence] = {}

@@ -37,15 +37,6 @@ class RouteWait:
     def __init__(
         self, routes: Routes, buffer: SendBuffer, *, clock: Clock, timeout_s: float, place: Place
     ) -> None:
-        """Have nothing wait.
-
-        Args:
-            routes: Where to ask.
-            buffer: Takes account of what waits.
-            clock: Paces the questions.
-            timeout_s: For how long to ask.
-            place: Where messages go that need not wait any longer.
-        """
         self._routes = routes
         self._buffer = buffer
         self._clock = clock

@@ -21,11 +21,6 @@ class SendBuffer:
     __slots__ = ("_places", "_turns", "size_bytes", "size_bytes_max")
 
     def __init__(self, size_bytes_max: int) -> None:
-        """Be empty.
-
-        Args:
-            size_bytes_max: See the class.
-        """
         self.size_bytes = 0
         self.size_bytes_max = size_bytes_max
         self._places = count()

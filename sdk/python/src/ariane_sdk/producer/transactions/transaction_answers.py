@@ -75,15 +75,6 @@ class TransactionAnswers:
         client_id: str,
         clock: Clock,
     ) -> None:
-        """Attach, and stay so.
-
-        Args:
-            session: Of the producer.
-            checker: Knows how transactions ended.
-            group: The producer group.
-            client_id: The producer.
-            clock: Paces what is repeated.
-        """
         self._session = session
         self._checker = checker
         self._group = group

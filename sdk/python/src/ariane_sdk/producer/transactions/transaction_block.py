@@ -40,15 +40,6 @@ class Transaction:
         wish: QueueWish,
         immunity_s: int | None,
     ) -> None:
-        """Begin nothing yet.
-
-        Args:
-            calls: Sends and ends half messages.
-            checker: Knows how transactions ended.
-            message: What becomes visible with the commit.
-            wish: The queue that it is for.
-            immunity_s: How long it may rest before the first check.
-        """
         self._calls = calls
         self._checker = checker
         self._message = message

@@ -29,11 +29,6 @@ class TransactionalSends:
     _transaction_calls: TransactionCalls
 
     def __init__(self, checker: TransactionChecker | None) -> None:
-        """Answer nobody yet.
-
-        Args:
-            checker: Tells how transactions of the group ended.
-        """
         self._transaction_checker = checker
         self._transaction_answers: TransactionAnswers | None = None
 

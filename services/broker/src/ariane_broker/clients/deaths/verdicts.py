@@ -48,21 +48,6 @@ class DeathVerdicts:
         deaths_max: int,
         message_bytes_max: int,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            members: Knows who died.
-            suspicions: Counts deaths of groups that consume in order.
-            saved: Saves that.
-            queues: Where the messages are.
-            offsets: Where groups stand.
-            saved_offsets: Saves that.
-            groups: The consumer groups of this broker.
-            returns: Takes messages back.
-            statistics: Counts deaths.
-            deaths_max: How many deaths make a dead letter.
-            message_bytes_max: Largest body of a message.
-        """
         self._members = members
         self._suspicions = suspicions
         self._saved = saved
