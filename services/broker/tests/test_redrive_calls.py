@@ -70,8 +70,8 @@ async def test_which_were_sent_back_is_told(broker, refused):
     await redrive_call(broker, [5, 7, 29])
 
     def listed(begin, end, queue_id=0, group="billing"):
-        return broker.retries.ListRedrivenDeadLetters(
-            retry_pb.ListRedrivenDeadLettersRequest(
+        return broker.retries.FindRedrivenDeadLetters(
+            retry_pb.FindRedrivenDeadLettersRequest(
                 consumer_group=group,
                 queue_id=queue_id,
                 begin_queue_offset=begin,

@@ -189,6 +189,16 @@ def test_texts_behind_bodies_are_judged_as_one_by_one(rows, data):
     assert (joined is not None) == is_accepted(block)
 
 
+def test_a_first_property_without_the_end_of_its_name_is_refused_in_every_record():
+    block, _, _ = GOOD
+    columns = decode_columns(block.records, block.sizes)
+    for start in columns.properties_start.tolist():
+        place = bytes(block.records).index(b"\x01", start)
+        spoilt = with_bytes(block, place, b"z")
+        assert not is_accepted(spoilt)
+        assert joined_of(table_of((spoilt, 0), GOOD)) is None
+
+
 @pytest.mark.parametrize("topics", [("a", "a"), ("a", "bb", "c" * 127), ("c" * 127, "bb", "a")])
 def test_every_letter_of_every_topic_is_looked_at(topics):
     rows = [(block_of(topic, [b"x", b"yy"]), 0) for topic in topics]

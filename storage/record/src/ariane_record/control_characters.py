@@ -44,10 +44,9 @@ def properties_hold_control_character(encoded: bytes) -> bool:
     0.4 ns a byte.
 
     Args:
-        encoded: Properties of any number of records, valid UTF-8, each pair with both separators; a
-            separator of a value may stand before all of them.
+        encoded: Properties of any number of records, valid UTF-8, each pair with both separators.
     """
-    separators = encoded.translate(None, _NO_CONTROL).removeprefix(b"\x02")
+    separators = encoded.translate(None, _NO_CONTROL)
     if separators != b"\x01\x02" * (len(separators) // 2):
         return True
     return not encoded.isascii() and _C1_ENCODED.search(encoded) is not None

@@ -157,11 +157,11 @@ class JoinedBlocks:
         is_later = np.ones(len(starts), np.bool_)
         is_later[firsts] = False
         # Of which the last is ASCII: no character reaches from one record into the next.
-        of_firsts = PROPERTY_VALUE_END + self._joined(starts[firsts], self.ends[firsts])
-        of_others = PROPERTY_VALUE_END + self._joined(starts[is_later], self.ends[is_later])
+        of_firsts = self._joined(starts[firsts], self.ends[firsts])
+        of_others = self._joined(starts[is_later], self.ends[is_later])
         if (
-            says_later_sequence(of_others)
-            or of_firsts.count(_LATER_SEQUENCE) != len(sequences)
+            says_later_sequence(PROPERTY_VALUE_END + of_others)
+            or (PROPERTY_VALUE_END + of_firsts).count(_LATER_SEQUENCE) != len(sequences)
             or not is_text(of_firsts)
             or not is_text(of_others)
             or properties_hold_control_character(of_firsts)

@@ -396,7 +396,7 @@ class RedriveFailure(_message.Message):
 Global___RedriveFailure: _TypeAlias = RedriveFailure  # noqa: Y015
 
 @_typing.final
-class ListRedrivenDeadLettersRequest(_message.Message):
+class FindRedrivenDeadLettersRequest(_message.Message):
     """Asks which dead letters were sent back."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -427,10 +427,10 @@ class ListRedrivenDeadLettersRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListRedrivenDeadLettersRequest: _TypeAlias = ListRedrivenDeadLettersRequest  # noqa: Y015
+Global___FindRedrivenDeadLettersRequest: _TypeAlias = FindRedrivenDeadLettersRequest  # noqa: Y015
 
 @_typing.final
-class ListRedrivenDeadLettersResponse(_message.Message):
+class FindRedrivenDeadLettersResponse(_message.Message):
     """Answers which dead letters were sent back."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -451,4 +451,4 @@ class ListRedrivenDeadLettersResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListRedrivenDeadLettersResponse: _TypeAlias = ListRedrivenDeadLettersResponse  # noqa: Y015
+Global___FindRedrivenDeadLettersResponse: _TypeAlias = FindRedrivenDeadLettersResponse  # noqa: Y015

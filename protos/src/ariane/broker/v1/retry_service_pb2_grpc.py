@@ -50,10 +50,10 @@ class RetryServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.RedriveDeadLettersRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.RedriveDeadLettersResponse.FromString,
                 _registered_method=True)
-        self.ListRedrivenDeadLetters = channel.unary_unary(
-                '/ariane.broker.v1.RetryService/ListRedrivenDeadLetters',
-                request_serializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ListRedrivenDeadLettersRequest.SerializeToString,
-                response_deserializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ListRedrivenDeadLettersResponse.FromString,
+        self.FindRedrivenDeadLetters = channel.unary_unary(
+                '/ariane.broker.v1.RetryService/FindRedrivenDeadLetters',
+                request_serializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.FindRedrivenDeadLettersRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.FindRedrivenDeadLettersResponse.FromString,
                 _registered_method=True)
 
 
@@ -92,7 +92,7 @@ class RetryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ListRedrivenDeadLetters(self, request, context):
+    def FindRedrivenDeadLetters(self, request, context):
         """Tells which dead letters of a range of a queue of the group's were sent back. Changes nothing.
         Errors: TOPIC_NOT_FOUND when the group has no dead letters here, QUEUE_NOT_FOUND,
         FIELD_INVALID.
@@ -119,10 +119,10 @@ def add_RetryServiceServicer_to_server(servicer, server):
                     request_deserializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.RedriveDeadLettersRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.RedriveDeadLettersResponse.SerializeToString,
             ),
-            'ListRedrivenDeadLetters': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListRedrivenDeadLetters,
-                    request_deserializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ListRedrivenDeadLettersRequest.FromString,
-                    response_serializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ListRedrivenDeadLettersResponse.SerializeToString,
+            'FindRedrivenDeadLetters': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindRedrivenDeadLetters,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.FindRedrivenDeadLettersRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.FindRedrivenDeadLettersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -218,7 +218,7 @@ class RetryService(object):
             _registered_method=True)
 
     @staticmethod
-    def ListRedrivenDeadLetters(request,
+    def FindRedrivenDeadLetters(request,
             target,
             options=(),
             channel_credentials=None,
@@ -231,9 +231,9 @@ class RetryService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ariane.broker.v1.RetryService/ListRedrivenDeadLetters',
-            ariane_dot_broker_dot_v1_dot_retry__service__pb2.ListRedrivenDeadLettersRequest.SerializeToString,
-            ariane_dot_broker_dot_v1_dot_retry__service__pb2.ListRedrivenDeadLettersResponse.FromString,
+            '/ariane.broker.v1.RetryService/FindRedrivenDeadLetters',
+            ariane_dot_broker_dot_v1_dot_retry__service__pb2.FindRedrivenDeadLettersRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_retry__service__pb2.FindRedrivenDeadLettersResponse.FromString,
             options,
             channel_credentials,
             insecure,

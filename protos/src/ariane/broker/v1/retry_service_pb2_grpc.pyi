@@ -52,7 +52,7 @@ class RetryServiceStub:
     Errors: TOPIC_NOT_FOUND when the group has no dead letters here, QUEUE_NOT_FOUND,
     GROUP_NOT_FOUND, FIELD_INVALID, STORE_FULL, FLUSH_UNCONFIRMED.
     """
-    ListRedrivenDeadLetters: _grpc.UnaryUnaryMultiCallable[_retry_service_pb2.ListRedrivenDeadLettersRequest, _retry_service_pb2.ListRedrivenDeadLettersResponse]
+    FindRedrivenDeadLetters: _grpc.UnaryUnaryMultiCallable[_retry_service_pb2.FindRedrivenDeadLettersRequest, _retry_service_pb2.FindRedrivenDeadLettersResponse]
     """Tells which dead letters of a range of a queue of the group's were sent back. Changes nothing.
     Errors: TOPIC_NOT_FOUND when the group has no dead letters here, QUEUE_NOT_FOUND,
     FIELD_INVALID.
@@ -82,7 +82,7 @@ class RetryServiceAsyncStub(RetryServiceStub):
     Errors: TOPIC_NOT_FOUND when the group has no dead letters here, QUEUE_NOT_FOUND,
     GROUP_NOT_FOUND, FIELD_INVALID, STORE_FULL, FLUSH_UNCONFIRMED.
     """
-    ListRedrivenDeadLetters: _aio.UnaryUnaryMultiCallable[_retry_service_pb2.ListRedrivenDeadLettersRequest, _retry_service_pb2.ListRedrivenDeadLettersResponse]  # type: ignore[assignment]
+    FindRedrivenDeadLetters: _aio.UnaryUnaryMultiCallable[_retry_service_pb2.FindRedrivenDeadLettersRequest, _retry_service_pb2.FindRedrivenDeadLettersResponse]  # type: ignore[assignment]
     """Tells which dead letters of a range of a queue of the group's were sent back. Changes nothing.
     Errors: TOPIC_NOT_FOUND when the group has no dead letters here, QUEUE_NOT_FOUND,
     FIELD_INVALID.
@@ -129,11 +129,11 @@ class RetryServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
-    def ListRedrivenDeadLetters(
+    def FindRedrivenDeadLetters(
         self,
-        request: _retry_service_pb2.ListRedrivenDeadLettersRequest,
+        request: _retry_service_pb2.FindRedrivenDeadLettersRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_retry_service_pb2.ListRedrivenDeadLettersResponse, _abc.Awaitable[_retry_service_pb2.ListRedrivenDeadLettersResponse]]:
+    ) -> _typing.Union[_retry_service_pb2.FindRedrivenDeadLettersResponse, _abc.Awaitable[_retry_service_pb2.FindRedrivenDeadLettersResponse]]:
         """Tells which dead letters of a range of a queue of the group's were sent back. Changes nothing.
         Errors: TOPIC_NOT_FOUND when the group has no dead letters here, QUEUE_NOT_FOUND,
         FIELD_INVALID.

@@ -10,7 +10,7 @@ from typing import Final
 from ariane.broker.v1.retry_service_pb2 import (
     REDRIVE_TARGET_GROUP,
     REDRIVE_TARGET_ORIGIN,
-    ListRedrivenDeadLettersRequest,
+    FindRedrivenDeadLettersRequest,
     RedriveDeadLettersRequest,
     RedriveDeadLettersResponse,
 )
@@ -232,13 +232,13 @@ class DeadLetters(QueueReader):
         while places and begin <= places[-1]:
             end = min(begin + REDRIVEN_RANGE_MAX, places[-1] + 1)
             broker = await find_broker(self._session.routes, queue)
-            request = ListRedrivenDeadLettersRequest(
+            request = FindRedrivenDeadLettersRequest(
                 consumer_group=group,
                 queue_id=queue.queue_id,
                 begin_queue_offset=begin,
                 end_queue_offset=end,
             )
-            call = self._session.connections.retries(read_address(broker)).ListRedrivenDeadLetters(
+            call = self._session.connections.retries(read_address(broker)).FindRedrivenDeadLetters(
                 request, timeout=self._call_timeout_s
             )
             redriven.update((await answer_of(call, peer_name(broker))).queue_offsets)

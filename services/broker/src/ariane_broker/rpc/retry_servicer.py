@@ -87,11 +87,11 @@ class RetryServicer(RetryServiceServicer):
             ],
         )
 
-    async def ListRedrivenDeadLetters(
+    async def FindRedrivenDeadLetters(
         self,
-        request: retry_pb.ListRedrivenDeadLettersRequest,
+        request: retry_pb.FindRedrivenDeadLettersRequest,
         context: aio.ServicerContext[Any, Any],
-    ) -> retry_pb.ListRedrivenDeadLettersResponse:
+    ) -> retry_pb.FindRedrivenDeadLettersResponse:
         """Tell which dead letters were sent back."""
         found = self._redrive.redriven(
             request.consumer_group,
@@ -99,7 +99,7 @@ class RetryServicer(RetryServiceServicer):
             request.begin_queue_offset,
             request.end_queue_offset,
         )
-        return retry_pb.ListRedrivenDeadLettersResponse(queue_offsets=found)
+        return retry_pb.FindRedrivenDeadLettersResponse(queue_offsets=found)
 
 
 def _returned(outcome: TakenBack | ServiceError) -> retry_pb.ReturnedMessage:
