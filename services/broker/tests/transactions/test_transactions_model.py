@@ -124,6 +124,8 @@ class TransactionMachine(RuleBasedStateMachine):
             self.table.replay(stretch.between(begin, self.store.max_offset))
         self.compose(None)
         self.upkeep.settle()
+        # What memory forgot is looked up among op records, of which only safe ones are told.
+        self.store.flush()
 
     def compose(self, dies_before, error=PowerLost):
         log = broker_log(DyingLog(self.store, dies_before, error), FlushedAtOnce(self.store))
@@ -213,10 +215,13 @@ class TransactionMachine(RuleBasedStateMachine):
         found = self.store.query_by_key(OP_TOPIC, transaction_id, max_count=1)
         return not found and self.store.min_offset > 0
 
-    def check_refusal(self, error, transaction_id):
+    def check_refusal(self, error, transaction_id, forgotten=None):
         """Only what has an outcome, or was never sent, is refused; and it is said which."""
         state = self.known.get(transaction_id)
-        if state is None or self.is_forgotten(transaction_id):
+        is_forgotten = (
+            self.is_forgotten(transaction_id) if forgotten is None else transaction_id in forgotten
+        )
+        if state is None or is_forgotten:
             assert error.row.name == "TRANSACTION_NOT_FOUND"
         else:
             assert error.row.name == "TRANSACTION_DECIDED"
@@ -291,6 +296,7 @@ class TransactionMachine(RuleBasedStateMachine):
         """Each is decided, as if it came alone; a death leaves either."""
         self.compose(appends)
         waiting = {name: outcome for name, outcome in ends if self.known.get(name) == "pending"}
+        forgotten = self.forgotten_of(ends)
         try:
             ended = self.end_all(ends)
         except PowerLost:
@@ -298,24 +304,29 @@ class TransactionMachine(RuleBasedStateMachine):
             self.kill() if seed is None else self.lose_power(seed)
             return
         self.compose(None)
-        self.take_note(ends, ended)
+        self.take_note(ends, ended, forgotten)
 
     @rule(ends=ENDS, appends=st.integers(0, 1))
     def end_together_on_a_full_disk(self, ends, appends):
         """What has not ended waits; what has stands, and its op record is written later."""
+        forgotten = self.forgotten_of(ends)
         self.compose(appends, StoreFull(ROOT, "full"))
         ended = self.end_all(ends)
         self.compose(None)
         self.upkeep.settle()
-        self.take_note(ends, ended)
+        self.take_note(ends, ended, forgotten)
 
-    def take_note(self, ends, ended):
+    def forgotten_of(self, ends):
+        """Those that are forgotten before anything ends: what ends now makes memory forget more."""
+        return {name for name, _ in ends if self.is_forgotten(name)}
+
+    def take_note(self, ends, ended, forgotten):
         self.store.flush()
         for (name, outcome), done in zip(ends, ended, strict=True):
             if isinstance(done, StoreFull):
                 assert self.known[name] == "pending"
             elif isinstance(done, Exception):
-                self.check_refusal(done, name)
+                self.check_refusal(done, name, forgotten)
             else:
                 assert done.outcome is outcome
                 assert done.duplicate is (self.known[name] == outcome)
