@@ -69,6 +69,16 @@ async def test_what_is_sent_together_is_spread(jobs_world, send):
     assert max(counts.values()) - min(counts.values()) <= SHARE
 
 
+async def test_what_is_sent_together_later_is_spread_too(jobs_world):
+    broker = jobs_world.brokers["broker-a"]
+    async with Producer(jobs_world.name_servers) as producer:
+        for round_count in range(1, 4):
+            await gathered(producer, jobs())
+            counts = counts_of(broker)
+            assert sum(counts.values()) == COUNT * round_count
+            assert max(counts.values()) - min(counts.values()) <= SHARE * round_count
+
+
 @pytest.mark.parametrize("send", [gathered, in_a_batch])
 @pytest.mark.parametrize(
     "fields", [{"keys": ("k",)}, {"delay_level": 1}], ids=["with keys", "delayed"]

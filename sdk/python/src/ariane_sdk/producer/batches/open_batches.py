@@ -143,9 +143,10 @@ class OpenBatches:
         if not lane.has_several_queues:
             return NEVER_CUT
         cut_count = self._sending.cut_count(queue.broker_name)
-        if cut_count == NEVER_CUT:
-            # Where nothing is on its way, this may be the first of many that come together.
-            return self._settings.spread_count or NEVER_CUT
+        spread_count = self._settings.spread_count
+        if spread_count:
+            # Where much is on its way, a few large shares are as even as many small ones.
+            return spread_count if cut_count == NEVER_CUT else max(spread_count, cut_count // 8)
         current = lane.open_unpinned
         if delay_kind != AT_ONCE or (current is not None and current.open):
             # Two calls share what comes in a turn; more batches would be in each other's way.
