@@ -87,8 +87,8 @@ class ProducerSettings:
             which leaves brokers alone that were slow or failed.
         spread_count: Messages for no particular queue after which the next queue takes over: so all
             consumers of a group get some of what is sent together. A batch or table is divided
-            into equal shares of no fewer, the first 16 of many in a row. 0: a whole batch goes to
-            one queue, which is a little faster where queues are many.
+            into equal shares of no fewer. Many in a row take queues in turn, whole. 0: a whole
+            batch goes to one queue, which is a little faster where queues are many.
         latency_bounds_s: Latencies of a call from which a broker is left alone, ascending.
         unavailable_s: How long it is left alone, for each of those.
         failed_call_latency_s: The latency as which a call counts that got no answer.

@@ -7,7 +7,11 @@ import pyarrow as pa
 import pytest
 
 from ariane_sdk import Message, Producer, ProducerSettings
-from ariane_sdk.producer.batches.queue_choice import PAUSE_S, SPREAD_CALLS_MAX, CallFlow
+from ariane_sdk.producer.batches.queue_choice import (
+    PAUSE_S,
+    SPREAD_CALLS_MAX,
+    CallFlow,
+)
 
 COUNT = 200
 QUEUES = 4
@@ -140,6 +144,12 @@ def test_large_sends_after_a_pause_are_spread_again():
     assert not flow.begin(end_s)
     flow.end(end_s)
     assert flow.begin(end_s + 2 * PAUSE_S)
+
+
+def test_of_many_shares_in_a_row_the_later_ones_stay_whole():
+    flow = CallFlow(count_max=3)
+    assert [flow.moment(PAUSE_S * step / 2) for step in range(5)] == [True] * 3 + [False] * 2
+    assert flow.moment(PAUSE_S * 4)
 
 
 async def test_few_messages_share_a_queue(jobs_world):

@@ -115,7 +115,7 @@ class Intake:
             sending, buffer, settings=settings, clock=clock, new_unique_ids=unique_ids.next_id_run
         )
         self._plain = PlainIntake(self.blocks, batch_bytes_max=settings.batch_bytes_max)
-        self._open = OpenBatches(sending, settings=settings, unique_ids=unique_ids)
+        self._open = OpenBatches(sending, settings=settings, unique_ids=unique_ids, clock=clock)
         plain_bytes_max = min(settings.body_bytes_max, self._packing.size_bytes_min - 1)
         self._plain_bytes_max = plain_bytes_max
         self._loop = asyncio.get_running_loop()

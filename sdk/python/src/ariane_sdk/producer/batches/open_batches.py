@@ -11,6 +11,7 @@ from ariane_sdk.producer.batches.singles_batch import SinglesBatch
 from ariane_sdk.producer.batches.topic_lane import TopicLane
 from ariane_sdk.producer.sending.broker_sender import NEVER_CUT
 from ariane_sdk.producer.sending.sending import Sending
+from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
 
 
@@ -20,11 +21,17 @@ class OpenBatches:
     Who puts the first message into a batch gives the batch to ``Sending``.
     """
 
-    __slots__ = ("_body_bytes_max", "_sending", "_settings", "_unique_ids")
+    __slots__ = ("_body_bytes_max", "_clock", "_sending", "_settings", "_unique_ids")
 
     def __init__(
-        self, sending: Sending, *, settings: ProducerSettings, unique_ids: UniqueIdGenerator
+        self,
+        sending: Sending,
+        *,
+        settings: ProducerSettings,
+        unique_ids: UniqueIdGenerator,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._sending = sending
         self._settings = settings
         self._unique_ids = unique_ids
@@ -144,7 +151,7 @@ class OpenBatches:
             return NEVER_CUT
         cut_count = self._sending.cut_count(queue.broker_name)
         spread_count = self._settings.spread_count
-        if spread_count:
+        if spread_count and lane.singles_flow.moment(self._clock.monotonic_s()):
             # Where much is on its way, a few large shares are as even as many small ones.
             return spread_count if cut_count == NEVER_CUT else max(spread_count, cut_count // 8)
         current = lane.open_unpinned

@@ -20,6 +20,9 @@ SPREAD_CALLS_MAX: Final = 16
 """So many large sends in a row are divided among the queues. Those that follow go to one queue
 each, in turn: that is even by then, and costs half as much."""
 
+SPREAD_SHARES_MAX: Final = 64
+"""So many shares of single sends in a row are handed from queue to queue; then calls are whole."""
+
 PAUSE_S: Final = 0.05
 """Large sends with less time between them come in a row."""
 
@@ -78,9 +81,10 @@ class StickyRoundRobin:
 class CallFlow:
     """Tells some large sends from a stream of them, which needs no further spreading."""
 
-    __slots__ = ("_count", "_idle_since_s", "_running")
+    __slots__ = ("_count", "_count_max", "_idle_since_s", "_running")
 
-    def __init__(self) -> None:
+    def __init__(self, count_max: int = SPREAD_CALLS_MAX) -> None:
+        self._count_max = count_max
         self._running = 0
         self._count = 0
         self._idle_since_s = float("-inf")
@@ -91,12 +95,18 @@ class CallFlow:
             self._count = 0
         self._running += 1
         self._count += 1
-        return self._count <= SPREAD_CALLS_MAX
+        return self._count <= self._count_max
 
     def end(self, now_s: float) -> None:
         """One that began has ended, at this time of the monotonic clock."""
         self._running -= 1
         self._idle_since_s = now_s
+
+    def moment(self, now_s: float) -> bool:
+        """One begins and ends at this time; whether it should be spread."""
+        is_spread = self.begin(now_s)
+        self.end(now_s)
+        return is_spread
 
 
 class GroupQueues:

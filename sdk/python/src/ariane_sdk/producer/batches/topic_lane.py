@@ -15,7 +15,12 @@ from ariane_sdk.errors import (
 )
 from ariane_sdk.message import Message, MessageQueue, SendResult
 from ariane_sdk.producer.batches.bundle import Bundle
-from ariane_sdk.producer.batches.queue_choice import CallFlow, GroupQueues, StickyRoundRobin
+from ariane_sdk.producer.batches.queue_choice import (
+    SPREAD_SHARES_MAX,
+    CallFlow,
+    GroupQueues,
+    StickyRoundRobin,
+)
 from ariane_sdk.producer.batches.singles_batch import SinglesBatch
 from ariane_sdk.producer.sending.latency import BrokerLatencies, LeastLatency
 from ariane_sdk.routing.route import Route
@@ -71,6 +76,7 @@ class TopicLane:
             says now: earlier messages are on their way there.
         turn: Who takes many messages at once for the topic; later calls must not overtake it.
         flow: Tells whether large sends come one after the other.
+        singles_flow: The same of shares of single sends.
         refusal: Why there is no route.
     """
 
@@ -96,6 +102,7 @@ class TopicLane:
         "route",
         "route_task",
         "row",
+        "singles_flow",
         "topic",
         "turn",
     )
@@ -134,6 +141,7 @@ class TopicLane:
         self.groups_held = False
         self.turn = asyncio.Lock()
         self.flow = CallFlow()
+        self.singles_flow = CallFlow(SPREAD_SHARES_MAX)
         self._sticky_first = sticky_first
         self._latencies = latencies
         self._sticky: StickyRoundRobin | None = None
