@@ -6,10 +6,11 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from ariane_servicekit import Loop, SystemClock
+from ariane_servicekit.database import Database
 from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
 from ariane_testkit.virtual_clock import VirtualClock
 from ariane_txn_checker.broker_watch import BrokerWatch
-from ariane_txn_checker.database import Database, LeaseStore
+from ariane_txn_checker.database import SCHEMA, LeaseStore
 from ariane_txn_checker.lease_keeper import LeaseKeeper
 from ariane_txn_checker.questioner import CheckRules
 from ariane_txn_checker.survey import SurveyTimes
@@ -46,7 +47,7 @@ def database_url(request, tmp_path):
 @pytest.fixture
 async def database(database_url):
     """A database of this version."""
-    opened = Database(database_url, SystemClock())
+    opened = Database(database_url, SCHEMA, SystemClock())
     await opened.open(wait_s=0)
     yield opened
     opened.close()
@@ -136,7 +137,7 @@ def broker(brokers):
 @pytest.fixture
 async def memory(clock, tmp_path):
     """A database whose calls take no time of the virtual clock."""
-    opened = Database(f"sqlite:///{tmp_path}/virtual.db", clock, threads=0)
+    opened = Database(f"sqlite:///{tmp_path}/virtual.db", SCHEMA, clock, threads=0)
     await opened.open(wait_s=0)
     yield opened
     opened.close()

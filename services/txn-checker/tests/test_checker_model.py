@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ariane_servicekit import Loop, ServiceError
+from ariane_servicekit.database import Database
 from ariane_testkit.virtual_clock import VirtualClock
 from ariane_txn_checker import survey
 from ariane_txn_checker.broker_watch import BrokerWatch
-from ariane_txn_checker.database import Database, InquiryStore
+from ariane_txn_checker.database import SCHEMA, InquiryStore
 from ariane_txn_checker.decisions import OperatorDecisions
 from ariane_txn_checker.lease_keeper import LeaseKeeper
 from ariane_txn_checker.questioner import CheckRules
@@ -81,7 +82,7 @@ class CheckersWorld(RuleBasedStateMachine):
 
     async def _open(self):
         url = f"sqlite:///{Path(self.folder.name) / 'checker.db'}"
-        self.database = Database(url, self.clock, threads=0)
+        self.database = Database(url, SCHEMA, self.clock, threads=0)
         await self.database.open(wait_s=0)
         self.decisions = OperatorDecisions(self.database, self.brokers)
         self.inquiries = InquiryStore(self.database)

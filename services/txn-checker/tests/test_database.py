@@ -12,20 +12,24 @@ from sqlalchemy import create_engine, event, inspect, select, text
 from sqlalchemy.engine import make_url
 
 from ariane_servicekit import SystemClock
-from ariane_servicekit.rpc.error_status import ErrorTranslator
-from ariane_txn_checker.app import ERROR_RULES
-from ariane_txn_checker.database import (
-    CheckStore,
+from ariane_servicekit.database import (
+    DATABASE_ERROR_RULES,
     Database,
+    DatabaseUnusable,
+    SchemaNewer,
+)
+from ariane_servicekit.rpc.error_status import ErrorTranslator
+from ariane_txn_checker.database import (
+    SCHEMA,
+    CheckStore,
     InquiryStore,
     LeaseStore,
     Stretch,
     SurveyStore,
     TransactionSelection,
 )
-from ariane_txn_checker.database.schema import VERSION_TABLE
 from ariane_txn_checker.database.tables import CHECK, METADATA, TRANSACTION
-from ariane_txn_checker.errors import DatabaseUnusable, LeaseLost, SchemaNewer
+from ariane_txn_checker.errors import LeaseLost
 from ariane_txn_checker.transaction import (
     Answer,
     BrokerKey,
@@ -34,6 +38,7 @@ from ariane_txn_checker.transaction import (
     TransactionKey,
 )
 
+VERSION_TABLE = SCHEMA.version_table
 BROKER = BrokerKey("c1", "broker-a")
 ALL = range(1_000_000)
 NO_SHARE = {"group_limit": 100, "busy_groups": (), "busy_ids": ()}
@@ -74,14 +79,14 @@ def test_the_revisions_make_the_tables_as_the_code_has_them(database):
 
 async def test_a_second_start_changes_nothing(database, database_url, lease, half):
     SurveyStore(database).take_in(lease, stretch(half()))
-    again = Database(database_url, SystemClock())
+    again = Database(database_url, SCHEMA, SystemClock())
     await again.open(wait_s=0)
     assert len(rows(again, TRANSACTION)) == 1
     again.close()
 
 
 async def test_many_starts_at_once_make_one_schema(database_url):
-    databases = [Database(database_url, SystemClock()) for _ in range(4)]
+    databases = [Database(database_url, SCHEMA, SystemClock()) for _ in range(4)]
     await asyncio.gather(*(each.open(wait_s=5) for each in databases))
     with databases[0].reading() as connection:
         versions = connection.execute(text(f"SELECT * FROM {VERSION_TABLE}")).all()  # noqa: S608 - a constant
@@ -93,7 +98,7 @@ async def test_many_starts_at_once_make_one_schema(database_url):
 async def test_a_later_versions_schema_is_refused(database, database_url):
     with database.writing() as connection:
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))  # noqa: S608 - a constant
-    older = Database(database_url, SystemClock())
+    older = Database(database_url, SCHEMA, SystemClock())
     with pytest.raises(SchemaNewer, match="9999"):
         await older.open(wait_s=0)
     older.close()
@@ -105,11 +110,11 @@ async def test_a_later_versions_schema_is_refused(database, database_url):
 )
 def test_a_database_of_another_kind_is_refused(url, words):
     with pytest.raises(DatabaseUnusable, match=words):
-        Database(url, SystemClock())
+        Database(url, SCHEMA, SystemClock())
 
 
 async def test_an_unreachable_database_is_told_without_its_password():
-    database = Database("postgresql+psycopg://me:secret@127.0.0.1:1/x", SystemClock())
+    database = Database("postgresql+psycopg://me:secret@127.0.0.1:1/x", SCHEMA, SystemClock())
     with pytest.raises(DatabaseUnusable) as refused:
         await database.open(wait_s=0)
     assert "me:***@127.0.0.1" in str(refused.value)
@@ -487,12 +492,12 @@ async def test_a_database_that_takes_no_changes_is_told(database, database_url, 
     url = f"{database_url}?options=-cdefault_transaction_read_only%3Don"
     if database_url.startswith("sqlite"):
         url = f"sqlite:///file:{make_url(database_url).database}?mode=ro&uri=true"
-    read_only = Database(url, SystemClock())
+    read_only = Database(url, SCHEMA, SystemClock())
     inquiries = InquiryStore(read_only)
     assert inquiries.parked(TransactionSelection(), after=None, limit=10)
     with pytest.raises(Exception, match=r"read-?only") as refused:
         await read_only.call(inquiries.resume, key())
-    told = ErrorTranslator(ERROR_RULES).service_error(refused.value)
+    told = ErrorTranslator(DATABASE_ERROR_RULES).service_error(refused.value)
     assert told.row.name == "SERVICE_BUSY"
     assert "the database does not do this now" in str(told)
     read_only.close()

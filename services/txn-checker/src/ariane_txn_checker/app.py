@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-import sqlite3
 from collections.abc import Collection, Sequence
 from secrets import token_hex
 from typing import Final
 
-from sqlalchemy.exc import DataError, DBAPIError
-
-from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.transaction.v1 import (
     checked_transaction_service_pb2,
     checked_transaction_service_pb2_grpc,
@@ -20,19 +16,16 @@ from ariane.transaction.v1 import (
 )
 from ariane_servicekit import (
     Address,
-    ErrorRules,
     Loop,
     RpcService,
-    ServiceError,
     StartRefused,
     StopRequest,
     SystemClock,
-    field_invalid,
 )
+from ariane_servicekit.database import DATABASE_ERROR_RULES, Database, DatabaseError
 from ariane_txn_checker.broker_watch import BrokerWatch
-from ariane_txn_checker.database import Database
+from ariane_txn_checker.database import SCHEMA
 from ariane_txn_checker.decisions import OperatorDecisions
-from ariane_txn_checker.errors import CheckerError
 from ariane_txn_checker.lease_keeper import LeaseKeeper
 from ariane_txn_checker.remote_brokers import RemoteBrokers
 from ariane_txn_checker.servicers import CheckedTransactionServicer, CheckerServicer
@@ -49,8 +42,8 @@ class CheckerApp:
         clock = SystemClock()
         self._settings = settings
         try:
-            self._database = Database(settings.url, clock)
-        except CheckerError as error:
+            self._database = Database(settings.url, SCHEMA, clock)
+        except DatabaseError as error:
             raise StartRefused(str(error)) from error
         self._brokers = RemoteBrokers(
             settings.name_servers, answer_ms_max=round(settings.answer_s_max * 1000)
@@ -78,7 +71,7 @@ class CheckerApp:
         )
         self._finding = Loop("brokers", self._find, interval_s=BROKERS_INTERVAL_S, clock=clock)
         decisions = OperatorDecisions(self._database, self._brokers)
-        self.error_rules = ERROR_RULES
+        self.error_rules = DATABASE_ERROR_RULES
         self.open_while_draining: Collection[str] = ()
         self.rpc_services: Sequence[RpcService] = (
             RpcService(
@@ -103,7 +96,7 @@ class CheckerApp:
             self._settings.data_path.mkdir(parents=True, exist_ok=True)
         try:
             await self._database.open(wait_s=self._settings.database_wait_s)
-        except CheckerError as error:
+        except DatabaseError as error:
             raise StartRefused(str(error)) from error
 
     async def serve_started(self, _address: Address) -> None:
@@ -129,31 +122,3 @@ class CheckerApp:
         await self._brokers.refresh()
         if self._brokers.keys != before:
             self._sharing.wake()
-
-
-def _database_refuses(error: DBAPIError) -> ServiceError:
-    """It is away, or takes no changes now: it is read-only, full, or rights are missing."""
-    return _sqlite_refuses(error.orig or error)
-
-
-def _sqlite_refuses(error: BaseException) -> ServiceError:
-    cause = " ".join(str(error).split())
-    return ServiceError(
-        ErrorReason.ERROR_REASON_SERVICE_BUSY,
-        f"the database does not do this now: {cause}",
-        {"cause": cause},
-        retry_after_ms=5_000,
-    )
-
-
-def _unkeepable(_: DataError) -> ServiceError:
-    return field_invalid("request", "holds text that no database keeps")
-
-
-ERROR_RULES: Final[ErrorRules] = {
-    DBAPIError: _database_refuses,
-    # SQLAlchemy does not wrap what fails while a connection is made ready.
-    sqlite3.Error: _sqlite_refuses,
-    DataError: _unkeepable,
-}
-"""What of a database is told to whoever asked."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from ariane_servicekit import Clock, get_logger
+from ariane_servicekit.database import Database
 from ariane_txn_checker.broker_door import Brokers
-from ariane_txn_checker.database import Database
 from ariane_txn_checker.errors import BrokerRefusal, LeaseLost
 from ariane_txn_checker.questioner import CheckCounts, CheckRules, Questioner
 from ariane_txn_checker.survey import Survey, SurveyTimes

@@ -4,8 +4,6 @@
 
     CheckerError
     ├── LeaseLost             another checker looks after the broker now; nothing was written
-    ├── SchemaNewer           a later version made the database; this one does not touch it
-    ├── DatabaseUnusable      the database's URL or answer makes no sense
     └── BrokerRefusal         a broker did not do what was asked
         ├── BrokerUnreachable     it did not get what was asked: surely nothing was done
         ├── BrokerFailed          it failed at what was asked: that may or may not have been done
@@ -35,25 +33,6 @@ class LeaseLost(CheckerError):
         super().__init__(f"the lease of {broker} with token {fencing_token} is another's now")
         self.broker = broker
         self.fencing_token = fencing_token
-
-
-class SchemaNewer(CheckerError):
-    """A later version made the database.
-
-    Attributes:
-        revision: What the database says it is.
-    """
-
-    def __init__(self, revision: str) -> None:
-        super().__init__(
-            f"the database is of a later version (revision {revision!r}); "
-            "start a checker of that version, or give this one a database of its own"
-        )
-        self.revision = revision
-
-
-class DatabaseUnusable(CheckerError):
-    """The database's URL or answer makes no sense. The text is one line, without a password."""
 
 
 class BrokerRefusal(CheckerError):

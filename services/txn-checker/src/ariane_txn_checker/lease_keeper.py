@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ariane_servicekit import Clock, get_logger
+from ariane_servicekit.database import Database
 from ariane_txn_checker.broker_door import Brokers
-from ariane_txn_checker.database import Database, LeaseStore
+from ariane_txn_checker.database import LeaseStore
 from ariane_txn_checker.errors import LeaseLost
 from ariane_txn_checker.transaction import BrokerKey, Lease
 

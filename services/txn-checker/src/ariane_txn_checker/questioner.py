@@ -14,8 +14,9 @@ from typing import Final
 
 from ariane_servicekit import Clock, get_logger
 from ariane_servicekit.clock import sleep_until_woken
+from ariane_servicekit.database import Database
 from ariane_txn_checker.broker_door import BrokerDoor, Brokers
-from ariane_txn_checker.database import CheckStore, Database
+from ariane_txn_checker.database import CheckStore
 from ariane_txn_checker.errors import (
     BrokerFailed,
     BrokerUnreachable,

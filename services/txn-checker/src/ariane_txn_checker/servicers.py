@@ -15,8 +15,8 @@ from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
 )
 from ariane.transaction.v1.checker_service_pb2_grpc import CheckerServiceServicer
 from ariane_servicekit import PageRequest
+from ariane_servicekit.database import Database
 from ariane_txn_checker.database import (
-    Database,
     InquiryStore,
     LeaseStore,
     TransactionSelection,

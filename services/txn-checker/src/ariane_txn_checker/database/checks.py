@@ -22,7 +22,7 @@ from sqlalchemy import (
     update,
 )
 
-from ariane_txn_checker.database.engine import Database
+from ariane_servicekit.database import Database
 from ariane_txn_checker.database.leases import fence
 from ariane_txn_checker.database.rows import key_values, of_broker, of_transaction, transaction_of
 from ariane_txn_checker.database.tables import CHECK, NAME_LENGTH_MAX, TRANSACTION

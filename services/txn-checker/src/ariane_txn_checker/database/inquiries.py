@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import BigInteger, Select, and_, cast, func, literal, select, tuple_, update
 
+from ariane_servicekit.database import Database
 from ariane_txn_checker.database.checks import write_decision
-from ariane_txn_checker.database.engine import Database
 from ariane_txn_checker.database.rows import check_of, of_transaction, transaction_of
 from ariane_txn_checker.database.tables import CHECK, LEASE, TRANSACTION
 from ariane_txn_checker.transaction import (

@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, and_, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from ariane_txn_checker.database.engine import Database
+from ariane_servicekit.database import Database
 from ariane_txn_checker.database.tables import CHECKER, LEASE
 from ariane_txn_checker.errors import LeaseLost
 from ariane_txn_checker.transaction import BrokerKey, Lease

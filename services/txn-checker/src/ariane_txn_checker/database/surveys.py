@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, and_, delete, insert, select, update
 
-from ariane_txn_checker.database.engine import Database
+from ariane_servicekit.database import Database
 from ariane_txn_checker.database.leases import fence
 from ariane_txn_checker.database.rows import key_values, of_broker, of_transaction
 from ariane_txn_checker.database.tables import CHECK, TRANSACTION

@@ -13,6 +13,7 @@ Changes need a revision below ``versions/``; a test holds both together.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from sqlalchemy import (
@@ -28,10 +29,20 @@ from sqlalchemy import (
     Text,
 )
 
+from ariane_servicekit.database import Schema
+
 METADATA: Final = MetaData(
     naming_convention={
         "pk": "pk_%(table_name)s",
     }
+)
+
+SCHEMA: Final = Schema(
+    application="ariane-txn-checker",
+    tables=METADATA,
+    versions=Path(__file__).parent / "versions",
+    version_table="ariane_txn_checker_version",
+    lock_number=0x0A21_A4E7_C43C,
 )
 
 NAME_LENGTH_MAX: Final = 255

@@ -1,9 +1,9 @@
 """The database: SQLite in a file for one machine, PostgreSQL for many.
 
-One engine, used from threads: what checkers write is little and rare, both databases are spoken to
+One engine, used from threads: what services write is little and rare, both databases are spoken to
 alike, and Alembic knows no other way.
 
-Instants are the database's, so that checkers with differing clocks agree about leases. SQLite has
+Instants are the database's, so that processes with differing clocks agree about leases. SQLite has
 no clock of its own: it is given ours as a function.
 """
 
@@ -30,9 +30,10 @@ from sqlalchemy import (
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from ariane_servicekit import Clock, get_logger
-from ariane_txn_checker.database.schema import migrate
-from ariane_txn_checker.errors import DatabaseUnusable
+from ariane_servicekit.clock import Clock
+from ariane_servicekit.database.errors import DatabaseUnusable
+from ariane_servicekit.database.schema import Schema, migrate
+from ariane_servicekit.telling.logs import get_logger
 
 BUSY_S_MAX: Final = 10.0
 """Seconds that a writer of SQLite waits for another process's."""
@@ -56,11 +57,12 @@ class Database:
             goes on inside a transaction.
     """
 
-    def __init__(self, url: str, clock: Clock, *, threads: int = 4) -> None:
+    def __init__(self, url: str, schema: Schema, clock: Clock, *, threads: int = 4) -> None:
         """Touch nothing yet.
 
         Args:
             url: SQLAlchemy's, with the driver ``sqlite`` or ``postgresql+psycopg``.
+            schema: The tables that it has.
             clock: What SQLite is given.
             threads: Calls in work at once. 0: calls run where they are made, for tests whose time
                 stands still meanwhile.
@@ -69,6 +71,7 @@ class Database:
             DatabaseUnusable: The URL is none, or of another database.
         """
         parsed = _parse(url)
+        self._schema = schema
         self._clock = clock
         self._is_sqlite = parsed.get_backend_name() == "sqlite"
         self._threads = ThreadPoolExecutor(threads, "database") if threads else None
@@ -78,7 +81,7 @@ class Database:
         else:
             options["connect_args"] = {
                 "connect_timeout": 5,
-                "application_name": "ariane-txn-checker",
+                "application_name": schema.application,
             }
             options.update(pool_size=max(1, threads), max_overflow=0)
         try:
@@ -147,7 +150,7 @@ class Database:
 
     def _migrate(self) -> None:
         with self.writing() as connection:
-            migrate(connection)
+            migrate(connection, self._schema)
 
     def _prepare_sqlite(self) -> None:
         @event.listens_for(self._engine, "connect")
