@@ -74,6 +74,17 @@ def test_every_method_has_an_access_rule():
     assert open_doors == []
 
 
+def test_every_proto_names_its_packages_in_other_languages():
+    listed = [name for _, name, _ in pkgutil.walk_packages(ariane.__path__, "ariane.")]
+    files = [importlib.import_module(name).DESCRIPTOR for name in listed if name.endswith("_pb2")]
+    assert len(files) > 40
+    for file in files:
+        options, area = file.GetOptions(), file.package.split(".")[1]
+        assert options.go_package == f"ariane.mq/go/arianepb/{area}/v1;{area}v1", file.name
+        assert options.java_package == f"mq.ariane.{area}.v1", file.name
+        assert options.java_multiple_files, file.name
+
+
 def test_requests_name_the_resource_of_their_access_rule():
     asked = [
         method

@@ -24,13 +24,14 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/common/v1/subscription.proto\x12\x10\x61riane.common.v1\"Q\n\x0cSubscription\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x32\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\".ariane.common.v1.FilterExpression\"]\n\x10\x46ilterExpression\x12*\n\x04kind\x18\x01 \x01(\x0e\x32\x1c.ariane.common.v1.FilterKind\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x03*o\n\nFilterKind\x12\x1b\n\x17\x46ILTER_KIND_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x46ILTER_KIND_TAG\x10\x01\x12\x15\n\x11\x46ILTER_KIND_SQL92\x10\x02\x12\x18\n\x14\x46ILTER_KIND_UPLOADED\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/common/v1/subscription.proto\x12\x10\x61riane.common.v1\"Q\n\x0cSubscription\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x32\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\".ariane.common.v1.FilterExpression\"]\n\x10\x46ilterExpression\x12*\n\x04kind\x18\x01 \x01(\x0e\x32\x1c.ariane.common.v1.FilterKind\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x03*o\n\nFilterKind\x12\x1b\n\x17\x46ILTER_KIND_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x46ILTER_KIND_TAG\x10\x01\x12\x15\n\x11\x46ILTER_KIND_SQL92\x10\x02\x12\x18\n\x14\x46ILTER_KIND_UPLOADED\x10\x03\x42\x41\n\x13mq.ariane.common.v1P\x01Z(ariane.mq/go/arianepb/common/v1;commonv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ariane.common.v1.subscription_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\023mq.ariane.common.v1P\001Z(ariane.mq/go/arianepb/common/v1;commonv1'
   _globals['_FILTERKIND']._serialized_start=235
   _globals['_FILTERKIND']._serialized_end=346
   _globals['_SUBSCRIPTION']._serialized_start=57
