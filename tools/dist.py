@@ -1,40 +1,50 @@
-"""Builds what is published: ``make dist``.
+"""Builds and checks what is published: ``make dist``.
 
     python -m tools.dist            # wheel and source distribution of what is published, in dist/
     python -m tools.dist FOLDER     # the same, elsewhere
 
-The last lines say how to install them from there.
+The last lines say how to install them from there. Every member is built from a copy of its
+committed files, with the repository's licence and changelog beside them: one text of each is kept,
+and every archive carries both.
 """
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from tools.workspace import ROOT, Member, members
+from tools.workspace import ROOT, Member, members, repository_files
 
 DIST: Final = ROOT / "dist"
+SHARED: Final = ("LICENSE", "CHANGELOG.md")
+"""What every archive carries and the repository has once."""
+
+CHECKER: Final = "twine==7.0.0"
+CHECKER_HOME: Final = ROOT / ".cache" / "twine"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build all members; return the exit status."""
+    """Build and check all members; return the exit status."""
     folder = Path(arguments[0]).absolute() if arguments else DIST
     try:
         built = build(folder)
+        check(folder)
     except subprocess.CalledProcessError as error:
-        print(error.stderr, file=sys.stderr)
+        print(error.stdout, error.stderr, file=sys.stderr)
         return 1
-    print(f"{built} members are built. A cluster and the client, in any environment:")
+    print(f"{built} members are built and checked. A cluster and the client, in any environment:")
     print(f"  pip install --find-links {folder} 'ariane-admin[dev]' ariane-sdk")
     return 0
 
 
 def build(folder: Path) -> int:
-    """Build every member that is published into a folder.
+    """Build every member that is published into a folder; what older versions left there goes.
 
     Returns:
         How many there are.
@@ -43,15 +53,68 @@ def build(folder: Path) -> int:
         subprocess.CalledProcessError: One could not be built; its ``stderr`` says why.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    workspace = [member for member in members() if not member.is_private]
+    workspace = members()
+    for member in workspace:
+        for old in folder.glob(f"{_archive_name(member)}-*"):
+            old.unlink()
+    files = repository_files()
+    published = [member for member in workspace if not member.is_private]
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda member: _build(member, folder), workspace))
-    return len(workspace)
+        list(pool.map(lambda member: _build(member, workspace, files, folder), published))
+    return len(published)
 
 
-def _build(member: Member, folder: Path) -> None:
-    command = (sys.executable, "-m", "hatchling", "build", "--directory", str(folder))
-    subprocess.run(command, cwd=member.folder, check=True, capture_output=True, text=True)
+def check(folder: Path) -> None:
+    """Have an index's own checker look at every archive of a folder.
+
+    Raises:
+        subprocess.CalledProcessError: An index would refuse one; its ``stdout`` says which and why.
+    """
+    archives = sorted(str(path) for path in folder.iterdir() if path.suffix in {".whl", ".gz"})
+    command = (str(checker()), "-m", "twine", "check", "--strict", *archives)
+    subprocess.run(command, check=True, capture_output=True, text=True)
+
+
+def checker() -> Path:
+    """A Python that has the checker, in a home of its own: the environment does not need it."""
+    python = CHECKER_HOME / "bin" / "python"
+    if not python.exists():
+        _run(sys.executable, "-m", "venv", str(CHECKER_HOME))
+    _run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", CHECKER)
+    return python
+
+
+def _build(
+    member: Member, workspace: Iterable[Member], files: Iterable[str], folder: Path
+) -> None:
+    """Build one member from a copy of its files without those of members inside its folder."""
+    inner = [
+        each.folder
+        for each in workspace
+        if each.folder != member.folder and each.folder.is_relative_to(member.folder)
+    ]
+    with tempfile.TemporaryDirectory() as place:
+        for name in files:
+            path = ROOT / name
+            if not path.is_relative_to(member.folder):
+                continue
+            if any(path.is_relative_to(other) for other in inner):
+                continue
+            target = Path(place, path.relative_to(member.folder))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+        for name in SHARED:
+            shutil.copyfile(ROOT / name, Path(place, name))
+        _run(sys.executable, "-m", "hatchling", "build", "--directory", str(folder), place=place)
+
+
+def _archive_name(member: Member) -> str:
+    """The name that its archives begin with."""
+    return str(member.project["name"]).replace("-", "_")
+
+
+def _run(*command: str, place: str | None = None) -> None:
+    subprocess.run(command, cwd=place, check=True, capture_output=True, text=True)
 
 
 if __name__ == "__main__":
