@@ -80,7 +80,7 @@ mutants: $(STAMP) ## Small wrong changes to the core: which does no test notice?
 	@$(BIN)/python -m tools.mutants $(MUTANTS_ARGS)
 
 .PHONY: dist
-dist: $(STAMP) ## Wheel and source distribution of every published member, in dist/
+dist: $(STAMP) ## Wheel and source distribution of every published member, checked, in dist/
 	@$(BIN)/python -m tools.dist
 
 .PHONY: constraints

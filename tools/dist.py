@@ -84,9 +84,7 @@ def checker() -> Path:
     return python
 
 
-def _build(
-    member: Member, workspace: Iterable[Member], files: Iterable[str], folder: Path
-) -> None:
+def _build(member: Member, workspace: Iterable[Member], files: Iterable[str], folder: Path) -> None:
     """Build one member from a copy of its files without those of members inside its folder."""
     inner = [
         each.folder

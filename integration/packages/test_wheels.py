@@ -12,8 +12,10 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,100 @@ def test_a_new_user_installs_starts_and_runs_the_first_program(version, wheels, 
     (tmp_path / "test_mine.py").write_text(example)
     tests = ("-m", "pytest", "-q", "test_mine.py")
     assert "2 passed" in run(bin_folder / "python", *tests, folder=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[str]:
+    """A cluster of this work tree, for programs that have the client only: its name servers."""
+    place = tmp_path_factory.mktemp("cluster")
+    ariane = Path(sys.executable).with_name("ariane")
+    with subprocess.Popen(
+        (ariane, "dev", "--name-server-port", "0", "-o", "json"),
+        cwd=place,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield json.loads(process.stdout.readline())["name_servers"]
+        finally:
+            process.send_signal(signal.SIGINT)
+
+
+def installed_alone(member: str, version: str, wheels: Path, folder: Path) -> Path:
+    """An environment of this Python with one of our members and what it asks for; its Python."""
+    run(interpreter(version), "-m", "venv", "alone", folder=folder)
+    python = folder / "alone" / "bin" / "python"
+    options = ("--quiet", "--no-compile", "--find-links", wheels)
+    run(python, "-m", "pip", "install", *options, member, folder=folder)
+    run(python, "-m", "pip", "check", folder=folder)
+    return python
+
+
+def installed_members(python: Path, folder: Path) -> set[str]:
+    listed = run(python, "-m", "pip", "list", "--format", "json", folder=folder)
+    ours = {member.project["name"] for member in members()}
+    return {each["name"] for each in json.loads(listed)} & ours
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_the_client_alone_runs_the_first_example(version, wheels, cluster, tmp_path):
+    python = installed_alone("ariane-sdk", version, wheels, tmp_path)
+    expected = {"ariane-protos", "ariane-record", "ariane-sdk", "ariane-sql92"}
+    assert installed_members(python, tmp_path) == expected
+    program = README.blocks("python")[0].replace("127.0.0.1:9876", cluster)
+    own = program.replace("orders", f"orders-{version.replace('.', '-')}")
+    assert run(python, "-c", own, folder=tmp_path) == "table-7 wants one espresso\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_the_command_line_alone_runs_its_first_commands(version, wheels, cluster, tmp_path):
+    python = installed_alone("ariane-admin", version, wheels, tmp_path)
+    assert "ariane-broker" not in installed_members(python, tmp_path)
+    commands = "\n".join(Paper(ROOT, "services/admin/README.md").blocks("sh"))
+    create, produce, consume = (
+        re.search(rf"^.*\bariane {words}.*$", commands, re.MULTILINE)[0]
+        for words in ("topic create orders", "produce orders", "consume orders")
+    )
+    script = f"set -e\n{create}\n{produce}\n{consume}"
+    script = script.replace("orders", f"shell-{version.replace('.', '-')}")
+    environment = {
+        "PATH": f"{python.parent}:/usr/bin:/bin",
+        "HOME": str(tmp_path),
+        "ARIANE_NAME_SERVERS": cluster,
+    }
+    done = subprocess.run(
+        ("bash", "-c", script), env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "first order" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_the_connector_alone_runs_sparks_first_example(version, wheels, cluster, tmp_path):
+    if shutil.which("java") is None:
+        pytest.skip("Java is not on this machine")
+    python = installed_alone("ariane-spark", version, wheels, tmp_path)
+    paper = Paper(ROOT, "spark/README.md").blocks("python")
+    topic = f"spark-{version.replace('.', '-')}"
+    send = (
+        "from ariane_sdk.sync import Message, Producer\n"
+        f"with Producer({cluster!r}) as producer:\n"
+        f"    for tag in ('created', 'created', 'paid'):\n"
+        f"        producer.send(Message({topic!r}, b'an order', tag=tag))\n"
+    )
+    program = send + paper[0] + paper[1]
+    program = program.replace("127.0.0.1:9876", cluster).replace('"orders"', f'"{topic}"')
+    program = program.replace("copies", f"{topic}-copies")
+    count = f'\nspark.read.format("ariane").option("endpoints", "{cluster}")'
+    program += f'{count}.option("topic", "{topic}-copies").load().groupBy("tag").count().show()\n'
+    said = run(python, "-c", program, folder=tmp_path)
+    # Of three messages by column, then again what the batch and the stream have copied.
+    assert re.findall(r"\|\s*(\w+)\|\s*(\d+)\|", said).count(("created", "2")) == 1
+    assert ("created", "4") in re.findall(r"\|\s*(\w+)\|\s*(\d+)\|", said)
 
 
 def test_each_archive_holds_its_own_member_and_no_other(wheels):

@@ -1,0 +1,110 @@
+"""What archives carry besides code, and what an index would say of them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tools import dist
+from tools.workspace import ROOT, members
+
+PUBLISHED = [member for member in members() if not member.is_private]
+SHARED = {name: (ROOT / name).read_bytes() for name in dist.SHARED}
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("archives")
+    dist.build(folder)
+    return folder
+
+
+def names_in(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as file:
+        return set(file.namelist())
+
+
+def test_all_members_and_the_changelog_have_one_version():
+    newest = re.search(r"^## (\d+\.\d+\.\d+)", SHARED["CHANGELOG.md"].decode(), re.MULTILINE)
+    assert newest
+    assert {member.project["version"] for member in members()} == {newest[1]}
+
+
+def test_every_published_member_says_who_what_and_for_which_python():
+    for member in PUBLISHED:
+        project, name = member.project, member.project["name"]
+        assert project["license"] == "Apache-2.0", name
+        assert project["readme"] == "README.md", name
+        assert project["authors"] == [{"name": "The ArianeMQ authors"}], name
+        assert project["keywords"], name
+        for version in ("3.11", "3.12", "3.13"):
+            said = f"Programming Language :: Python :: {version}"
+            assert said in project["classifiers"], name
+        assert "Typing :: Typed" in project["classifiers"], name
+
+
+@pytest.mark.slow
+def test_every_archive_carries_licence_changelog_and_readme(archives):
+    for member in PUBLISHED:
+        name = f"{member.project['name'].replace('-', '_')}-{member.project['version']}"
+        with zipfile.ZipFile(archives / f"{name}-py3-none-any.whl") as wheel:
+            assert wheel.read(f"{name}.dist-info/licenses/LICENSE") == SHARED["LICENSE"]
+            head, _, shown = wheel.read(f"{name}.dist-info/METADATA").partition(b"\n\n")
+        assert b"\nLicense-Expression: Apache-2.0\n" in head
+        assert shown == (member.folder / "README.md").read_bytes()
+        with tarfile.open(archives / f"{name}.tar.gz") as source:
+            for shared, content in SHARED.items():
+                packed = source.extractfile(f"{name}/{shared}")
+                assert packed is not None, (name, shared)
+                assert packed.read() == content
+
+
+@pytest.mark.slow
+def test_a_source_distribution_builds_the_same_wheel(archives, tmp_path):
+    """Whoever packages it anew has the source distribution only, not the repository."""
+    for member in PUBLISHED:
+        name = f"{member.project['name'].replace('-', '_')}-{member.project['version']}"
+        with tarfile.open(archives / f"{name}.tar.gz") as source:
+            source.extractall(tmp_path, filter="data")
+        command = (sys.executable, "-m", "hatchling", "build", "-t", "wheel")
+        subprocess.run(command, cwd=tmp_path / name, check=True, capture_output=True)
+        wheel = f"{name}-py3-none-any.whl"
+        rebuilt = (tmp_path / name / "dist" / wheel).read_bytes()
+        assert rebuilt == (archives / wheel).read_bytes(), name
+
+
+@pytest.mark.slow
+def test_the_checker_of_an_index_takes_every_archive(archives, tmp_path):
+    dist.check(archives)
+    # And it does look: an archive whose README cannot be shown is refused.
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    [source] = archives.glob("ariane_sql92-*.whl")
+    with zipfile.ZipFile(source) as whole, zipfile.ZipFile(broken / source.name, "w") as partial:
+        for name in whole.namelist():
+            content = whole.read(name)
+            if name.endswith("METADATA"):
+                content = content.replace(b"text/markdown", b"text/x-rst").replace(
+                    b"\n\n", b"\n\n.. nonsense::\n\n", 1
+                )
+            partial.writestr(name, content)
+    with pytest.raises(subprocess.CalledProcessError):
+        dist.check(broken)
+
+
+@pytest.mark.slow
+def test_a_folder_holds_one_version_of_each_member(tmp_path):
+    old = tmp_path / "ariane_sql92-0.0.9-py3-none-any.whl"
+    foreign = tmp_path / "somebody_else-1.0.tar.gz"
+    old.touch()
+    foreign.touch()
+    assert dist.build(tmp_path) == len(PUBLISHED)
+    assert not old.exists()
+    assert foreign.exists()
+    assert len(list(tmp_path.glob("*.whl"))) == len(PUBLISHED)
