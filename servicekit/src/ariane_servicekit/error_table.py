@@ -364,6 +364,12 @@ _ROWS: Final = (
         field="page_token",
     ),
     ErrorRow(
+        ErrorReason.ERROR_REASON_QUEUE_ORDER_UNKNOWN,
+        StatusCode.UNAVAILABLE,
+        "Ask another name server, or tell this one the order (`ariane topic order --set`).",
+        retry_after_ms=1000,
+    ),
+    ErrorRow(
         ErrorReason.ERROR_REASON_EPOCH_FENCED,
         StatusCode.FAILED_PRECONDITION,
         "Follow the primary that the error names.",

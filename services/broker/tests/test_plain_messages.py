@@ -1,5 +1,7 @@
 """SendMessages, PullMessages, queries: the way of generated clients."""
 
+from google.rpc.error_details_pb2 import ErrorInfo
+
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1 import query_service_pb2 as query_pb
 from ariane.broker.v1 import send_service_pb2 as send_pb
@@ -14,10 +16,25 @@ def send(broker, *messages, topic="orders", **fields):
     return broker.sends.SendMessages(request)
 
 
-async def pull(broker, queue_id=0, queue_offset=0, **fields):
-    position = pull_pb.PullPosition(topic="orders", queue_id=queue_id, queue_offset=queue_offset)
-    request = pull_pb.PullMessagesRequest(consumer_group="group", position=position, **fields)
-    return await broker.pulls.PullMessages(request)
+async def pull(broker, queue_id=0, queue_offset=0, *, topic="orders", filter=None, **fields):  # noqa: A002 - as in the contract
+    request = pull_pb.PullMessagesRequest(
+        consumer_group="group", positions=[position_at(topic, queue_id, queue_offset)], **fields
+    )
+    if filter is not None:
+        request.subscriptions.add(topic=topic, filter=filter)
+    (queue,) = (await broker.pulls.PullMessages(request)).queues
+    return queue
+
+
+def position_at(topic, queue_id, queue_offset=0):
+    return pull_pb.PullPosition(topic=topic, queue_id=queue_id, queue_offset=queue_offset)
+
+
+async def read_range(broker, begin, end, **fields):
+    request = pull_pb.PullMessageRangeRequest(
+        topic="orders", begin_queue_offset=begin, end_queue_offset=end, **fields
+    )
+    return [chunk async for chunk in broker.pulls.PullMessageRange(request)]
 
 
 def full_message():
@@ -146,10 +163,117 @@ async def test_calls_that_make_no_sense(broker, refused):
     assert (await refused(mixed)).reason == "FIELD_INVALID"
 
 
-async def test_pull_errors_are_for_the_call(broker, refused):
-    await broker.create_topic("orders")
-    assert (await refused(pull(broker, 0, 5))).reason == "QUEUE_OFFSET_OUT_OF_RANGE"
-    assert (await refused(pull(broker, 9))).reason == "QUEUE_NOT_FOUND"
+def reason_of(error):
+    (detail,) = (detail for detail in error.details if detail.Is(ErrorInfo.DESCRIPTOR))
+    info = ErrorInfo()
+    detail.Unpack(info)
+    return info.reason
+
+
+async def test_one_call_pulls_many_queues_and_an_error_is_of_its_queue(broker):
+    await broker.create_topic("orders", 2)
+    await send(broker, {"body": b"a"}, {"body": b"b"}, queue_id=0)
+    await send(broker, {"body": b"c"}, queue_id=1)
+    request = pull_pb.PullMessagesRequest(
+        consumer_group="group",
+        positions=[
+            position_at("orders", 0, 1),
+            position_at("orders", 9),
+            position_at("orders", 1),
+            position_at("orders", 1, 5),
+        ],
+    )
+    first, missing, second, beyond = (await broker.pulls.PullMessages(request)).queues
+    assert [m.body for m in (*first.messages, *second.messages)] == [b"b", b"c"]
+    assert (first.queue_id, second.queue_id, first.next_queue_offset) == (0, 1, 2)
+    assert reason_of(missing.error) == "QUEUE_NOT_FOUND"
+    assert reason_of(beyond.error) == "QUEUE_OFFSET_OUT_OF_RANGE"
+
+
+async def test_no_more_messages_come_than_are_asked_for(broker):
+    await send(broker, *({"body": b"%d" % n} for n in range(9)), queue_id=0)
+    assert len((await pull(broker, message_count_max=4)).messages) == 4
+    assert len((await pull(broker, size_bytes_max=1)).messages) == 1
+
+
+async def test_a_range_is_read_as_plain_messages(broker, refused):
+    await send(broker, *({"body": b"%d" % n, "tag": "x" * (n % 2)} for n in range(9)), queue_id=0)
+    chunks = await read_range(broker, 2, 7)
+    assert [m.body for chunk in chunks for m in chunk.messages] == [b"2", b"3", b"4", b"5", b"6"]
+    assert chunks[-1].next_queue_offset == 7
+    tagged = subscription_pb.FilterExpression(kind=subscription_pb.FILTER_KIND_TAG, text="x")
+    chunks = await read_range(broker, 0, 100, filter=tagged)
+    assert [m.body for chunk in chunks for m in chunk.messages] == [b"1", b"3", b"5", b"7"]
+    assert chunks[-1].next_queue_offset == 9
+    assert (await refused(read_range(broker, 7, 2))).reason == "FIELD_INVALID"
+    assert (await refused(read_range(broker, 20, 30))).reason == "QUEUE_OFFSET_OUT_OF_RANGE"
+
+
+async def test_a_range_of_large_messages_fits_what_grpc_takes_by_default(broker):
+    for n in range(6):
+        await send(broker, {"body": b"%d" % n * 900_000}, queue_id=0)
+    chunks = await read_range(broker, 0, 6)
+    assert max(chunk.ByteSize() for chunk in chunks) < 4 << 20
+    assert b"".join(m.body[:1] for chunk in chunks for m in chunk.messages) == b"012345"
+
+
+REPLIES = "DefaultCluster_REPLY_TOPIC"
+
+
+async def test_a_request_and_its_reply_are_said_by_fields(broker, refused):
+    address = message_pb.ReplyAddress(
+        correlation_id="c-1", client_id="go@1", time_to_live={"seconds": 3}
+    )
+    await send(broker, {"body": b"2 + 2", "reply_address": address}, queue_id=0)
+    (request,) = (await pull(broker)).messages
+    waits = request.reply_address
+    assert (waits.correlation_id, waits.client_id, waits.time_to_live.seconds) == ("c-1", "go@1", 3)
+    assert (waits.cluster_name, waits.reply_topic) == ("DefaultCluster", REPLIES)
+    assert dict(request.properties) == {}
+
+    await send(broker, {"body": b"4", "reply_address": waits}, topic=REPLIES, queue_id=0)
+    own = subscription_pb.FilterExpression(kind=subscription_pb.FILTER_KIND_TAG, text="go@1")
+    (reply,) = (await pull(broker, topic=REPLIES, filter=own)).messages
+    assert (reply.body, reply.tag, reply.reply_address) == (b"4", "go@1", waits)
+    other = subscription_pb.FilterExpression(kind=subscription_pb.FILTER_KIND_TAG, text="go@2")
+    assert (await pull(broker, topic=REPLIES, filter=other)).messages == []
+
+    nobody = await refused(send(broker, {"body": b"4"}, topic=REPLIES, queue_id=0))
+    assert (nobody.reason, "reply_address" in nobody.metadata["rule"]) == ("MESSAGE_ILLEGAL", True)
+
+
+ILLEGAL_ADDRESSES = (
+    {},
+    {"correlation_id": "c"},
+    {"client_id": "c"},
+    {"correlation_id": "c\x01", "client_id": "c"},
+    {"correlation_id": "c", "client_id": "a||b"},
+    {"correlation_id": "c", "client_id": " c"},
+    {"correlation_id": "c" * 256, "client_id": "c"},
+    {"correlation_id": "c", "client_id": "c", "time_to_live": {"seconds": -1}},
+    {"correlation_id": "c", "client_id": "c", "cluster_name": "other"},
+)
+
+
+async def test_addresses_that_nobody_could_reply_to_are_refused(broker, refused):
+    for address in ILLEGAL_ADDRESSES:
+        call = send(broker, {"body": b"a", "reply_address": address}, queue_id=0)
+        assert (await refused(call)).reason == "MESSAGE_ILLEGAL", address
+    by_name = send(broker, {"body": b"a", "properties": {"CORRELATION_ID": "c"}}, queue_id=0)
+    assert (await refused(by_name)).reason == "MESSAGE_ILLEGAL"
+
+
+async def test_a_fifo_topic_wants_the_queue_that_a_name_server_tells(broker, refused):
+    fifo = topic_pb.Topic(
+        topic="orders",
+        read_queue_count=4,
+        write_queue_count=4,
+        message_type=message_pb.MESSAGE_TYPE_FIFO,
+    )
+    await broker.topics.CreateTopic(topic_pb.CreateTopicRequest(topic=fifo))
+    chosen = await refused(send(broker, {"message_group": "g"}))
+    assert (chosen.reason, chosen.metadata["field"]) == ("FIELD_INVALID", "queue_id")
+    await send(broker, {"message_group": "g"}, queue_id=1)
 
 
 async def test_a_message_is_found_by_its_id(broker, refused):

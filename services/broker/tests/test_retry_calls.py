@@ -11,6 +11,7 @@ from grpc import aio
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import group_service_pb2 as group_pb
+from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1 import retry_service_pb2 as retry_pb
 from ariane_broker.app import compose_from
 from ariane_broker.broker_life import Threads
@@ -160,6 +161,42 @@ async def test_a_message_is_rejected_at_once(broker):
     assert again.duplicate
     (letter,) = await messages_of(broker, "%DLQ%billing")
     assert letter.properties["DLQ_REASON"] == "CONSUMER_DIED"
+
+
+async def plain_messages(broker, topic):
+    request = pull_pb.PullMessagesRequest(
+        consumer_group="billing", positions=[pull_pb.PullPosition(topic=topic, queue_id=0)]
+    )
+    (queue,) = (await broker.pulls.PullMessages(request)).queues
+    return list(queue.messages)
+
+
+async def test_plain_clients_read_where_a_copy_came_from(broker):
+    await make_group(broker, attempts_max=1, delays_ms=[1])
+    first = await failing_message(broker, 2)
+    (sent,) = await messages_of(broker, "orders", 2)
+    await return_call(broker, first, cause="no stock")
+    (again,) = await arrived(broker, 1)
+    (plain,) = await plain_messages(broker, "%RETRY%billing")
+    origin = plain.origin
+    assert (origin.topic, origin.queue_id, origin.queue_offset) == ("orders", 2, 0)
+    assert int(origin.message_id[-16:], 16) == sent.commit_log_offset
+    assert (origin.dead_letter_reason, origin.last_error) == ("", "no stock")
+    assert plain.position.delivery_attempt == 1
+    assert dict(plain.properties) == {}
+    await return_call(broker, again, cause="still none")
+    (letter,) = await plain_messages(broker, "%DLQ%billing")
+    assert (letter.origin.topic, letter.origin.message_id) == ("orders", origin.message_id)
+    assert letter.origin.dead_letter_reason == "ATTEMPTS_EXHAUSTED"
+    assert letter.origin.last_error == "still none"
+
+
+async def test_what_a_producer_says_of_an_origin_is_not_believed(broker):
+    await broker.create_topic("orders")
+    forged = {"RETRY_TOPIC": "payments", "ORIGIN_QUEUE_ID": "9", "DLQ_REASON": "none"}
+    await broker.store("orders", [b"bad"], properties=forged)
+    (message,) = await plain_messages(broker, "orders")
+    assert not message.HasField("origin")
 
 
 async def test_growing_waits_of_a_group(broker):

@@ -46,9 +46,11 @@ async def waiting(broker):
     return [half.transaction_id for half in (await list_call(broker)).half_messages]
 
 
-async def attach_producer(broker, client_id, group="pay"):
+async def attach_producer(broker, client_id, group="pay", *, reads_records=True):
     call = broker.clients.Attach()
-    hello = client_pb.ClientHello(client_id=client_id, producer_groups=[group])
+    hello = client_pb.ClientHello(
+        client_id=client_id, producer_groups=[group], reads_records=reads_records
+    )
     await call.write(client_pb.AttachRequest(hello=hello))
     assert (await call.read()).accepted.broker_name
     return call
@@ -264,6 +266,23 @@ async def test_producers_are_asked_in_turn(orders, refused):
     assert asked == [("a", UNKNOWN), ("b", COMMIT), ("a", COMMIT)]
     # The answer decides nothing by itself.
     assert await waiting(orders) == ["t-1"]
+
+
+async def test_a_producer_that_reads_no_records_is_asked_with_a_plain_message(orders):
+    await half_call(orders, tag="created", keys=["o-1"], properties={"a": "b"})
+    call = await attach_producer(orders, "go", reads_records=False)
+    checking = asyncio.ensure_future(check_call(orders))
+    check = await question(call)
+    assert (check.transaction_id, check.record) == ("t-1", b"")
+    half = check.message
+    assert (half.topic, half.body, half.tag, list(half.keys)) == (
+        *("orders", b"paid", "created"),
+        ["o-1"],
+    )
+    assert (half.unique_id, dict(half.properties)) == ("t-1", {"a": "b"})
+    assert half.message_type == message_pb.MESSAGE_TYPE_TRANSACTION
+    await answer(call, "t-1", COMMIT)
+    assert (await checking).outcome == COMMIT
 
 
 async def test_a_silent_producer_holds_up_nobody(orders, refused):

@@ -26,6 +26,7 @@ from ariane.namesrv.v1.registration_service_pb2_grpc import RegistrationServiceS
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_namesrv.app import NamesrvApp
 from ariane_namesrv.settings import NamesrvSettings
+from ariane_record import java_string_hash
 from ariane_servicekit import serving
 from ariane_servicekit.running.processes import ServiceProcess
 from ariane_testkit.contract import unimplemented_methods
@@ -84,6 +85,10 @@ class NameServer:
 
     async def route(self, topic="orders"):
         return (await self.answer(topic)).route
+
+    async def group_queue(self, topic="orders", message_group="customer-7"):
+        request = routing.GetMessageGroupQueueRequest(topic=topic, message_group=message_group)
+        return await self._routes.GetMessageGroupQueue(request)
 
     async def topics(self, **fields):
         return await self._routes.ListTopics(routing.ListTopicsRequest(**fields))
@@ -275,6 +280,57 @@ async def test_lists_have_pages(start):
     assert broker.last_heard_time.ToMilliseconds() > 0
     code, reason, _ = await refused(server.topics(page_size=1001))
     assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "FIELD_INVALID")
+
+
+async def test_a_message_group_belongs_to_one_queue_of_all_brokers(start):
+    server = await start()
+    code, reason, _ = await refused(server.group_queue())
+    assert (code, reason) == (grpc.StatusCode.NOT_FOUND, "ROUTE_NOT_FOUND")
+    await server.register("broker-b", address="127.0.0.1:2")
+    await server.register("broker-a")
+    groups = [f"customer-{number}" for number in range(200)]
+    found = {group: await server.group_queue(message_group=group) for group in groups}
+    queues = [(name, queue_id) for name in ("broker-a", "broker-b") for queue_id in range(4)]
+    for group, answer in found.items():
+        expected = queues[java_string_hash(group) % 8]
+        assert (answer.queue.broker_name, answer.queue.queue_id) == expected
+        assert answer.queue.topic == "orders"
+    addresses = {answer.queue.broker_name: answer.address for answer in found.values()}
+    assert addresses == {"broker-a": "127.0.0.1:1", "broker-b": "127.0.0.1:2"}
+    for field in ("topic", "message_group"):
+        code, reason, _ = await refused(server.group_queue(**{field: ""}))
+        assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "FIELD_INVALID")
+
+
+async def test_a_group_of_a_fifo_topic_waits_for_its_broker(start):
+    server = await start()
+    fifo = route_pb2.TopicRegistration(
+        topic="trades",
+        read_queue_count=4,
+        write_queue_count=4,
+        permission=READ_WRITE,
+        ordered=True,
+    )
+    await server.register("broker-a", (), topics=[fifo])
+    code, reason, _ = await refused(server.group_queue("trades"))
+    assert (code, reason) == (grpc.StatusCode.UNAVAILABLE, "QUEUE_ORDER_UNKNOWN")
+    order = maintenance.PutKeyValueRequest(
+        namespace="ORDER_TOPIC_CONFIG", key="trades", value="broker-b:4;broker-a:4"
+    )
+    await server.maintenance.PutKeyValue(order)
+    groups = [f"customer-{number}" for number in range(16)]
+    there = [group for group in groups if java_string_hash(group) % 8 < 4]
+    away = [group for group in groups if java_string_hash(group) % 8 >= 4]
+    assert there
+    assert away
+    for group in there:
+        assert (await server.group_queue("trades", group)).queue.broker_name == "broker-a"
+    for group in away:
+        code, reason, told = await refused(server.group_queue("trades", group))
+        assert (code, reason) == (grpc.StatusCode.NOT_FOUND, "ROUTE_NOT_FOUND")
+        assert told["broker_name"] == "broker-b"
+    await server.register("broker-b", (), topics=[fifo], address="127.0.0.1:2")
+    assert (await server.group_queue("trades", away[0])).address == "127.0.0.1:2"
 
 
 async def test_what_operators_decide_outlives_a_restart(process):

@@ -85,10 +85,10 @@ async def pulled_messages(broker, text):
     while position < MESSAGE_COUNT:
         request = pull_pb.PullMessagesRequest(
             consumer_group="group",
-            position=pull_pb.PullPosition(topic="orders", queue_id=0, queue_offset=position),
-            filter=sql(text),
+            positions=[pull_pb.PullPosition(topic="orders", queue_id=0, queue_offset=position)],
+            subscriptions=[subscription(text)],
         )
-        pulled = await broker.pulls.PullMessages(request)
+        (pulled,) = (await broker.pulls.PullMessages(request)).queues
         found += [message.body for message in pulled.messages]
         assert pulled.next_queue_offset > position
         position = pulled.next_queue_offset

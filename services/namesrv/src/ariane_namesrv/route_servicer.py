@@ -9,7 +9,10 @@ from grpc.aio import ServicerContext
 from typing_extensions import override
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane.common.v1.message_pb2 import MessageQueue
 from ariane.namesrv.v1.route_service_pb2 import (
+    GetMessageGroupQueueRequest,
+    GetMessageGroupQueueResponse,
     GetRouteRequest,
     GetRouteResponse,
     ListBrokersRequest,
@@ -18,6 +21,7 @@ from ariane.namesrv.v1.route_service_pb2 import (
     ListTopicsResponse,
 )
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceServicer
+from ariane_namesrv.group_queue import group_queue, primary_address
 from ariane_namesrv.operator_state import ORDER_NAMESPACE, OperatorState
 from ariane_namesrv.refused_brokers import RefusedBrokers
 from ariane_namesrv.route_table import RouteTable
@@ -57,6 +61,29 @@ class RouteServicer(RouteServiceServicer):
         )
 
     @override
+    async def GetMessageGroupQueue(
+        self, request: GetMessageGroupQueueRequest, context: ServicerContext[Any, Any]
+    ) -> GetMessageGroupQueueResponse:
+        topic = request.topic
+        for field in ("topic", "message_group"):
+            if not getattr(request, field):
+                raise field_invalid(field, "is required")
+        brokers = self._table.route(topic)
+        queue_order = self._operator.value(ORDER_NAMESPACE, topic)
+        if not (brokers or queue_order):
+            raise self._route_not_found(topic)
+        queue = group_queue(request.message_group, brokers, queue_order)
+        if queue is None:
+            raise self._queue_order_unknown(topic)
+        address = primary_address(brokers, queue.broker_name)
+        if not address:
+            raise self._broker_away(topic, queue.broker_name)
+        return GetMessageGroupQueueResponse(
+            queue=MessageQueue(topic=topic, broker_name=queue.broker_name, queue_id=queue.queue_id),
+            address=address,
+        )
+
+    @override
     async def ListTopics(
         self, request: ListTopicsRequest, context: ServicerContext[Any, Any]
     ) -> ListTopicsResponse:
@@ -91,6 +118,22 @@ class RouteServicer(RouteServiceServicer):
             warming_up=self._is_warming_up(),
             refused_brokers=map(write_refused_broker, self._refused.all(request.cluster_name)),
         )
+
+    def _queue_order_unknown(self, topic: str) -> ServiceError:
+        message = (
+            f"topic {topic!r} is of type FIFO or has no queue to write, and this name server was "
+            "not told how its message groups are divided"
+        )
+        metadata = {"topic": topic}
+        return ServiceError(ErrorReason.ERROR_REASON_QUEUE_ORDER_UNKNOWN, message, metadata)
+
+    def _broker_away(self, topic: str, broker_name: str) -> ServiceError:
+        message = (
+            f"the message group belongs to broker {broker_name}, which takes no messages of topic "
+            f"{topic!r} now; its messages wait for it, so that they stay in order"
+        )
+        metadata = {"topic": topic, "broker_name": broker_name}
+        return ServiceError(ErrorReason.ERROR_REASON_ROUTE_NOT_FOUND, message, metadata)
 
     def _route_not_found(self, topic: str) -> ServiceError:
         message = f"no live broker carries topic {topic!r}"

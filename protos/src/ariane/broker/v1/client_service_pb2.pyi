@@ -3,6 +3,7 @@
 isort:skip_file
 """
 
+from ariane.common.v1 import message_pb2 as _message_pb2
 from ariane.common.v1 import subscription_pb2 as _subscription_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
@@ -135,12 +136,17 @@ class ClientHello(_message.Message):
     SDK_VERSION_FIELD_NUMBER: _builtins.int
     PRODUCER_GROUPS_FIELD_NUMBER: _builtins.int
     MEMBERSHIPS_FIELD_NUMBER: _builtins.int
+    READS_RECORDS_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
     """Unique among living clients. The SDK makes it from host, process and a random part."""
     language: _builtins.str
     """"python", "go", "java", "typescript" and so on."""
     sdk_version: _builtins.str
     """The SDK's version."""
+    reads_records: _builtins.bool
+    """Whether it reads half messages as records: transaction checks carry `record` then, and
+    otherwise `message`.
+    """
     @_builtins.property
     def producer_groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Groups it produces in; it can be asked about their transactions."""
@@ -157,10 +163,11 @@ class ClientHello(_message.Message):
         sdk_version: _builtins.str = ...,
         producer_groups: _abc.Iterable[_builtins.str] | None = ...,
         memberships: _abc.Iterable[Global___Membership] | None = ...,
+        reads_records: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "language", b"language", "memberships", b"memberships", "producer_groups", b"producer_groups", "sdk_version", b"sdk_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "language", b"language", "memberships", b"memberships", "producer_groups", b"producer_groups", "reads_records", b"reads_records", "sdk_version", b"sdk_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -503,14 +510,19 @@ class TransactionCheck(_message.Message):
     UNIQUE_ID_FIELD_NUMBER: _builtins.int
     RECORD_FIELD_NUMBER: _builtins.int
     CHECK_COUNT_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
     transaction_id: _builtins.str
     """Names the transaction."""
     unique_id: _builtins.str
     """The half message's unique id."""
     record: _builtins.bytes
-    """The half message's record, packed."""
+    """The half message's record, packed; only for a client that reads records."""
     check_count: _builtins.int
     """How often it was asked about before, from 0."""
+    @_builtins.property
+    def message(self) -> _message_pb2.Message:
+        """The half message, plainly; only for a client that does not read records."""
+
     def __init__(
         self,
         *,
@@ -518,10 +530,11 @@ class TransactionCheck(_message.Message):
         unique_id: _builtins.str = ...,
         record: _builtins.bytes = ...,
         check_count: _builtins.int = ...,
+        message: _message_pb2.Message | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["check_count", b"check_count", "record", b"record", "transaction_id", b"transaction_id", "unique_id", b"unique_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["check_count", b"check_count", "message", b"message", "record", b"record", "transaction_id", b"transaction_id", "unique_id", b"unique_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -400,20 +400,28 @@ class PullMessagesRequest(_message.Message):
 
     CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
     CLIENT_ID_FIELD_NUMBER: _builtins.int
-    POSITION_FIELD_NUMBER: _builtins.int
-    FILTER_FIELD_NUMBER: _builtins.int
+    POSITIONS_FIELD_NUMBER: _builtins.int
+    SUBSCRIPTIONS_FIELD_NUMBER: _builtins.int
+    MESSAGE_COUNT_MAX_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_MAX_FIELD_NUMBER: _builtins.int
     HOLD_DURATION_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The consumer's group."""
     client_id: _builtins.str
     """The consumer's client id."""
+    message_count_max: _builtins.int
+    """At most this many messages in all, 1 to 65536; 0 means 4096."""
+    size_bytes_max: _builtins.int
+    """At most about this many bytes of records in all; at least one message is returned. 0 means
+    1 MiB.
+    """
     @_builtins.property
-    def position(self) -> Global___PullPosition:
-        """Where to read."""
+    def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PullPosition]:
+        """Where to read, one entry for each queue."""
 
     @_builtins.property
-    def filter(self) -> _subscription_pb2.FilterExpression:
-        """Which messages. Absent: all."""
+    def subscriptions(self) -> _containers.RepeatedCompositeFieldContainer[_subscription_pb2.Subscription]:
+        """The group's subscriptions, one for each topic among the positions. Absent: all messages."""
 
     @_builtins.property
     def hold_duration(self) -> _duration_pb2.Duration:
@@ -424,13 +432,15 @@ class PullMessagesRequest(_message.Message):
         *,
         consumer_group: _builtins.str = ...,
         client_id: _builtins.str = ...,
-        position: Global___PullPosition | None = ...,
-        filter: _subscription_pb2.FilterExpression | None = ...,
+        positions: _abc.Iterable[Global___PullPosition] | None = ...,
+        subscriptions: _abc.Iterable[_subscription_pb2.Subscription] | None = ...,
+        message_count_max: _builtins.int = ...,
+        size_bytes_max: _builtins.int = ...,
         hold_duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "hold_duration", b"hold_duration", "position", b"position"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["hold_duration", b"hold_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "consumer_group", b"consumer_group", "filter", b"filter", "hold_duration", b"hold_duration", "position", b"position"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "consumer_group", b"consumer_group", "hold_duration", b"hold_duration", "message_count_max", b"message_count_max", "positions", b"positions", "size_bytes_max", b"size_bytes_max", "subscriptions", b"subscriptions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -442,13 +452,46 @@ class PullMessagesResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    MESSAGES_FIELD_NUMBER: _builtins.int
+    QUEUES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueMessages]:
+        """What was found, in the order of the positions; queues with nothing new are left out unless
+        their position moved, their error is set, or the hold ended.
+        """
+
+    def __init__(
+        self,
+        *,
+        queues: _abc.Iterable[Global___QueueMessages] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queues", b"queues"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PullMessagesResponse: _TypeAlias = PullMessagesResponse  # noqa: Y015
+
+@_typing.final
+class QueueMessages(_message.Message):
+    """Messages of one queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     NEXT_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     MIN_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     LOG_EPOCH_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic."""
+    queue_id: _builtins.int
+    """The queue."""
     next_queue_offset: _builtins.int
-    """Where to go on."""
+    """Where to go on: behind the last message that was looked at, also when the filter left all out."""
     min_queue_offset: _builtins.int
     """Oldest queue offset that is kept."""
     max_queue_offset: _builtins.int
@@ -456,25 +499,32 @@ class PullMessagesResponse(_message.Message):
     log_epoch: _builtins.int
     """The log epoch of the answer."""
     @_builtins.property
+    def error(self) -> _status_pb2.Status:
+        """Why nothing is returned; absent when all is well, also at the end of the queue."""
+
+    @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
-        """The messages, in order; empty when there is nothing."""
+        """The messages, in order."""
 
     def __init__(
         self,
         *,
-        messages: _abc.Iterable[_message_pb2.Message] | None = ...,
+        topic: _builtins.str = ...,
+        queue_id: _builtins.int = ...,
+        error: _status_pb2.Status | None = ...,
         next_queue_offset: _builtins.int = ...,
         min_queue_offset: _builtins.int = ...,
         max_queue_offset: _builtins.int = ...,
         log_epoch: _builtins.int = ...,
+        messages: _abc.Iterable[_message_pb2.Message] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_epoch", b"log_epoch", "max_queue_offset", b"max_queue_offset", "messages", b"messages", "min_queue_offset", b"min_queue_offset", "next_queue_offset", b"next_queue_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "log_epoch", b"log_epoch", "max_queue_offset", b"max_queue_offset", "messages", b"messages", "min_queue_offset", b"min_queue_offset", "next_queue_offset", b"next_queue_offset", "queue_id", b"queue_id", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___PullMessagesResponse: _TypeAlias = PullMessagesResponse  # noqa: Y015
+Global___QueueMessages: _TypeAlias = QueueMessages  # noqa: Y015
 
 @_typing.final
 class PullRangeRequest(_message.Message):
@@ -571,6 +621,84 @@ class PullRangeResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PullRangeResponse: _TypeAlias = PullRangeResponse  # noqa: Y015
+
+@_typing.final
+class PullMessageRangeRequest(_message.Message):
+    """Reads a range as plain messages."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    BEGIN_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    END_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
+    CHUNK_BYTES_FIELD_NUMBER: _builtins.int
+    LOG_EPOCH_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic."""
+    queue_id: _builtins.int
+    """The queue."""
+    begin_queue_offset: _builtins.int
+    """The first queue offset wanted."""
+    end_queue_offset: _builtins.int
+    """The range's end, exclusive. Beyond the readable end it means the readable end."""
+    chunk_bytes: _builtins.int
+    """About how many bytes of records one answer covers, 64 KiB to 4 MiB; 0 means 1 MiB, which
+    leaves room below the 4 MiB that gRPC takes by default.
+    """
+    log_epoch: _builtins.int
+    """The log epoch that the range was learnt in; 0: not checked."""
+    @_builtins.property
+    def filter(self) -> _subscription_pb2.FilterExpression:
+        """Which messages. Absent: all."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        queue_id: _builtins.int = ...,
+        begin_queue_offset: _builtins.int = ...,
+        end_queue_offset: _builtins.int = ...,
+        filter: _subscription_pb2.FilterExpression | None = ...,
+        chunk_bytes: _builtins.int = ...,
+        log_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_queue_offset", b"begin_queue_offset", "chunk_bytes", b"chunk_bytes", "end_queue_offset", b"end_queue_offset", "filter", b"filter", "log_epoch", b"log_epoch", "queue_id", b"queue_id", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PullMessageRangeRequest: _TypeAlias = PullMessageRangeRequest  # noqa: Y015
+
+@_typing.final
+class PullMessageRangeResponse(_message.Message):
+    """One chunk of a range of plain messages."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NEXT_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    next_queue_offset: _builtins.int
+    """Behind the last message that was looked at."""
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
+        """The messages, in order."""
+
+    def __init__(
+        self,
+        *,
+        next_queue_offset: _builtins.int = ...,
+        messages: _abc.Iterable[_message_pb2.Message] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "next_queue_offset", b"next_queue_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PullMessageRangeResponse: _TypeAlias = PullMessageRangeResponse  # noqa: Y015
 
 @_typing.final
 class ListQueueBoundsRequest(_message.Message):

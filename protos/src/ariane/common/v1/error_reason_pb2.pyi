@@ -182,6 +182,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_PAGE_TOKEN_INVALID: _ErrorReason.ValueType  # 124
     """The page token was not made by this method; `page_token`. INVALID_ARGUMENT."""
+    ERROR_REASON_QUEUE_ORDER_UNKNOWN: _ErrorReason.ValueType  # 125
+    """The topic is of type FIFO, and this name server was not told how its message groups are
+    divided; `topic`. Another one may know. UNAVAILABLE with RetryInfo.
+    """
     ERROR_REASON_EPOCH_FENCED: _ErrorReason.ValueType  # 140
     """A newer primary reigns; `epoch`, `primary`. FAILED_PRECONDITION."""
     ERROR_REASON_LOG_DIVERGED: _ErrorReason.ValueType  # 141
@@ -395,6 +399,10 @@ INVALID_ARGUMENT.
 """
 ERROR_REASON_PAGE_TOKEN_INVALID: ErrorReason.ValueType  # 124
 """The page token was not made by this method; `page_token`. INVALID_ARGUMENT."""
+ERROR_REASON_QUEUE_ORDER_UNKNOWN: ErrorReason.ValueType  # 125
+"""The topic is of type FIFO, and this name server was not told how its message groups are
+divided; `topic`. Another one may know. UNAVAILABLE with RetryInfo.
+"""
 ERROR_REASON_EPOCH_FENCED: ErrorReason.ValueType  # 140
 """A newer primary reigns; `epoch`, `primary`. FAILED_PRECONDITION."""
 ERROR_REASON_LOG_DIVERGED: ErrorReason.ValueType  # 141

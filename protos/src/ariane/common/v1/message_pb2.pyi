@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -152,6 +153,8 @@ class Message(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
     DELAY_LEVEL_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
+    REPLY_ADDRESS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic. Filled by the producer. 1 to 127 characters of A-Z a-z 0-9 _ and -."""
     body: _builtins.bytes
@@ -194,6 +197,16 @@ class Message(_message.Message):
     def position(self) -> Global___StoredPosition:
         """What the broker knows of a stored message. Output only."""
 
+    @_builtins.property
+    def origin(self) -> Global___MessageOrigin:
+        """Where a message that is tried again, or a dead letter, came from; absent for others. Output
+        only.
+        """
+
+    @_builtins.property
+    def reply_address(self) -> Global___ReplyAddress:
+        """Who waits for a reply to this message, or whose wait this reply ends. Absent for most."""
+
     def __init__(
         self,
         *,
@@ -211,14 +224,110 @@ class Message(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         position: Global___StoredPosition | None = ...,
         delay_level: _builtins.int = ...,
+        origin: Global___MessageOrigin | None = ...,
+        reply_address: Global___ReplyAddress | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "delivery_time", b"delivery_time", "position", b"position"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "delivery_time", b"delivery_time", "origin", b"origin", "position", b"position", "reply_address", b"reply_address"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "compression", b"compression", "create_time", b"create_time", "delay_level", b"delay_level", "delivery_time", b"delivery_time", "flag", b"flag", "keys", b"keys", "message_group", b"message_group", "message_type", b"message_type", "position", b"position", "properties", b"properties", "tag", b"tag", "topic", b"topic", "unique_id", b"unique_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "compression", b"compression", "create_time", b"create_time", "delay_level", b"delay_level", "delivery_time", b"delivery_time", "flag", b"flag", "keys", b"keys", "message_group", b"message_group", "message_type", b"message_type", "origin", b"origin", "position", b"position", "properties", b"properties", "reply_address", b"reply_address", "tag", b"tag", "topic", b"topic", "unique_id", b"unique_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Message: _TypeAlias = Message  # noqa: Y015
+
+@_typing.final
+class MessageOrigin(_message.Message):
+    """The message that one which is tried again, or a dead letter, is a copy of."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    DEAD_LETTER_REASON_FIELD_NUMBER: _builtins.int
+    LAST_ERROR_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic that it was sent to."""
+    message_id: _builtins.str
+    """The broker's id of it, as in `StoredPosition`. Empty when that is not known."""
+    queue_id: _builtins.int
+    """Its queue; absent when that is not known."""
+    queue_offset: _builtins.int
+    """Its queue offset; absent when that is not known."""
+    dead_letter_reason: _builtins.str
+    """Why it became a dead letter: a word such as "attempts". Empty for what is tried again."""
+    last_error: _builtins.str
+    """What the consumer said when it last failed, for people. May be empty."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        message_id: _builtins.str = ...,
+        queue_id: _builtins.int | None = ...,
+        queue_offset: _builtins.int | None = ...,
+        dead_letter_reason: _builtins.str = ...,
+        last_error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "_queue_offset", b"_queue_offset", "queue_id", b"queue_id", "queue_offset", b"queue_offset"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "_queue_offset", b"_queue_offset", "dead_letter_reason", b"dead_letter_reason", "last_error", b"last_error", "message_id", b"message_id", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__queue_id: _TypeAlias = _typing.Literal["queue_id"]  # noqa: Y015
+    _WhichOneofArgType__queue_id: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id"]  # noqa: Y015
+    _WhichOneofReturnType__queue_offset: _TypeAlias = _typing.Literal["queue_offset"]  # noqa: Y015
+    _WhichOneofArgType__queue_offset: _TypeAlias = _typing.Literal["_queue_offset", b"_queue_offset"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__queue_id) -> _WhichOneofReturnType__queue_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__queue_offset) -> _WhichOneofReturnType__queue_offset | None: ...
+
+Global___MessageOrigin: _TypeAlias = MessageOrigin  # noqa: Y015
+
+@_typing.final
+class ReplyAddress(_message.Message):
+    """Who waits for a reply.
+
+    A request is a message with this address: a new correlation id, and the id of the client that
+    waits. A reply repeats the whole address and goes to `reply_topic`; the broker makes the client
+    id its tag. The requester reads that topic from its ends on, with its own client id as the tag.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CORRELATION_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    CLUSTER_NAME_FIELD_NUMBER: _builtins.int
+    TIME_TO_LIVE_FIELD_NUMBER: _builtins.int
+    REPLY_TOPIC_FIELD_NUMBER: _builtins.int
+    correlation_id: _builtins.str
+    """Which request a reply belongs to. 1 to 255 characters, none of them a control character."""
+    client_id: _builtins.str
+    """The client that waits. 1 to 255 characters, without "||", control characters and outer space."""
+    cluster_name: _builtins.str
+    """The cluster whose reply topic the requester reads. Empty in a request: the broker's own."""
+    reply_topic: _builtins.str
+    """Where the reply goes. Output only."""
+    @_builtins.property
+    def time_to_live(self) -> _duration_pb2.Duration:
+        """How long the requester waits."""
+
+    def __init__(
+        self,
+        *,
+        correlation_id: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        cluster_name: _builtins.str = ...,
+        time_to_live: _duration_pb2.Duration | None = ...,
+        reply_topic: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time_to_live", b"time_to_live"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "cluster_name", b"cluster_name", "correlation_id", b"correlation_id", "reply_topic", b"reply_topic", "time_to_live", b"time_to_live"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplyAddress: _TypeAlias = ReplyAddress  # noqa: Y015
 
 @_typing.final
 class StoredPosition(_message.Message):

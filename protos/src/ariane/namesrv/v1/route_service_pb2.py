@@ -23,10 +23,11 @@ _sym_db = _symbol_database.Default()
 
 
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
+from ariane.common.v1 import message_pb2 as ariane_dot_common_dot_v1_dot_message__pb2
 from ariane.namesrv.v1 import route_pb2 as ariane_dot_namesrv_dot_v1_dot_route__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/namesrv/v1/route_service.proto\x12\x11\x61riane.namesrv.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\" \n\x0fGetRouteRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"O\n\x10GetRouteResponse\x12\'\n\x05route\x18\x01 \x01(\x0b\x32\x18.ariane.namesrv.v1.Route\x12\x12\n\nwarming_up\x18\x02 \x01(\x08\"P\n\x11ListTopicsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x14\n\x0c\x63luster_name\x18\x03 \x01(\t\"Q\n\x12ListTopicsResponse\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\nwarming_up\x18\x03 \x01(\x08\"Q\n\x12ListBrokersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x14\n\x0c\x63luster_name\x18\x03 \x01(\t\"\xb1\x01\n\x13ListBrokersResponse\x12\x32\n\x07\x62rokers\x18\x01 \x03(\x0b\x32!.ariane.namesrv.v1.BrokerLiveness\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\nwarming_up\x18\x03 \x01(\x08\x12\x39\n\x0frefused_brokers\x18\x04 \x03(\x0b\x32 .ariane.namesrv.v1.RefusedBroker2\xba\x02\n\x0cRouteService\x12]\n\x08GetRoute\x12\".ariane.namesrv.v1.GetRouteRequest\x1a#.ariane.namesrv.v1.GetRouteResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x12\x63\n\nListTopics\x12$.ariane.namesrv.v1.ListTopicsRequest\x1a%.ariane.namesrv.v1.ListTopicsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x12\x66\n\x0bListBrokers\x12%.ariane.namesrv.v1.ListBrokersRequest\x1a&.ariane.namesrv.v1.ListBrokersResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x42\x44\n\x14mq.ariane.namesrv.v1P\x01Z*ariane.mq/go/arianepb/namesrv/v1;namesrvv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/namesrv/v1/route_service.proto\x12\x11\x61riane.namesrv.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\" \n\x0fGetRouteRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"O\n\x10GetRouteResponse\x12\'\n\x05route\x18\x01 \x01(\x0b\x32\x18.ariane.namesrv.v1.Route\x12\x12\n\nwarming_up\x18\x02 \x01(\x08\"C\n\x1bGetMessageGroupQueueRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x15\n\rmessage_group\x18\x02 \x01(\t\"^\n\x1cGetMessageGroupQueueResponse\x12-\n\x05queue\x18\x01 \x01(\x0b\x32\x1e.ariane.common.v1.MessageQueue\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"P\n\x11ListTopicsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x14\n\x0c\x63luster_name\x18\x03 \x01(\t\"Q\n\x12ListTopicsResponse\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\nwarming_up\x18\x03 \x01(\x08\"Q\n\x12ListBrokersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x14\n\x0c\x63luster_name\x18\x03 \x01(\t\"\xb1\x01\n\x13ListBrokersResponse\x12\x32\n\x07\x62rokers\x18\x01 \x03(\x0b\x32!.ariane.namesrv.v1.BrokerLiveness\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\nwarming_up\x18\x03 \x01(\x08\x12\x39\n\x0frefused_brokers\x18\x04 \x03(\x0b\x32 .ariane.namesrv.v1.RefusedBroker2\xbe\x03\n\x0cRouteService\x12]\n\x08GetRoute\x12\".ariane.namesrv.v1.GetRouteRequest\x1a#.ariane.namesrv.v1.GetRouteResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x12\x81\x01\n\x14GetMessageGroupQueue\x12..ariane.namesrv.v1.GetMessageGroupQueueRequest\x1a/.ariane.namesrv.v1.GetMessageGroupQueueResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x12\x63\n\nListTopics\x12$.ariane.namesrv.v1.ListTopicsRequest\x1a%.ariane.namesrv.v1.ListTopicsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x12\x66\n\x0bListBrokers\x12%.ariane.namesrv.v1.ListBrokersRequest\x1a&.ariane.namesrv.v1.ListBrokersResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x42\x44\n\x14mq.ariane.namesrv.v1P\x01Z*ariane.mq/go/arianepb/namesrv/v1;namesrvv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,22 +37,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\024mq.ariane.namesrv.v1P\001Z*ariane.mq/go/arianepb/namesrv/v1;namesrvv1'
   _globals['_ROUTESERVICE'].methods_by_name['GetRoute']._loaded_options = None
   _globals['_ROUTESERVICE'].methods_by_name['GetRoute']._serialized_options = b'\312\363\030\004\010\007\020\002'
+  _globals['_ROUTESERVICE'].methods_by_name['GetMessageGroupQueue']._loaded_options = None
+  _globals['_ROUTESERVICE'].methods_by_name['GetMessageGroupQueue']._serialized_options = b'\312\363\030\004\010\007\020\002'
   _globals['_ROUTESERVICE'].methods_by_name['ListTopics']._loaded_options = None
   _globals['_ROUTESERVICE'].methods_by_name['ListTopics']._serialized_options = b'\312\363\030\004\010\010\020\001'
   _globals['_ROUTESERVICE'].methods_by_name['ListBrokers']._loaded_options = None
   _globals['_ROUTESERVICE'].methods_by_name['ListBrokers']._serialized_options = b'\312\363\030\004\010\010\020\001'
-  _globals['_GETROUTEREQUEST']._serialized_start=122
-  _globals['_GETROUTEREQUEST']._serialized_end=154
-  _globals['_GETROUTERESPONSE']._serialized_start=156
-  _globals['_GETROUTERESPONSE']._serialized_end=235
-  _globals['_LISTTOPICSREQUEST']._serialized_start=237
-  _globals['_LISTTOPICSREQUEST']._serialized_end=317
-  _globals['_LISTTOPICSRESPONSE']._serialized_start=319
-  _globals['_LISTTOPICSRESPONSE']._serialized_end=400
-  _globals['_LISTBROKERSREQUEST']._serialized_start=402
-  _globals['_LISTBROKERSREQUEST']._serialized_end=483
-  _globals['_LISTBROKERSRESPONSE']._serialized_start=486
-  _globals['_LISTBROKERSRESPONSE']._serialized_end=663
-  _globals['_ROUTESERVICE']._serialized_start=666
-  _globals['_ROUTESERVICE']._serialized_end=980
+  _globals['_GETROUTEREQUEST']._serialized_start=154
+  _globals['_GETROUTEREQUEST']._serialized_end=186
+  _globals['_GETROUTERESPONSE']._serialized_start=188
+  _globals['_GETROUTERESPONSE']._serialized_end=267
+  _globals['_GETMESSAGEGROUPQUEUEREQUEST']._serialized_start=269
+  _globals['_GETMESSAGEGROUPQUEUEREQUEST']._serialized_end=336
+  _globals['_GETMESSAGEGROUPQUEUERESPONSE']._serialized_start=338
+  _globals['_GETMESSAGEGROUPQUEUERESPONSE']._serialized_end=432
+  _globals['_LISTTOPICSREQUEST']._serialized_start=434
+  _globals['_LISTTOPICSREQUEST']._serialized_end=514
+  _globals['_LISTTOPICSRESPONSE']._serialized_start=516
+  _globals['_LISTTOPICSRESPONSE']._serialized_end=597
+  _globals['_LISTBROKERSREQUEST']._serialized_start=599
+  _globals['_LISTBROKERSREQUEST']._serialized_end=680
+  _globals['_LISTBROKERSRESPONSE']._serialized_start=683
+  _globals['_LISTBROKERSRESPONSE']._serialized_end=860
+  _globals['_ROUTESERVICE']._serialized_start=863
+  _globals['_ROUTESERVICE']._serialized_end=1309
 # @@protoc_insertion_point(module_scope)

@@ -3,6 +3,7 @@
 isort:skip_file
 """
 
+from ariane.common.v1 import message_pb2 as _message_pb2
 from ariane.namesrv.v1 import route_pb2 as _route_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
@@ -68,6 +69,60 @@ class GetRouteResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetRouteResponse: _TypeAlias = GetRouteResponse  # noqa: Y015
+
+@_typing.final
+class GetMessageGroupQueueRequest(_message.Message):
+    """Asks where a message group belongs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    MESSAGE_GROUP_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic."""
+    message_group: _builtins.str
+    """The group, at least one character."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        message_group: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_group", b"message_group", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetMessageGroupQueueRequest: _TypeAlias = GetMessageGroupQueueRequest  # noqa: Y015
+
+@_typing.final
+class GetMessageGroupQueueResponse(_message.Message):
+    """Answers with a queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    address: _builtins.str
+    """Where the primary of its broker is, "host:port"."""
+    @_builtins.property
+    def queue(self) -> _message_pb2.MessageQueue:
+        """The queue."""
+
+    def __init__(
+        self,
+        *,
+        queue: _message_pb2.MessageQueue | None = ...,
+        address: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "queue", b"queue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetMessageGroupQueueResponse: _TypeAlias = GetMessageGroupQueueResponse  # noqa: Y015
 
 @_typing.final
 class ListTopicsRequest(_message.Message):

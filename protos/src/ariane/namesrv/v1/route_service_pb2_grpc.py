@@ -48,6 +48,11 @@ class RouteServiceStub(object):
                 request_serializer=ariane_dot_namesrv_dot_v1_dot_route__service__pb2.GetRouteRequest.SerializeToString,
                 response_deserializer=ariane_dot_namesrv_dot_v1_dot_route__service__pb2.GetRouteResponse.FromString,
                 _registered_method=True)
+        self.GetMessageGroupQueue = channel.unary_unary(
+                '/ariane.namesrv.v1.RouteService/GetMessageGroupQueue',
+                request_serializer=ariane_dot_namesrv_dot_v1_dot_route__service__pb2.GetMessageGroupQueueRequest.SerializeToString,
+                response_deserializer=ariane_dot_namesrv_dot_v1_dot_route__service__pb2.GetMessageGroupQueueResponse.FromString,
+                _registered_method=True)
         self.ListTopics = channel.unary_unary(
                 '/ariane.namesrv.v1.RouteService/ListTopics',
                 request_serializer=ariane_dot_namesrv_dot_v1_dot_route__service__pb2.ListTopicsRequest.SerializeToString,
@@ -80,6 +85,19 @@ class RouteServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetMessageGroupQueue(self, request, context):
+        """Tells the one queue that the messages of a group go to, among the queues of all brokers of the
+        topic: a client that sends in order needs to know no rule for it. The answer is that of every
+        producer of ours; it changes when the queues of the topic do, and never for a topic of type
+        FIFO whose brokers come and go.
+        Errors: ROUTE_NOT_FOUND, also while the broker of the queue is away (the metadata
+        "broker_name" names it; the group waits for it); QUEUE_ORDER_UNKNOWN when the topic is of type
+        FIFO and this name server was not told how its groups are divided: ask another one, or wait.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListTopics(self, request, context):
         """Lists topics by name.
         Errors: PAGE_TOKEN_INVALID, FIELD_INVALID.
@@ -103,6 +121,11 @@ def add_RouteServiceServicer_to_server(servicer, server):
                     servicer.GetRoute,
                     request_deserializer=ariane_dot_namesrv_dot_v1_dot_route__service__pb2.GetRouteRequest.FromString,
                     response_serializer=ariane_dot_namesrv_dot_v1_dot_route__service__pb2.GetRouteResponse.SerializeToString,
+            ),
+            'GetMessageGroupQueue': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMessageGroupQueue,
+                    request_deserializer=ariane_dot_namesrv_dot_v1_dot_route__service__pb2.GetMessageGroupQueueRequest.FromString,
+                    response_serializer=ariane_dot_namesrv_dot_v1_dot_route__service__pb2.GetMessageGroupQueueResponse.SerializeToString,
             ),
             'ListTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTopics,
@@ -151,6 +174,33 @@ class RouteService(object):
             '/ariane.namesrv.v1.RouteService/GetRoute',
             ariane_dot_namesrv_dot_v1_dot_route__service__pb2.GetRouteRequest.SerializeToString,
             ariane_dot_namesrv_dot_v1_dot_route__service__pb2.GetRouteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMessageGroupQueue(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.namesrv.v1.RouteService/GetMessageGroupQueue',
+            ariane_dot_namesrv_dot_v1_dot_route__service__pb2.GetMessageGroupQueueRequest.SerializeToString,
+            ariane_dot_namesrv_dot_v1_dot_route__service__pb2.GetMessageGroupQueueResponse.FromString,
             options,
             channel_credentials,
             insecure,

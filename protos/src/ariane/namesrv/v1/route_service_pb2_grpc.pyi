@@ -46,6 +46,15 @@ class RouteServiceStub:
     """Tells where a topic's queues are.
     Errors: ROUTE_NOT_FOUND when no live broker carries the topic.
     """
+    GetMessageGroupQueue: _grpc.UnaryUnaryMultiCallable[_route_service_pb2.GetMessageGroupQueueRequest, _route_service_pb2.GetMessageGroupQueueResponse]
+    """Tells the one queue that the messages of a group go to, among the queues of all brokers of the
+    topic: a client that sends in order needs to know no rule for it. The answer is that of every
+    producer of ours; it changes when the queues of the topic do, and never for a topic of type
+    FIFO whose brokers come and go.
+    Errors: ROUTE_NOT_FOUND, also while the broker of the queue is away (the metadata
+    "broker_name" names it; the group waits for it); QUEUE_ORDER_UNKNOWN when the topic is of type
+    FIFO and this name server was not told how its groups are divided: ask another one, or wait.
+    """
     ListTopics: _grpc.UnaryUnaryMultiCallable[_route_service_pb2.ListTopicsRequest, _route_service_pb2.ListTopicsResponse]
     """Lists topics by name.
     Errors: PAGE_TOKEN_INVALID, FIELD_INVALID.
@@ -72,6 +81,15 @@ class RouteServiceAsyncStub(RouteServiceStub):
     GetRoute: _aio.UnaryUnaryMultiCallable[_route_service_pb2.GetRouteRequest, _route_service_pb2.GetRouteResponse]  # type: ignore[assignment]
     """Tells where a topic's queues are.
     Errors: ROUTE_NOT_FOUND when no live broker carries the topic.
+    """
+    GetMessageGroupQueue: _aio.UnaryUnaryMultiCallable[_route_service_pb2.GetMessageGroupQueueRequest, _route_service_pb2.GetMessageGroupQueueResponse]  # type: ignore[assignment]
+    """Tells the one queue that the messages of a group go to, among the queues of all brokers of the
+    topic: a client that sends in order needs to know no rule for it. The answer is that of every
+    producer of ours; it changes when the queues of the topic do, and never for a topic of type
+    FIFO whose brokers come and go.
+    Errors: ROUTE_NOT_FOUND, also while the broker of the queue is away (the metadata
+    "broker_name" names it; the group waits for it); QUEUE_ORDER_UNKNOWN when the topic is of type
+    FIFO and this name server was not told how its groups are divided: ask another one, or wait.
     """
     ListTopics: _aio.UnaryUnaryMultiCallable[_route_service_pb2.ListTopicsRequest, _route_service_pb2.ListTopicsResponse]  # type: ignore[assignment]
     """Lists topics by name.
@@ -102,6 +120,21 @@ class RouteServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_route_service_pb2.GetRouteResponse, _abc.Awaitable[_route_service_pb2.GetRouteResponse]]:
         """Tells where a topic's queues are.
         Errors: ROUTE_NOT_FOUND when no live broker carries the topic.
+        """
+
+    @_abc_1.abstractmethod
+    def GetMessageGroupQueue(
+        self,
+        request: _route_service_pb2.GetMessageGroupQueueRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_route_service_pb2.GetMessageGroupQueueResponse, _abc.Awaitable[_route_service_pb2.GetMessageGroupQueueResponse]]:
+        """Tells the one queue that the messages of a group go to, among the queues of all brokers of the
+        topic: a client that sends in order needs to know no rule for it. The answer is that of every
+        producer of ours; it changes when the queues of the topic do, and never for a topic of type
+        FIFO whose brokers come and go.
+        Errors: ROUTE_NOT_FOUND, also while the broker of the queue is away (the metadata
+        "broker_name" names it; the group waits for it); QUEUE_ORDER_UNKNOWN when the topic is of type
+        FIFO and this name server was not told how its groups are divided: ask another one, or wait.
         """
 
     @_abc_1.abstractmethod

@@ -192,6 +192,7 @@ class Attachment:
             sdk_version=version("ariane-sdk"),
             producer_groups=self._producer_groups,
             memberships=self._memberships,
+            reads_records=True,
         )
         yield AttachRequest(hello=hello)
         while True:

@@ -139,6 +139,7 @@ REASON_ROWS: Final[Mapping[str, ReasonRow]] = {
     "ROUTE_NOT_FOUND": ReasonRow(RouteNotFound),
     "SETTING_INVALID": ReasonRow(CallError),
     "PAGE_TOKEN_INVALID": ReasonRow(CallError),
+    "QUEUE_ORDER_UNKNOWN": ReasonRow(ServiceUnavailable, retriable=True),
     "EPOCH_FENCED": ReasonRow(CallError),
     "LOG_DIVERGED": ReasonRow(CallError),
     "COMMIT_LOG_OFFSET_OUT_OF_RANGE": ReasonRow(CallError),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
+from ariane_record.message_groups import queues_in_order
 from ariane_sdk.message import MessageQueue
 
 PRIMARY_ID = 0
@@ -99,7 +100,9 @@ class Route:
         )
         object.__setattr__(self, "read_queues", tuple(sorted(readable)))
         object.__setattr__(self, "write_queues", tuple(sorted(writable)))
-        ordered = tuple(sorted(_queues_in_order(self.topic, self.queue_order)))
+        ordered = tuple(
+            MessageQueue(self.topic, *queue) for queue in queues_in_order(self.queue_order)
+        )
         must_wait = not ordered and (self.ordered or self.provisional)
         object.__setattr__(self, "groups_wait", must_wait)
         unordered = () if must_wait else self.write_queues
@@ -144,12 +147,3 @@ class Route:
         )
         order = self.queue_order or other.queue_order
         return replace(self, brokers=tuple(brokers), queue_order=order)
-
-
-def _queues_in_order(topic: str, queue_order: str) -> Iterator[MessageQueue]:
-    """The queues of "broker-a:4;broker-b:4". What an operator mistyped counts as not there."""
-    for entry in queue_order.split(";"):
-        broker_name, _, count = entry.strip().rpartition(":")
-        if broker_name and count.isascii() and count.isdigit():
-            for queue_id in range(int(count)):
-                yield MessageQueue(topic, broker_name, queue_id)

@@ -58,6 +58,7 @@ class Hello:
         sdk_version: Of the SDK.
         producer_groups: Groups it produces in.
         memberships: Groups it consumes in.
+        reads_records: Whether it is asked about half messages by their records.
     """
 
     client_id: str
@@ -65,3 +66,4 @@ class Hello:
     sdk_version: str = ""
     producer_groups: tuple[str, ...] = ()
     memberships: tuple[Membership, ...] = ()
+    reads_records: bool = False

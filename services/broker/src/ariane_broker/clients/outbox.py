@@ -55,14 +55,13 @@ class TransactionAsked:
     check_count: int
 
 
-Notice: TypeAlias = (
-    MembershipChanged
-    | OffsetsReset
-    | BrokerDraining
-    | HeartbeatHeard
-    | ClientStateAsked
-    | TransactionAsked
+PlainNotice: TypeAlias = (
+    MembershipChanged | OffsetsReset | BrokerDraining | HeartbeatHeard | ClientStateAsked
 )
+"""What every client is told alike."""
+
+Notice: TypeAlias = PlainNotice | TransactionAsked
+"""A client is asked about a transaction in the form that it reads."""
 
 
 class Outbox:

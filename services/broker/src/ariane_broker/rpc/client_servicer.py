@@ -22,8 +22,8 @@ from ariane_broker.clients.outbox import (
     ClientStateAsked,
     HeartbeatHeard,
     MembershipChanged,
-    Notice,
     OffsetsReset,
+    PlainNotice,
     TransactionAsked,
 )
 from ariane_broker.clients.subscription_conflicts import SeenConflict, SubscriptionConflicts
@@ -31,7 +31,7 @@ from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.groups.queue_locking import QueueLocking
 from ariane_broker.rpc.peer_address import peer_text
 from ariane_broker.rpc.wire.subscription_wire import hello_of, membership_message, memberships_of
-from ariane_broker.rpc.wire.transaction_wire import answer_of
+from ariane_broker.rpc.wire.transaction_wire import answer_of, check_of
 from ariane_broker.rpc.wire.wire_time import seconds_of, span_of, time_of
 from ariane_broker.transactions.checking import TransactionChecks
 from ariane_servicekit import field_invalid, first_request, take_page
@@ -81,13 +81,22 @@ class ClientServicer(ClientServiceServicer):
         first = await first_request(anext(request_iterator, None))
         if first is None or first.WhichOneof("content") != "hello":
             raise field_invalid("hello", "must come first")
-        client = await self._admission.attach(hello_of(first.hello), peer_text(context.peer()))
+        hello = hello_of(first.hello)
+        client = await self._admission.attach(hello, peer_text(context.peer()))
         self._members.came_back(client)
         listening = asyncio.create_task(self._listen(request_iterator, client))
         try:
             yield self._accepted
             while (notice := await client.outbox.take()) is not None:
-                yield _notice_message(notice)
+                if isinstance(notice, TransactionAsked):
+                    check = check_of(
+                        notice,
+                        broker_name=self._accepted.accepted.broker_name,
+                        reads_records=hello.reads_records,
+                    )
+                    yield client_pb.AttachResponse(transaction_check=check)
+                else:
+                    yield _notice_message(notice)
             if listening.done():
                 # What ended the listening ends the stream: an error, or the client's goodbye.
                 await listening
@@ -230,7 +239,7 @@ def _is_refused(listening: asyncio.Task[None]) -> bool:
     return over and isinstance(listening.exception(), ServiceError)
 
 
-def _notice_message(notice: Notice) -> client_pb.AttachResponse:
+def _notice_message(notice: PlainNotice) -> client_pb.AttachResponse:
     match notice:
         case MembershipChanged(group):
             changed = client_pb.MembershipChanged(consumer_group=group)
@@ -246,14 +255,6 @@ def _notice_message(notice: Notice) -> client_pb.AttachResponse:
         case ClientStateAsked(question_id):
             question = client_pb.ClientStateQuestion(question_id=question_id)
             return client_pb.AttachResponse(state_question=question)
-        case TransactionAsked(transaction_id, record, check_count):
-            check = client_pb.TransactionCheck(
-                transaction_id=transaction_id,
-                unique_id=transaction_id,
-                record=record,
-                check_count=check_count,
-            )
-            return client_pb.AttachResponse(transaction_check=check)
         case HeartbeatHeard():
             heard = client_pb.HeartbeatAccepted()
             return client_pb.AttachResponse(heartbeat_accepted=heard)

@@ -22,9 +22,9 @@ from ariane_record import (
     ProducerSequence,
     RecordBlock,
     RecordFields,
-    java_string_hash,
 )
 from ariane_record.layout import Host
+from ariane_record.message_groups import group_position
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.writing.append import Appended
 
@@ -64,6 +64,7 @@ class SendMessages:
         now_ms: Callable[[], int],
         body_bytes_max: int,
         call_bytes_max: int,
+        cluster_name: str,
     ) -> None:
         """Take the parts.
 
@@ -75,6 +76,7 @@ class SendMessages:
             now_ms: Milliseconds since the epoch.
             body_bytes_max: Largest body of a message.
             call_bytes_max: Bytes of all records of a call.
+            cluster_name: The cluster of this broker.
         """
         self._batch_append = batch_append
         self._topics = topics
@@ -83,6 +85,7 @@ class SendMessages:
         self._now_ms = now_ms
         self._body_bytes_max = body_bytes_max
         self._call_bytes_max = call_bytes_max
+        self._cluster_name = cluster_name
         self._turn = 0
 
     async def send(
@@ -143,9 +146,11 @@ class SendMessages:
                 field = f"messages[{position}].topic"
                 raise field_invalid(field, f"must be empty or {topic!r}", message.topic)
             _check_type(config, type_of(message, position))
-            defaults = EncodingDefaults(self._next_unique_id(), now_ms, self._body_bytes_max)
+            defaults = EncodingDefaults(
+                self._next_unique_id(), now_ms, self._body_bytes_max, self._cluster_name
+            )
             try:
-                plain = plain_message(message, position, defaults)
+                plain = plain_message(message, topic, position, defaults)
                 plain.add_to(encoder, position)
             except BlockFull:
                 rule = f"must not take more than {self._call_bytes_max} bytes in all"
@@ -155,6 +160,12 @@ class SendMessages:
 
     def _choose_queue(self, config: TopicConfig, messages: Sequence[Message]) -> int:
         """By the message group where there is one, else the next in turn."""
+        if config.message_type is TopicMessageType.FIFO:
+            rule = (
+                "is needed on a topic of type FIFO, whose message groups are divided among all "
+                "brokers: a name server tells it (RouteService.GetMessageGroupQueue)"
+            )
+            raise field_invalid("queue_id", rule)
         count = max(1, config.write_queue_count)
         groups = {message.message_group for message in messages}
         if len(groups) > 1:
@@ -163,7 +174,7 @@ class SendMessages:
             )
         group = groups.pop()
         if group:
-            return java_string_hash(group) % count
+            return group_position(group, count)
         self._turn += 1
         return self._turn % count
 

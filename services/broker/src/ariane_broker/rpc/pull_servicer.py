@@ -19,17 +19,20 @@ from ariane_broker.read.queue_lookup import QueueLookup
 from ariane_broker.read.range_pull import Projection, PullRange, RangeOrder
 from ariane_broker.rpc.answer_leases import lease_of
 from ariane_broker.rpc.pull_stream import PullStream, StreamOrder
-from ariane_broker.rpc.wire.pull_wire import (
+from ariane_broker.rpc.wire.plain_pull_wire import (
+    PLAIN_CHUNK_BYTES,
+    message_range_answer,
     plain_order,
+    queue_messages,
+)
+from ariane_broker.rpc.wire.pull_wire import (
     pull_answer,
     pull_order,
     stream_answer,
 )
 from ariane_broker.rpc.wire.range_wire import range_answer
-from ariane_broker.rpc.wire.stored_message import message_of
 from ariane_broker.rpc.wire.subscription_wire import filter_of
 from ariane_broker.rpc.wire.wire_time import milliseconds_of, time_of
-from ariane_record.decoding.columns import decode_columns
 from ariane_servicekit import AnswerBudget, field_invalid
 
 ANSWER_SECONDS: Final = 0.1
@@ -93,12 +96,12 @@ class PullServicer(PullServiceServicer):
     async def PullMessages(
         self, request: pull_pb.PullMessagesRequest, context: aio.ServicerContext[Any, Any]
     ) -> pull_pb.PullMessagesResponse:
-        """Pull plain messages of one queue."""
+        """Pull plain messages of many queues."""
         order = plain_order(request, hold_seconds_max=_hold_seconds_max(context))
-        (pulled,) = await self._answer(order, context)
-        if pulled.error is not None:
-            raise pulled.error
-        return self._plain_response(pulled)
+        pulled = await self._answer(order, context)
+        return pull_pb.PullMessagesResponse(
+            queues=[queue_messages(queue, self._broker_name) for queue in pulled]
+        )
 
     async def PullRange(
         self, request: pull_pb.PullRangeRequest, context: aio.ServicerContext[Any, Any]
@@ -123,6 +126,25 @@ class PullServicer(PullServiceServicer):
             async for chunk in chunks:
                 # Bytes, as with streams of pulls.
                 yield cast("pull_pb.PullRangeResponse", range_answer(chunk))
+
+    async def PullMessageRange(
+        self, request: pull_pb.PullMessageRangeRequest, context: aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[pull_pb.PullMessageRangeResponse]:
+        """Stream a range of one queue as plain messages."""
+        order = RangeOrder(
+            topic=request.topic,
+            queue_id=request.queue_id,
+            begin=request.begin_queue_offset,
+            end=request.end_queue_offset,
+            filter=filter_of(request.filter),
+            chunk_bytes=request.chunk_bytes or PLAIN_CHUNK_BYTES,
+            log_epoch=request.log_epoch,
+        )
+        async with aclosing(
+            self._pull_range.read(order, lease_of(self._answers, context))
+        ) as chunks:
+            async for chunk in chunks:
+                yield message_range_answer(chunk, self._broker_name)
 
     async def ListQueueBounds(
         self, request: pull_pb.ListQueueBoundsRequest, context: aio.ServicerContext[Any, Any]
@@ -179,19 +201,6 @@ class PullServicer(PullServiceServicer):
         """The one answer to a pull by itself."""
         with self._pull_records.open(order, lease_of(self._answers, context)) as opened:
             return await opened.answer()
-
-    def _plain_response(self, pulled: PulledQueue) -> pull_pb.PullMessagesResponse:
-        columns = decode_columns(pulled.records, pulled.sizes)
-        return pull_pb.PullMessagesResponse(
-            messages=[
-                message_of(columns.message(position), self._broker_name)
-                for position in range(len(columns))
-            ],
-            next_queue_offset=pulled.next_queue_offset,
-            min_queue_offset=pulled.min_queue_offset,
-            max_queue_offset=pulled.max_queue_offset,
-            log_epoch=pulled.log_epoch,
-        )
 
 
 def _order_of(request: pull_pb.StreamPullsRequest) -> StreamOrder:

@@ -131,6 +131,7 @@ def _transaction_streams(
         broker_name=settings.broker_name,
         now_ms=outside.clock.now_ms,
         body_bytes_max=settings.message_bytes_max,
+        cluster_name=settings.cluster_name,
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
     )
     return TransactionStreams(parts)
@@ -165,6 +166,7 @@ def _plain_send(outside: Outside, storing: StoringRoom, appending: AppendingRoom
         now_ms=clock.now_ms,
         body_bytes_max=settings.message_bytes_max,
         call_bytes_max=call_bytes_of(settings),
+        cluster_name=settings.cluster_name,
     )
 
 

@@ -35,6 +35,7 @@ class StreamParts(NamedTuple):
         broker_name: As it stands in answers.
         now_ms: Milliseconds since the epoch.
         body_bytes_max: Largest body of a message.
+        cluster_name: The cluster of this broker.
         service_error: Makes errors of the store public.
     """
 
@@ -44,6 +45,7 @@ class StreamParts(NamedTuple):
     broker_name: str
     now_ms: Callable[[], int]
     body_bytes_max: int
+    cluster_name: str
     service_error: Callable[[Exception], ServiceError]
 
 
@@ -87,7 +89,7 @@ class _TransactionWorker:
             if count > WISHES_MAX:
                 raise field_invalid(field, f"must be at most {WISHES_MAX}", count)
         parts = self._parts
-        defaults = EncodingDefaults("", parts.now_ms(), parts.body_bytes_max)
+        defaults = EncodingDefaults("", parts.now_ms(), parts.body_bytes_max, parts.cluster_name)
         wishes = [
             half_wish(half, position, defaults)
             for position, half in enumerate(request.half_messages)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from math import gcd
 from typing import Final
 
-from ariane_record import java_string_hash
+from ariane_record.message_groups import group_position
 from ariane_sdk.message import MessageQueue
 
 SPREAD_CALLS_MAX: Final = 16
@@ -131,7 +131,7 @@ class GroupQueues:
         """The queue of a group."""
         queue = self._known.get(message_group)
         if queue is None:
-            queue = self.queues[java_string_hash(message_group) % len(self.queues)]
+            queue = self.queues[group_position(message_group, len(self.queues))]
             if len(self._known) >= GROUPS_REMEMBERED_MAX:
                 self._known.clear()
             self._known[message_group] = queue

@@ -23,7 +23,6 @@ import numpy as np
 from ariane.broker.v1.pull_service_pb2 import (
     PULL_PROJECTION_BODIES,
     BodyRun,
-    PullMessagesRequest,
     PullPosition,
     PullRecordsRequest,
     PullRecordsResponse,
@@ -32,7 +31,7 @@ from ariane.broker.v1.pull_service_pb2 import (
 )
 from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
-from ariane_broker.rpc.wire.subscription_wire import filter_of, filters_of
+from ariane_broker.rpc.wire.subscription_wire import filters_of
 from ariane_broker.rpc.wire.wire_time import seconds_of
 from ariane_record.decoding.body_runs import GatheredBodies, gather_bodies
 from ariane_record.single.wire_fields import length_prefix, length_tag
@@ -61,7 +60,7 @@ def pull_order(request: PullRecordsRequest, *, hold_seconds_max: float | None) -
     return PullOrder(
         consumer_group=request.consumer_group,
         client_id=request.client_id,
-        positions=tuple(map(_position, request.positions)),
+        positions=tuple(map(pull_position, request.positions)),
         filters=filters_of(request.subscriptions),
         record_count_max=request.record_count_max,
         size_bytes_max=request.size_bytes_max,
@@ -71,31 +70,8 @@ def pull_order(request: PullRecordsRequest, *, hold_seconds_max: float | None) -
     )
 
 
-def plain_order(request: PullMessagesRequest, *, hold_seconds_max: float | None) -> PullOrder:
-    """What a client of plain messages asks for; its one queue is the whole call.
-
-    Args:
-        request: As it came.
-        hold_seconds_max: What the call's deadline leaves for a hold.
-
-    Raises:
-        ServiceError: FIELD_INVALID.
-    """
-    position = _position(request.position)
-    return PullOrder(
-        consumer_group=request.consumer_group,
-        client_id=request.client_id,
-        positions=(position,),
-        filters={position.queue.topic: filter_of(request.filter)},
-        record_count_max=position.record_count_max,
-        size_bytes_max=position.size_bytes_max,
-        hold_seconds=seconds_of(request.hold_duration, "hold_duration"),
-        hold_seconds_max=hold_seconds_max,
-        exact=True,
-    )
-
-
-def _position(position: PullPosition) -> Position:
+def pull_position(position: PullPosition) -> Position:
+    """Where one queue is to be read."""
     return Position(
         QueueKey(position.topic, position.queue_id),
         position.queue_offset,

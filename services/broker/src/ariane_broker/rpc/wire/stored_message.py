@@ -27,6 +27,12 @@ from ariane.common.v1.message_pb2 import (
 from ariane_broker.append.plain_message import PlainMessage
 from ariane_broker.errors import message_illegal, message_too_large
 from ariane_broker.log.stored_place import StoredPlace
+from ariane_broker.rpc.wire.message_origin import origin_of
+from ariane_broker.rpc.wire.reply_address import (
+    REPLY_PROPERTIES,
+    reply_address_of,
+    reply_properties,
+)
 from ariane_broker.rpc.wire.wire_time import milliseconds_of, time_of
 from ariane_broker.topics.topic_table import TopicMessageType
 from ariane_broker.transactions.transaction_records import TRANSACTION_PROPERTIES
@@ -37,6 +43,7 @@ from ariane_record import (
 )
 from ariane_record.control_characters import holds_control_character
 from ariane_record.layout import COMPRESSION_TYPE_MASK
+from ariane_record.names import REPLY_SUFFIX
 from ariane_record.single.message_id import encode_offset_message_id
 
 SYSTEM_PROPERTIES: Final = frozenset(
@@ -44,7 +51,10 @@ SYSTEM_PROPERTIES: Final = frozenset(
 )
 """Properties that the system reads: no user sets them by name, nor sees them among his own."""
 
-_RESERVED_PROPERTIES: Final = SYSTEM_PROPERTIES | TRANSACTION_PROPERTIES
+_FIELD_PROPERTIES: Final = SYSTEM_PROPERTIES | REPLY_PROPERTIES
+"""Properties that plain messages say by fields."""
+
+_RESERVED_PROPERTIES: Final = _FIELD_PROPERTIES | TRANSACTION_PROPERTIES
 
 _COMPRESSION_BITS: Final = {
     COMPRESSION_UNSPECIFIED: 0,
@@ -68,11 +78,13 @@ class EncodingDefaults:
         unique_id: For a message without one.
         born_timestamp_ms: For a message without a create time.
         body_bytes_max: Largest body.
+        cluster_name: The cluster whose reply topic a requester reads.
     """
 
     unique_id: str
     born_timestamp_ms: int
     body_bytes_max: int
+    cluster_name: str
 
 
 def type_of(message: Message, position: int) -> TopicMessageType:
@@ -103,11 +115,14 @@ def type_of(message: Message, position: int) -> TopicMessageType:
     return TopicMessageType.FIFO if message.message_group else TopicMessageType.NORMAL
 
 
-def plain_message(message: Message, position: int, defaults: EncodingDefaults) -> PlainMessage:
+def plain_message(
+    message: Message, topic: str, position: int, defaults: EncodingDefaults
+) -> PlainMessage:
     """A message as it is to be encoded.
 
     Args:
         message: As the producer sent it.
+        topic: The topic that it goes to.
         position: Of the message in the call, for errors.
         defaults: For what the producer left out.
 
@@ -129,12 +144,15 @@ def plain_message(message: Message, position: int, defaults: EncodingDefaults) -
     if message.HasField("create_time"):
         field = f"messages[{position}].create_time"
         born_timestamp_ms = milliseconds_of(message.create_time, field)
+    waits = reply_properties(message, topic, position, cluster_name=defaults.cluster_name)
+    if topic.endswith(REPLY_SUFFIX):
+        tag = message.reply_address.client_id
     return PlainMessage(
         message.body,
         tag,
         tuple(message.keys),
         message.unique_id or defaults.unique_id,
-        message.properties,
+        {**message.properties, **waits},
         message.message_group,
         message.flag,
         int(compression),
@@ -152,7 +170,7 @@ def message_of(fields: RecordFields, broker_name: str) -> Message:
         keys=fields.keys,
         message_group=fields.message_group,
         properties={
-            name: value for name, value in properties.items() if name not in SYSTEM_PROPERTIES
+            name: value for name, value in properties.items() if name not in _FIELD_PROPERTIES
         },
         unique_id=fields.unique_id,
         flag=fields.flag,
@@ -160,6 +178,8 @@ def message_of(fields: RecordFields, broker_name: str) -> Message:
         compression=_stored_compression(fields.system_flag),
         create_time=time_of(fields.born_timestamp_ms),
         position=position_of(fields, broker_name),
+        origin=origin_of(fields),
+        reply_address=reply_address_of(fields.topic, properties),
     )
 
 

@@ -68,6 +68,7 @@ def hello_of(hello: client_pb.ClientHello) -> Hello:
         sdk_version=hello.sdk_version,
         producer_groups=tuple(hello.producer_groups),
         memberships=memberships_of(hello.memberships),
+        reads_records=hello.reads_records,
     )
 
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION
+from ariane_broker.clients.outbox import TransactionAsked
 from ariane_broker.errors import message_illegal
 from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_broker.rpc.wire.append_wire import LEVELS
-from ariane_broker.rpc.wire.stored_message import EncodingDefaults, plain_message, position_of
+from ariane_broker.rpc.wire.stored_message import (
+    EncodingDefaults,
+    message_of,
+    plain_message,
+    position_of,
+)
 from ariane_broker.rpc.wire.wire_time import span_of, time_of
 from ariane_broker.transactions.checking import Answer
 from ariane_broker.transactions.ending import EndOutcome, EndWish
 from ariane_broker.transactions.halves import HalfOutcome, HalfWish
 from ariane_broker.transactions.transaction_records import HalfMessage, Outcome
+from ariane_record import PropertyName, decode_record
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_servicekit.rpc.error_status import status_of
 
@@ -75,7 +83,7 @@ def half_wish(
         if message.topic not in {"", half.topic}:
             field = f"half_messages[{position}].message.topic"
             raise field_invalid(field, f"must be empty or {half.topic!r}", message.topic)
-        plain = plain_message(message, position, defaults)
+        plain = plain_message(message, half.topic, position, defaults)
     except ServiceError as error:
         return error
     queue_id = half.queue_id if half.HasField("queue_id") else None
@@ -93,6 +101,25 @@ def half_result(
         acknowledged_level=LEVELS[level],
         duplicate=stored.duplicate,
     )
+
+
+def check_of(
+    asked: TransactionAsked, *, broker_name: str, reads_records: bool
+) -> client_pb.TransactionCheck:
+    """A question how a transaction ended, in the form that the client reads."""
+    check = client_pb.TransactionCheck(
+        transaction_id=asked.transaction_id,
+        unique_id=asked.transaction_id,
+        check_count=asked.check_count,
+    )
+    if reads_records:
+        check.record = asked.record
+        return check
+    fields = decode_record(asked.record)
+    # Its own topic is the one of all half messages.
+    topic = fields.properties.get(PropertyName.REAL_TOPIC, fields.topic)
+    check.message.CopyFrom(message_of(replace(fields, topic=topic), broker_name))
+    return check
 
 
 def end_wish(end: transaction_pb.TransactionToEnd) -> EndWish:

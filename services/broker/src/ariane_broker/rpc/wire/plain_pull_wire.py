@@ -1,0 +1,79 @@
+"""Pulls of plain messages on the wire: each message becomes fields one by one.
+
+The plain twin of ``pull_wire`` and ``range_wire``, for clients that read no records.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane.broker.v1.pull_service_pb2 import (
+    PullMessageRangeResponse,
+    PullMessagesRequest,
+    QueueMessages,
+)
+from ariane.common.v1.message_pb2 import Message
+from ariane_broker.read.pull_order import PulledQueue, PullOrder
+from ariane_broker.read.range_pull import RangeChunk
+from ariane_broker.rpc.wire.pull_wire import pull_position
+from ariane_broker.rpc.wire.stored_message import message_of
+from ariane_broker.rpc.wire.subscription_wire import filters_of
+from ariane_broker.rpc.wire.wire_time import seconds_of
+from ariane_record.decoding.columns import decode_columns
+from ariane_servicekit.rpc.error_status import status_of
+
+PLAIN_CHUNK_BYTES: Final = 1 << 20
+"""About how many bytes of records one chunk of a range covers: gRPC takes 4 MiB by default."""
+
+
+def plain_order(request: PullMessagesRequest, *, hold_seconds_max: float | None) -> PullOrder:
+    """What a client of plain messages asks for.
+
+    Args:
+        request: As it came.
+        hold_seconds_max: What the call's deadline leaves for a hold.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    return PullOrder(
+        consumer_group=request.consumer_group,
+        client_id=request.client_id,
+        positions=tuple(map(pull_position, request.positions)),
+        filters=filters_of(request.subscriptions),
+        record_count_max=request.message_count_max,
+        size_bytes_max=request.size_bytes_max,
+        hold_seconds=seconds_of(request.hold_duration, "hold_duration"),
+        hold_seconds_max=hold_seconds_max,
+        exact=True,
+    )
+
+
+def queue_messages(pulled: PulledQueue, broker_name: str) -> QueueMessages:
+    """What one queue gave."""
+    return QueueMessages(
+        topic=pulled.queue.topic,
+        queue_id=pulled.queue.queue_id,
+        error=None if pulled.error is None else status_of(pulled.error),
+        next_queue_offset=pulled.next_queue_offset,
+        min_queue_offset=pulled.min_queue_offset,
+        max_queue_offset=pulled.max_queue_offset,
+        log_epoch=pulled.log_epoch,
+        messages=_messages(pulled.records, pulled.sizes, broker_name),
+    )
+
+
+def message_range_answer(chunk: RangeChunk, broker_name: str) -> PullMessageRangeResponse:
+    """One chunk of a range; its records are read now."""
+    return PullMessageRangeResponse(
+        next_queue_offset=chunk.next_queue_offset,
+        messages=_messages(b"".join(chunk.records), chunk.sizes, broker_name),
+    )
+
+
+def _messages(records: bytes, sizes: NDArray[np.int32], broker_name: str) -> list[Message]:
+    columns = decode_columns(records, sizes)
+    return [message_of(columns.message(position), broker_name) for position in range(len(columns))]
