@@ -367,7 +367,8 @@ _ROWS: Final = (
         ErrorReason.ERROR_REASON_QUEUE_ORDER_UNKNOWN,
         StatusCode.UNAVAILABLE,
         "Ask another name server, or tell this one the order (`ariane topic order --set`).",
-        retry_after_ms=1000,
+        retriable=True,
+        retry_after_ms=1_000,
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_EPOCH_FENCED,
