@@ -15,9 +15,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
+
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
 
 from tools.workspace import ROOT, Member, members, repository_files
 
@@ -48,9 +50,6 @@ def build(folder: Path) -> int:
 
     Returns:
         How many there are.
-
-    Raises:
-        subprocess.CalledProcessError: One could not be built; its ``stderr`` says why.
     """
     folder.mkdir(parents=True, exist_ok=True)
     workspace = members()
@@ -59,8 +58,8 @@ def build(folder: Path) -> int:
             old.unlink()
     files = repository_files()
     published = [member for member in workspace if not member.is_private]
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda member: _build(member, workspace, files, folder), published))
+    for member in published:
+        _build(member, workspace, files, folder)
     return len(published)
 
 
@@ -103,7 +102,9 @@ def _build(member: Member, workspace: Iterable[Member], files: Iterable[str], fo
             shutil.copyfile(path, target)
         for name in SHARED:
             shutil.copyfile(ROOT / name, Path(place, name))
-        _run(sys.executable, "-m", "hatchling", "build", "--directory", str(folder), place=place)
+        # In this process: a front end would make an interpreter for each member, if no environment.
+        for builder in (SdistBuilder, WheelBuilder):
+            list(builder(place).build(directory=str(folder)))
 
 
 def _archive_name(member: Member) -> str:

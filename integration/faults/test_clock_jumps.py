@@ -35,7 +35,7 @@ SMALL_STORE = (
 )
 BRISK = ConsumerSettings(rebalance_gap_s_min=0.05, handover_s=0.05, offset_store_interval_s=0.2)
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 class Machine:

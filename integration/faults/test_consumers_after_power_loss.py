@@ -45,6 +45,7 @@ SMALL_STORE = (
 )
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.timeout(120),
     pytest.mark.skipif(bool(why_not()), reason=why_not()),
 ]

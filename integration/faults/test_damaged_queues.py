@@ -14,6 +14,8 @@ from ariane_sdk import Message, Producer
 from ariane_servicekit.running.processes import LocalCluster
 from ariane_storage.queues.consume_queue_entry import ENTRY, Entries
 
+pytestmark = pytest.mark.slow
+
 STALL_S_MAX = 20.0
 """How long a send may take on a machine that is busy; without care it was minutes."""
 

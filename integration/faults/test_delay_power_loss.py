@@ -36,7 +36,8 @@ SMALL_STORE = (
 )
 
 pytestmark = [
-    pytest.mark.timeout(300),
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
     pytest.mark.skipif(bool(why_not()), reason=why_not()),
 ]
 
@@ -91,7 +92,7 @@ async def lose_power(disk, broker):
     await broker.wait()
 
 
-@pytest.mark.parametrize("points", [4, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("points", [4, 40])
 async def test_what_was_acknowledged_comes_once(cluster, disk, points):
     chance = random.Random(SEED)
     acknowledged, doubtful, stopped = set(), set(), asyncio.Event()

@@ -33,6 +33,7 @@ POINTS_PER_DISK = 10
 SEED = int(os.environ.get("POWER_LOSS_SEED", "20130101"))
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.timeout(900),
     pytest.mark.skipif(bool(why_not()), reason=why_not()),
 ]
@@ -46,7 +47,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(mounted)], check=False, capture_output=True)
 
 
-@pytest.mark.parametrize("points", [20, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("points", [20, 200])
 @pytest.mark.parametrize("mode", list(FlushMode))
 def test_power_loss(folder: Path, mode: FlushMode, points: int) -> None:
     chance = random.Random(SEED)
@@ -87,7 +88,7 @@ def test_power_loss(folder: Path, mode: FlushMode, points: int) -> None:
     print(f"{mode}: {points} points, {acknowledged_in_all} acknowledged, {kept_in_all} kept")
 
 
-@pytest.mark.parametrize("points", [10, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("points", [10, 200])
 def test_the_disk_keeps_what_it_synced_while_there_was_power(folder: Path, points: int) -> None:
     chance = random.Random(SEED)
     disk = UnpluggedDisk(folder / "bare")

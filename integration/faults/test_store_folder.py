@@ -9,6 +9,8 @@ import pytest
 from ariane_sdk import Message, Producer, QueueReader
 from ariane_servicekit.running.processes import LocalCluster, ProcessFailed, ServiceProcess
 
+pytestmark = pytest.mark.slow
+
 SEGMENT_BYTES = 1 << 20
 SMALL_STORE = (
     *("--segment-bytes", str(SEGMENT_BYTES)),

@@ -16,6 +16,8 @@ import pytest
 from lossy_file import LossyFile, can_lose_pages
 from test_store_folder import SEGMENT_BYTES, cluster_in, read_all, send
 
+pytestmark = pytest.mark.slow
+
 PAGE = 4096
 LOST = 100 * PAGE
 """Where in the first segment the lost page lies: of 1,000 messages of 1,100 bytes."""

@@ -119,7 +119,7 @@ def simulate(scenario, *arguments):
         runner.run(from_start_to_end())
 
 
-SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 30))]
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 30))]
 
 
 @pytest.mark.usefixtures("played")

@@ -69,6 +69,7 @@ def wheels(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
 def test_a_new_user_installs_starts_and_runs_the_first_program(version, wheels, tmp_path):
     run(interpreter(version), "-m", "venv", "user", folder=tmp_path)

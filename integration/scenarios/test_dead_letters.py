@@ -116,7 +116,8 @@ class Redriver:
         await self._process.wait()
 
 
-@pytest.mark.parametrize("count", [1500, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1500, 100_000])
 async def test_interrupted_twice_each_comes_once(local_cluster, ariane, count):
     async with local_cluster() as cluster:
         broker = cluster.brokers[0]

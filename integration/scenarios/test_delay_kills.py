@@ -60,8 +60,9 @@ async def delivered(name_servers):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kills", [4, pytest.param(25, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [4, 25])
 async def test_each_comes_once_however_often_the_broker_dies(local_cluster, until, kills):
     chance = random.Random(SEED)
     sent, stopped = Sent(), asyncio.Event()

@@ -17,6 +17,8 @@ import pytest
 from ariane_sdk import ClusterClient, Message, Producer
 from ariane_servicekit.running.processes import LocalCluster
 
+pytestmark = pytest.mark.slow
+
 GROUP = "in-order"
 TOPIC = "steps"
 LEASE_S = 2.0

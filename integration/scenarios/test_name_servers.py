@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ariane.namesrv.v1.route_pb2 import TOPIC_PERMISSION_READ, TOPIC_PERMISSION_READ_WRITE
 from ariane.namesrv.v1.route_service_pb2 import GetRouteRequest
 from ariane_admin.asking.cluster_doors import ClusterDoors, answer_of
@@ -51,6 +53,7 @@ async def test_clients_go_on_when_name_servers_die(local_cluster, ariane):
             await producer.send(Message("orders", b"with none"))
 
 
+@pytest.mark.slow
 async def test_a_name_server_that_is_back_does_not_take_brokers_away(local_cluster, ariane, until):
     """One broker has found it again, the other has not: messages still go to both."""
     flags = ("--name-server-heartbeat-s", "0.2")
@@ -75,6 +78,7 @@ async def test_a_name_server_that_is_back_does_not_take_brokers_away(local_clust
             assert not after.complete
 
 
+@pytest.mark.slow
 async def test_a_drain_outlives_restarts_of_brokers_and_name_servers(local_cluster, ariane, until):
     flags = ("--name-server-heartbeat-s", "0.2")
     async with local_cluster(*flags, brokers=2, name_servers=2) as cluster:

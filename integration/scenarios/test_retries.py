@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from ariane_sdk import ConsumerSettings, DeadLetters, Message, Producer, PushConsumer
 from ariane_sdk.errors import MessagesFailed
 
@@ -18,6 +20,7 @@ BRISK = ConsumerSettings(
 )
 
 
+@pytest.mark.slow
 async def test_what_fails_comes_again_over_a_killed_broker_and_the_hopeless_die(
     local_cluster, ariane, until
 ):

@@ -107,6 +107,7 @@ WORKERS = 4
 JOBS = 200
 
 
+@pytest.mark.slow
 async def test_jobs_that_are_sent_together_are_shared_by_four_workers(
     local_cluster, tmp_path, until
 ):

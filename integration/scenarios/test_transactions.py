@@ -310,6 +310,7 @@ async def trading(local_cluster, seed, database_url, checker_url, checker_count,
         yield trade, cluster
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_what_the_database_has_is_visible_once_whatever_dies(local_cluster, tmp_path, until):
     faults = list(FAULTS)
