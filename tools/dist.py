@@ -112,8 +112,8 @@ def _archive_name(member: Member) -> str:
     return str(member.project["name"]).replace("-", "_")
 
 
-def _run(*command: str, place: str | None = None) -> None:
-    subprocess.run(command, cwd=place, check=True, capture_output=True, text=True)
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True)
 
 
 if __name__ == "__main__":
