@@ -31,6 +31,7 @@ SDK_FACE = "Whoever builds on the SDK"
 PROTOBUF = "In the broker rpc alone speaks protobuf"
 LOG = "The commit log knows nothing"
 DERIVED = "Queues and index do not know"
+COPYING = "Copying stands above recovery"
 OPEN_STORE = "An open store does not know"
 
 BAD_IMPORTS = [
@@ -67,6 +68,7 @@ BAD_IMPORTS = [
     (LOG, "ariane_storage.log", "ariane_storage.queues"),
     (DERIVED, "ariane_storage.index", "ariane_storage.writing"),
     (OPEN_STORE, "ariane_storage.recovery", "ariane_storage.offline"),
+    (COPYING, "ariane_storage.keeping", "ariane_storage.copying"),
     (
         PROTOBUF,
         "ariane_broker.spark_batches",

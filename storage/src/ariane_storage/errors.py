@@ -14,6 +14,9 @@
     +-- IllegalQueue              a topic or queue id that cannot name a folder
     +-- QueueOffsetOutOfRange     below the oldest kept, or beyond the next to be written
     +-- QueueUnderRepair          an entry leads astray; it is made again from the commit log
+    +-- CommitLogOffsetOutOfRange below the begin of the log, or beyond its end
+    +-- LogPositionMismatch       raw bytes that belong elsewhere in the log
+    +-- RawBytesRefused           raw bytes that are not what a log holds
     +-- (corruption, never retried)
         +-- RecordNotFound        no record starts at this commit-log offset
         +-- RecordCorrupted       a record starts here, and its bytes are not what was written
@@ -208,5 +211,55 @@ class RecordCorrupted(StorageError):
 
     def __init__(self, commit_log_offset: int, reason: str) -> None:
         super().__init__(f"record at commit-log offset {commit_log_offset}: {reason}")
+        self.commit_log_offset = commit_log_offset
+        self.reason = reason
+
+
+class CommitLogOffsetOutOfRange(StorageError):
+    """A commit-log offset below the begin of the log, or beyond its end.
+
+    Attributes:
+        commit_log_offset: What was asked for.
+        min_offset: Where the log begins.
+        max_offset: Where it ends.
+    """
+
+    def __init__(self, commit_log_offset: int, min_offset: int, max_offset: int) -> None:
+        super().__init__(
+            f"commit-log offset {commit_log_offset} is not between {min_offset} and {max_offset}"
+        )
+        self.commit_log_offset = commit_log_offset
+        self.min_offset = min_offset
+        self.max_offset = max_offset
+
+
+class LogPositionMismatch(StorageError):
+    """Raw bytes of the log that belong elsewhere.
+
+    Attributes:
+        expected: Where the next ones belong.
+        commit_log_offset: Where these do.
+    """
+
+    def __init__(self, expected: int, commit_log_offset: int) -> None:
+        super().__init__(
+            f"bytes of commit-log offset {commit_log_offset} came where {expected} is next"
+        )
+        self.expected = expected
+        self.commit_log_offset = commit_log_offset
+
+
+class RawBytesRefused(StorageError):
+    """Raw bytes that are not what a log holds at their place.
+
+    Attributes:
+        commit_log_offset: Where the first record lies that is none.
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, commit_log_offset: int, reason: str) -> None:
+        super().__init__(
+            f"no record of this log at commit-log offset {commit_log_offset}: {reason}"
+        )
         self.commit_log_offset = commit_log_offset
         self.reason = reason

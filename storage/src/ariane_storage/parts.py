@@ -45,6 +45,8 @@ class StoreParts:
         trusted_from: Records from this commit-log offset on were written or checked by this
             process.
         store_timestamp_ms: Store timestamp of the newest record; the next one is not below.
+        confirm_limit: Nothing at or behind this commit-log offset is handed out, since replicas
+            lack it; None where nobody asks them.
         full_reason: Why writes are refused for lack of space, or nothing.
         is_open: Whether the store may be used.
     """
@@ -65,6 +67,7 @@ class StoreParts:
     repairs: RepairRequests = field(default_factory=RepairRequests)
     trusted_from: int = 0
     store_timestamp_ms: int = 0
+    confirm_limit: int | None = None
     full_reason: str = ""
     is_open: bool = True
 
@@ -84,9 +87,10 @@ class StoreParts:
     @property
     def confirmed_offset(self) -> int:
         """What may be handed out: under synchronous flush only what is durable."""
-        if self.config.flush_mode is FlushMode.SYNC:
-            return self.log.flushed_offset
-        return self.log.write_offset
+        sync = self.config.flush_mode is FlushMode.SYNC
+        confirmed = self.log.flushed_offset if sync else self.log.write_offset
+        limit = self.confirm_limit
+        return confirmed if limit is None or confirmed < limit else limit
 
     def readable_end(self, limit: int | None) -> int:
         """The end of what may be handed out, which a caller can lower but not raise."""

@@ -17,6 +17,7 @@ from ariane_record import RecordBlock, RecordFields
 from ariane_record.layout import CommitLogOffset, Host, QueueOffset
 from ariane_record.single.record_copy import RecordCopy
 from ariane_storage.config import StoreConfig
+from ariane_storage.copying.log_copy import LogCopy
 from ariane_storage.disk.clock import Clock, SystemClock
 from ariane_storage.disk.disk import Disk, FileLock
 from ariane_storage.disk.os_disk import OsDisk
@@ -56,6 +57,7 @@ class Store:
         recovery: What opening it has found and done.
         repairs: Makes entries of queues again that reads have found to lead astray.
         keeping: What goes on beside appends and reads: flushes that are due, retention, deletion.
+        copying: The log as one copy of several: its raw bytes, epochs, and its end cut.
     """
 
     _parts: StoreParts
@@ -66,6 +68,7 @@ class Store:
     recovery: RecoveryReport
     repairs: QueueRepairs
     keeping: Keeper
+    copying: LogCopy
 
     def __init__(
         self,
@@ -133,6 +136,7 @@ class Store:
         self._appender = Appender(parts)
         self._reader = QueueReader(parts)
         self.repairs = QueueRepairs(parts.repairs, self.keeping.repair_queues)
+        self.copying = LogCopy(parts, self.keeping)
         self._parts = parts
 
     if not TYPE_CHECKING:

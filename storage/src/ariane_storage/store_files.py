@@ -11,6 +11,7 @@
       idle-queues.json           ends of queues without records   (kept by retention)
       deleted-topics.json        up to where records are deleted  (kept by deletions)
       quarantine.json            damaged ranges of the log        (found by recovery and reads)
+      epochFileCheckpoint        which primary wrote which part   (kept by replication)
       clock-doubt.json           a clock that jumped ahead        (kept by retention)
       layout.json                sizes of all these files
       lock                       locked while a process owns the store, and so is <root> itself
@@ -80,6 +81,11 @@ class StoreFiles:
     def clock_doubt(self) -> Path:
         """A clock that is not believed."""
         return self.root / "clock-doubt.json"
+
+    @property
+    def epochs(self) -> Path:
+        """Which primary wrote which part of the log. RocketMQ's name."""
+        return self.root / "epochFileCheckpoint"
 
     @property
     def layout(self) -> Path:

@@ -130,6 +130,30 @@ class Keeper:
         )
         self._dispatched_end = end
 
+    def rewind(self, end: int, cut_derived: Callable[[], None]) -> None:
+        """Let all that is derived, and what is known to be durable, end where the log will be cut.
+
+        Args:
+            end: Where; all before it is flushed.
+            cut_derived: Cuts consume queues, index and notes.
+
+        Raises:
+            StorePoisoned: The disk failed.
+        """
+        parts = self._parts
+
+        def cut() -> None:
+            cut_derived()
+            self._checkpoint_file.mark(end)
+            self._marked_end = end
+            sums = parts.queues.write_out(end)
+            items = parts.index.flush(end)
+            parts.quarantine.save()
+            self._checkpoint(end, parts.store_timestamp_ms, sums, items)
+
+        with self._derived_lock:
+            self._watched("no space left to cut consume queues", cut)
+
     def flush_due(self) -> None:
         """Flush what the intervals of the configuration say is due. Any thread; call it often.
 

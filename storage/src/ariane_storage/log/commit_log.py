@@ -173,6 +173,14 @@ class CommitLog:
             return following, 0
         return self._following(self.write_offset), 0
 
+    def segment_to_write(self) -> Segment:
+        """The segment that the next byte goes to, made now if need be: for bytes that lie as is.
+
+        Raises:
+            StoreFull: There is no space for another segment; the log is unchanged.
+        """
+        return self._following(self.write_offset)
+
     @property
     def size_max(self) -> int:
         """The most bytes that one segment can take."""
@@ -259,8 +267,12 @@ class CommitLog:
 
     def cut(self, commit_log_offset: int) -> None:
         """Durably remove everything at and behind an offset, and go on writing there."""
+        count = len(self._segments)
         while self._segments and self._segments[-1].start >= commit_log_offset:
             self._drop(len(self._segments) - 1)
+        if len(self._segments) < count:
+            # Before anything is cut: a later segment behind a gap would pass for damage in front.
+            self._disk.sync(folders=[self.folder])
         if self._segments and self._segments[-1].end > commit_log_offset:
             last = self._segments[-1]
             last.close()

@@ -53,6 +53,7 @@ class Dispatcher:
         queues_from: Records below this commit-log offset are in the consume queues already.
         index_from: Records below it are in the index already.
         deleted_topics: Up to where records of topics are deleted: they get no entry.
+        pending_keys_max: How many keys may wait to be filed.
         records: How many were looked at.
         misfits: Whole records that have no place in a queue, which other programs can have written:
             they stay in the log and in the index, and get no entry.
@@ -64,6 +65,7 @@ class Dispatcher:
     queues_from: int
     index_from: int
     deleted_topics: DeletedTopics
+    pending_keys_max: int = PENDING_KEYS_MAX
     records: int = field(default=0, init=False)
     misfits: list[Damage] = field(default_factory=list, init=False)
 
@@ -90,7 +92,7 @@ class Dispatcher:
                     self._leave_out(rows, chosen, DamageReason.QUEUE)
         if self.index_from < stretch.end:
             self._to_index(rows, groups)
-        if self.index.pending_keys > PENDING_KEYS_MAX:
+        if self.index.pending_keys > self.pending_keys_max:
             self.index.settle()
 
     def _to_queue(self, topic: str, queue_id: int, rows: Rows, chosen: Int64s) -> None:
