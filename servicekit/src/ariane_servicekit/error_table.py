@@ -427,6 +427,11 @@ _ROWS: Final = (
         "Pull again; look at the cause when it happens again.",
     ),
     ErrorRow(
+        ErrorReason.ERROR_REASON_BODY_DAMAGED,
+        StatusCode.DATA_LOSS,
+        "Have the producer send the message anew; ariane store dump shows what is stored.",
+    ),
+    ErrorRow(
         ErrorReason.ERROR_REASON_NAME_SERVERS_UNREACHABLE,
         StatusCode.UNAVAILABLE,
         "Start a name server, or correct the configured addresses.",

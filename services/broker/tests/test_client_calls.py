@@ -10,11 +10,12 @@ from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.common.v1 import subscription_pb2 as subscription_pb
 
+UPLOADED = subscription_pb.FILTER_KIND_UPLOADED
 
-def membership(group, text="*", **fields):
+
+def membership(group, text="*", kind=subscription_pb.FILTER_KIND_TAG, **fields):
     subscription = subscription_pb.Subscription(
-        topic="orders",
-        filter=subscription_pb.FilterExpression(kind=subscription_pb.FILTER_KIND_TAG, text=text),
+        topic="orders", filter=subscription_pb.FilterExpression(kind=kind, text=text)
     )
     return client_pb.Membership(consumer_group=group, subscriptions=[subscription], **fields)
 
@@ -139,6 +140,15 @@ async def test_a_group_that_flags_conflicts_lets_them_in(broker):
         call.cancel()
 
 
+async def test_members_of_one_group_name_one_uploaded_filter(broker, refused):
+    await broker.create_topic("orders")
+    call = await attach(broker, "a", membership("group", "late@0123456789ab", UPLOADED))
+    other = broker.clients.Attach()
+    await other.write(hello("b", membership("group", "late@ba9876543210", UPLOADED)))
+    assert (await refused(other.read())).reason == "SUBSCRIPTION_CONFLICT"
+    call.cancel()
+
+
 @pytest.mark.parametrize(
     ("request_", "reason"),
     [
@@ -150,6 +160,7 @@ async def test_a_group_that_flags_conflicts_lets_them_in(broker):
         (hello("a", membership("no group")), "GROUP_NAME_ILLEGAL"),
         (hello("a", membership("group"), membership("group")), "FIELD_INVALID"),
         (hello("a", membership("group", "a ||")), "FILTER_EXPRESSION_INVALID"),
+        (hello("a", membership("group", "late@1", UPLOADED)), "FILTER_EXPRESSION_INVALID"),
         (hello("a", membership("group", model=77)), "FIELD_INVALID"),
     ],
 )

@@ -8,6 +8,7 @@ from ariane_record.layout import Host
 from ariane_record.single.compression import Compression
 from ariane_sdk.checks.limits import RESERVED_PROPERTIES
 from ariane_sdk.checks.sql_filter import Sql
+from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.client.conflicts import ConflictSide, SubscriptionConflict
 from ariane_sdk.client.listener import Listener
 from ariane_sdk.cluster.cluster_client import ClusterClient
@@ -102,4 +103,5 @@ __all__ = [
     "TransactionCheck",
     "TransactionChecker",
     "TransactionOutcome",
+    "Uploaded",
 ]

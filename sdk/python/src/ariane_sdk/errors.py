@@ -23,6 +23,9 @@
     |   +-- QueueOrderUnknown       nobody can tell to which queues message groups belong
     +-- CallError                   a service answered with an error, or not at all
         +-- NameServersUnreachable  no name server answered
+        +-- FilterServersUnreachable  no FilterServer of a broker answered
+        +-- FilterRefused           an uploaded filter is not there, no filter, or quarantined
+        +-- FilterFailed            an uploaded filter broke its limits or raised
         +-- ServiceUnavailable      nobody answers there now, or it is starting, draining or full
         +-- DeadlinePassed          no answer in time
         +-- RouteNotFound           no live broker carries the topic, or would create it
@@ -387,6 +390,27 @@ class RecordDamaged(CallError):
     """A stored record fails its checksum; never repeated."""
 
     reason = "RECORD_CORRUPTED"
+
+
+class FilterServersUnreachable(CallError):
+    """No FilterServer of a broker answered, though the broker does; offsets stay."""
+
+    reason = "FILTER_SERVERS_UNREACHABLE"
+
+
+class FilterRefused(CallError):
+    """An uploaded filter does not run: it is not there, no filter, in use, or quarantined.
+
+    ``reason`` says which; offsets stay where they are.
+    """
+
+    reason = "FILTER_QUARANTINED"
+
+
+class FilterFailed(CallError):
+    """An uploaded filter broke its limits or raised, and passed nothing."""
+
+    reason = "FILTER_FAILED"
 
 
 class GroupNotFound(CallError):

@@ -184,6 +184,8 @@ class ConsumerSettings:
         reconnect_delay_s_min: Delay before a broker is tried again; it grows by a quarter each
             time.
         reconnect_delay_s_max: Upper bound of that delay.
+        filter_servers_wait_s: How long a consumer of an uploaded filter waits while a broker has no
+            FilterServer that answers; then it ends with ``FilterServersUnreachable``.
         zone: The machine room of this consumer, told to the group; may be empty.
         instance_name: Tells broadcasting consumers of one host apart that have the same group.
         local_offsets_path: Folder for the offsets of broadcasting consumers;
@@ -216,6 +218,7 @@ class ConsumerSettings:
     lock_life_s: float = 30.0
     reconnect_delay_s_min: float = 0.1
     reconnect_delay_s_max: float = 2.0
+    filter_servers_wait_s: float = 30.0
     zone: str = ""
     instance_name: str = "default"
     local_offsets_path: Path | None = None

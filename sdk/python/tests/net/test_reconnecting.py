@@ -13,6 +13,7 @@ from ariane_sdk.client.attachment import Attachment
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
 from ariane_sdk.consumer.delivery.polled_queue import PolledQueue
 from ariane_sdk.consumer.pulling.pull_loop import PullLoop
+from ariane_sdk.consumer.pulling.pull_source import BrokerSource
 from ariane_sdk.net.connections import CHANNEL_OPTIONS
 
 WAITS = 60
@@ -78,7 +79,7 @@ async def test_pulls_are_back_a_quarter_of_the_outage_after_their_broker():
     loop = PullLoop(
         "broker-a",
         None,
-        address=lambda: "",
+        source=BrokerSource("broker-a", lambda: ""),
         group="g",
         client_id="c",
         filters={},

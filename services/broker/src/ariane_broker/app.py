@@ -102,6 +102,7 @@ def compose_from(outside: Outside) -> BrokerLife:
             delaying.delivery_loop.loop,
             delaying.aged_records.loop,
             storing.clock_watch.loop,
+            naming.filter_servers.expiry,
             *_housekeeping(outside, state, storing, changing),
             transacting.upkeep,
             retrying.deaths,

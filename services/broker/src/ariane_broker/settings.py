@@ -171,6 +171,13 @@ class BrokerSettings(ServiceSettings):
     client_scan_s: float = Field(
         10, gt=0, description="Seconds between searches for silent clients."
     )
+    filter_server_silence_s: float = Field(
+        30,
+        gt=0,
+        description="Seconds of silence after which a FilterServer leaves the routes; it is asked "
+        "to say three times in that span that it lives. Consumers do not wait for this: they go on "
+        "to another FilterServer as soon as one does not answer.",
+    )
     consumer_deaths_max: int = Field(
         3,
         ge=0,

@@ -49,7 +49,7 @@ def test_what_cannot_be_understood_is_an_error_with_its_place(text, position):
 
 def test_uploaded_filters_are_not_pretended():
     with pytest.raises(ServiceError) as raised:
-        filter_for(FilterExpression(FilterLanguage.UPLOADED, "delays@1"))
+        filter_for(FilterExpression(FilterLanguage.UPLOADED, "delays@0123456789ab"))
     assert raised.value.row.name == "FEATURE_NOT_AVAILABLE"
 
 

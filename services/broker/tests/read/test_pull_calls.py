@@ -305,7 +305,7 @@ async def test_broken_filters_are_refused(broker, refused):
     assert failure.reason == "FILTER_EXPRESSION_INVALID"
     assert failure.metadata["position"] == "2"
     uploaded = subscription_pb.FilterExpression(
-        kind=subscription_pb.FILTER_KIND_UPLOADED, text="delays@1"
+        kind=subscription_pb.FILTER_KIND_UPLOADED, text="delays@0123456789ab"
     )
     call = broker.pull_call(
         ("orders", 0, 0),

@@ -216,6 +216,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_FILTER_FAILED: _ErrorReason.ValueType  # 164
     """A filter's worker died or broke its limits; nothing was passed; `filter`, `cause`. ABORTED."""
+    ERROR_REASON_BODY_DAMAGED: _ErrorReason.ValueType  # 165
+    """A compressed body that a filter looks at cannot be decompressed, or would grow beyond the
+    limit; `topic`, `queue_id`, `queue_offset`, `cause`. DATA_LOSS.
+    """
     ERROR_REASON_NAME_SERVERS_UNREACHABLE: _ErrorReason.ValueType  # 180
     """No name server answers, so the cluster cannot be seen; `addresses`. UNAVAILABLE."""
     ERROR_REASON_OPERATION_NOT_FOUND: _ErrorReason.ValueType  # 181
@@ -433,6 +437,10 @@ FAILED_PRECONDITION.
 """
 ERROR_REASON_FILTER_FAILED: ErrorReason.ValueType  # 164
 """A filter's worker died or broke its limits; nothing was passed; `filter`, `cause`. ABORTED."""
+ERROR_REASON_BODY_DAMAGED: ErrorReason.ValueType  # 165
+"""A compressed body that a filter looks at cannot be decompressed, or would grow beyond the
+limit; `topic`, `queue_id`, `queue_offset`, `cause`. DATA_LOSS.
+"""
 ERROR_REASON_NAME_SERVERS_UNREACHABLE: ErrorReason.ValueType  # 180
 """No name server answers, so the cluster cannot be seen; `addresses`. UNAVAILABLE."""
 ERROR_REASON_OPERATION_NOT_FOUND: ErrorReason.ValueType  # 181

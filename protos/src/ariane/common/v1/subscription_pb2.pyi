@@ -32,7 +32,9 @@ class _FilterKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FilterKind
     FILTER_KIND_SQL92: _FilterKind.ValueType  # 2
     """A SQL92 condition over properties."""
     FILTER_KIND_UPLOADED: _FilterKind.ValueType  # 3
-    """A filter uploaded to a FilterServer; `text` names it."""
+    """A filter uploaded to FilterServers; `text` is "name@version", with at least 12 hex digits of
+    the version. Pulled from a FilterServer of the broker's route; the broker refuses such pulls.
+    """
 
 class FilterKind(_FilterKind, metaclass=_FilterKindEnumTypeWrapper):
     """The language of a filter expression."""
@@ -46,7 +48,9 @@ so for plain pulls and ranges.
 FILTER_KIND_SQL92: FilterKind.ValueType  # 2
 """A SQL92 condition over properties."""
 FILTER_KIND_UPLOADED: FilterKind.ValueType  # 3
-"""A filter uploaded to a FilterServer; `text` names it."""
+"""A filter uploaded to FilterServers; `text` is "name@version", with at least 12 hex digits of
+the version. Pulled from a FilterServer of the broker's route; the broker refuses such pulls.
+"""
 Global___FilterKind: _TypeAlias = FilterKind  # noqa: Y015
 
 @_typing.final

@@ -22,11 +22,10 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x61riane/filter/v1/filter.proto\x12\x10\x61riane.filter.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\x02\n\x06\x46ilter\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x32\n\x08language\x18\x03 \x01(\x0e\x32 .ariane.filter.v1.FilterLanguage\x12\x15\n\rmodule_sha256\x18\x04 \x01(\x0c\x12\x19\n\x11module_size_bytes\x18\x05 \x01(\x03\x12.\n\x06limits\x18\x06 \x01(\x0b\x32\x1e.ariane.filter.v1.FilterLimits\x12\x13\n\x0b\x64\x65scription\x18\x07 \x01(\t\x12,\n\x05state\x18\x08 \x01(\x0e\x32\x1d.ariane.filter.v1.FilterState\x12\x18\n\x10quarantine_cause\x18\t \x01(\t\x12\x0f\n\x07\x63reator\x18\n \x01(\t\x12/\n\x0b\x63reate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0f\x63onsumer_groups\x18\x0c \x03(\t\"q\n\x0c\x46ilterLimits\x12\x14\n\x0cmemory_bytes\x18\x01 \x01(\x03\x12\x31\n\x0e\x62\x61tch_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x10\x66uel_per_message\x18\x03 \x01(\x03*g\n\x0e\x46ilterLanguage\x12\x1f\n\x1b\x46ILTER_LANGUAGE_UNSPECIFIED\x10\x00\x12\x18\n\x14\x46ILTER_LANGUAGE_WASM\x10\x01\x12\x1a\n\x16\x46ILTER_LANGUAGE_PYTHON\x10\x02*b\n\x0b\x46ilterState\x12\x1c\n\x18\x46ILTER_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x46ILTER_STATE_ACTIVE\x10\x01\x12\x1c\n\x18\x46ILTER_STATE_QUARANTINED\x10\x02\x42\x41\n\x13mq.ariane.filter.v1P\x01Z(ariane.mq/go/arianepb/filter/v1;filterv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x61riane/filter/v1/filter.proto\x12\x10\x61riane.filter.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8a\x02\n\x06\x46ilter\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x32\n\x08language\x18\x03 \x01(\x0e\x32 .ariane.filter.v1.FilterLanguage\x12\x19\n\x11module_size_bytes\x18\x04 \x01(\x03\x12,\n\x05state\x18\x05 \x01(\x0e\x32\x1d.ariane.filter.v1.FilterState\x12\x18\n\x10quarantine_cause\x18\x06 \x01(\t\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0f\x63onsumer_groups\x18\x08 \x03(\t*g\n\x0e\x46ilterLanguage\x12\x1f\n\x1b\x46ILTER_LANGUAGE_UNSPECIFIED\x10\x00\x12\x18\n\x14\x46ILTER_LANGUAGE_WASM\x10\x01\x12\x1a\n\x16\x46ILTER_LANGUAGE_PYTHON\x10\x02*b\n\x0b\x46ilterState\x12\x1c\n\x18\x46ILTER_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x46ILTER_STATE_ACTIVE\x10\x01\x12\x1c\n\x18\x46ILTER_STATE_QUARANTINED\x10\x02\x42\x41\n\x13mq.ariane.filter.v1P\x01Z(ariane.mq/go/arianepb/filter/v1;filterv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,12 +33,10 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ariane.filter.v1.filter_pb2
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\023mq.ariane.filter.v1P\001Z(ariane.mq/go/arianepb/filter/v1;filterv1'
-  _globals['_FILTERLANGUAGE']._serialized_start=609
-  _globals['_FILTERLANGUAGE']._serialized_end=712
-  _globals['_FILTERSTATE']._serialized_start=714
-  _globals['_FILTERSTATE']._serialized_end=812
-  _globals['_FILTER']._serialized_start=117
-  _globals['_FILTER']._serialized_end=492
-  _globals['_FILTERLIMITS']._serialized_start=494
-  _globals['_FILTERLIMITS']._serialized_end=607
+  _globals['_FILTERLANGUAGE']._serialized_start=353
+  _globals['_FILTERLANGUAGE']._serialized_end=456
+  _globals['_FILTERSTATE']._serialized_start=458
+  _globals['_FILTERSTATE']._serialized_end=556
+  _globals['_FILTER']._serialized_start=85
+  _globals['_FILTER']._serialized_end=351
 # @@protoc_insertion_point(module_scope)

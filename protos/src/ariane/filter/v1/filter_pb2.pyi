@@ -5,7 +5,6 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
-from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -28,27 +27,31 @@ class _FilterLanguage:
 class _FilterLanguageEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FilterLanguage.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     FILTER_LANGUAGE_UNSPECIFIED: _FilterLanguage.ValueType  # 0
-    """Never valid on write."""
+    """Never sent."""
     FILTER_LANGUAGE_WASM: _FilterLanguage.ValueType  # 1
     """A WebAssembly module without imports that exports `memory`, `allocate(size) -> ptr` and
     `filter(ptr, size) -> i32`, which writes a verdict for each message of a batch and answers 0.
     The layout of a batch is drawn in `ariane_filter/jail/worker/wasm_filter.py`.
     """
     FILTER_LANGUAGE_PYTHON: _FilterLanguage.ValueType  # 2
-    """Python source with a function `matches(message) -> bool`. Refused unless the server allows it."""
+    """Python source with a function `matches(message) -> bool`: whatever does not begin as
+    WebAssembly does.
+    """
 
 class FilterLanguage(_FilterLanguage, metaclass=_FilterLanguageEnumTypeWrapper):
     """What a filter's module is written in."""
 
 FILTER_LANGUAGE_UNSPECIFIED: FilterLanguage.ValueType  # 0
-"""Never valid on write."""
+"""Never sent."""
 FILTER_LANGUAGE_WASM: FilterLanguage.ValueType  # 1
 """A WebAssembly module without imports that exports `memory`, `allocate(size) -> ptr` and
 `filter(ptr, size) -> i32`, which writes a verdict for each message of a batch and answers 0.
 The layout of a batch is drawn in `ariane_filter/jail/worker/wasm_filter.py`.
 """
 FILTER_LANGUAGE_PYTHON: FilterLanguage.ValueType  # 2
-"""Python source with a function `matches(message) -> bool`. Refused unless the server allows it."""
+"""Python source with a function `matches(message) -> bool`: whatever does not begin as
+WebAssembly does.
+"""
 Global___FilterLanguage: _TypeAlias = FilterLanguage  # noqa: Y015
 
 class _FilterState:
@@ -82,8 +85,9 @@ Global___FilterState: _TypeAlias = FilterState  # noqa: Y015
 @_typing.final
 class Filter(_message.Message):
     """Code that decides, message by message, what a consumer group gets. Uploaded once and never
-    changed: another module is another version. Groups name it in a subscription of kind
-    FILTER_KIND_UPLOADED as "name" (the newest active version) or "name@version".
+    changed: its version is the SHA-256 of its module, so that other code is another version, and the
+    same code is the same version on every server. Groups name it in a subscription of kind
+    FILTER_KIND_UPLOADED as "name@version", with 12 hex digits of the version or more.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -91,101 +95,47 @@ class Filter(_message.Message):
     FILTER_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     LANGUAGE_FIELD_NUMBER: _builtins.int
-    MODULE_SHA256_FIELD_NUMBER: _builtins.int
     MODULE_SIZE_BYTES_FIELD_NUMBER: _builtins.int
-    LIMITS_FIELD_NUMBER: _builtins.int
-    DESCRIPTION_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     QUARANTINE_CAUSE_FIELD_NUMBER: _builtins.int
-    CREATOR_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     CONSUMER_GROUPS_FIELD_NUMBER: _builtins.int
     filter: _builtins.str
     """The name. 1 to 120 characters of A-Z a-z 0-9 _ and -."""
-    version: _builtins.int
-    """Counts the uploads of one name, from 1. Output only."""
+    version: _builtins.str
+    """SHA-256 of the module, 64 hex digits in lower case."""
     language: Global___FilterLanguage.ValueType
-    """What the module is written in."""
-    module_sha256: _builtins.bytes
-    """SHA-256 of the module, 32 bytes; the module's identity. Output only."""
+    """What the module is written in; told by its first bytes."""
     module_size_bytes: _builtins.int
-    """Size of the module. Output only."""
-    description: _builtins.str
-    """What it selects, for people; at most 1024 bytes."""
+    """Size of the module."""
     state: Global___FilterState.ValueType
-    """Whether it runs. Output only."""
+    """Whether it runs."""
     quarantine_cause: _builtins.str
-    """Why it is quarantined, for people; empty otherwise. Output only."""
-    creator: _builtins.str
-    """Who uploaded it. Output only."""
-    @_builtins.property
-    def limits(self) -> Global___FilterLimits:
-        """What a worker that runs it may spend."""
-
+    """Why it is quarantined, for people; empty otherwise."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was uploaded. Output only."""
+        """When it was uploaded to this server's catalogue."""
 
     @_builtins.property
     def consumer_groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Consumer groups that name it in a live subscription now, sorted; at most 100. Output only."""
+        """Consumer groups that pull through it at this server now, sorted; at most 100."""
 
     def __init__(
         self,
         *,
         filter: _builtins.str = ...,
-        version: _builtins.int = ...,
+        version: _builtins.str = ...,
         language: Global___FilterLanguage.ValueType = ...,
-        module_sha256: _builtins.bytes = ...,
         module_size_bytes: _builtins.int = ...,
-        limits: Global___FilterLimits | None = ...,
-        description: _builtins.str = ...,
         state: Global___FilterState.ValueType = ...,
         quarantine_cause: _builtins.str = ...,
-        creator: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         consumer_groups: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "limits", b"limits"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_groups", b"consumer_groups", "create_time", b"create_time", "creator", b"creator", "description", b"description", "filter", b"filter", "language", b"language", "limits", b"limits", "module_sha256", b"module_sha256", "module_size_bytes", b"module_size_bytes", "quarantine_cause", b"quarantine_cause", "state", b"state", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_groups", b"consumer_groups", "create_time", b"create_time", "filter", b"filter", "language", b"language", "module_size_bytes", b"module_size_bytes", "quarantine_cause", b"quarantine_cause", "state", b"state", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Filter: _TypeAlias = Filter  # noqa: Y015
-
-@_typing.final
-class FilterLimits(_message.Message):
-    """What a worker may spend. Zero or absent means the server's default, and more than the server's
-    maximum is refused.
-    """
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
-    BATCH_DURATION_FIELD_NUMBER: _builtins.int
-    FUEL_PER_MESSAGE_FIELD_NUMBER: _builtins.int
-    memory_bytes: _builtins.int
-    """Memory of one worker, in bytes. Default 64 MiB."""
-    fuel_per_message: _builtins.int
-    """Instructions for one message, in WebAssembly fuel; Python workers are bound by time alone.
-    Default 10,000,000.
-    """
-    @_builtins.property
-    def batch_duration(self) -> _duration_pb2.Duration:
-        """Time for one batch by the clock on the wall. Default 1 s."""
-
-    def __init__(
-        self,
-        *,
-        memory_bytes: _builtins.int = ...,
-        batch_duration: _duration_pb2.Duration | None = ...,
-        fuel_per_message: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["batch_duration", b"batch_duration"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_duration", b"batch_duration", "fuel_per_message", b"fuel_per_message", "memory_bytes", b"memory_bytes"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___FilterLimits: _TypeAlias = FilterLimits  # noqa: Y015

@@ -44,154 +44,98 @@ class GetFilterServerStateResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ADDRESS_FIELD_NUMBER: _builtins.int
-    BROKER_NAMES_FIELD_NUMBER: _builtins.int
-    WORKER_COUNT_FIELD_NUMBER: _builtins.int
+    BROKER_NAME_FIELD_NUMBER: _builtins.int
+    WORKERS_FIELD_NUMBER: _builtins.int
     EXAMINED_RECORD_COUNT_FIELD_NUMBER: _builtins.int
     DELIVERED_RECORD_COUNT_FIELD_NUMBER: _builtins.int
-    KILLED_WORKER_COUNT_FIELD_NUMBER: _builtins.int
+    UPLOADS_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """Where consumers reach it, "host:port"."""
-    worker_count: _builtins.int
-    """Workers that live now."""
+    broker_name: _builtins.str
+    """The broker that it pulls from; empty until it was reached once."""
     examined_record_count: _builtins.int
     """Records looked at since the start."""
     delivered_record_count: _builtins.int
     """Records handed on since the start."""
-    killed_worker_count: _builtins.int
-    """Workers that were killed for breaking their limits since the start."""
+    uploads: _builtins.str
+    """What may be uploaded here: "off", "wasm" or "any"."""
     @_builtins.property
-    def broker_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The brokers that it pulls from, by name."""
+    def workers(self) -> _containers.RepeatedCompositeFieldContainer[Global___FilterWorker]:
+        """Its workers, by filter; not paged, because there are few (setting `workers_max`)."""
 
     def __init__(
         self,
         *,
         address: _builtins.str = ...,
-        broker_names: _abc.Iterable[_builtins.str] | None = ...,
-        worker_count: _builtins.int = ...,
+        broker_name: _builtins.str = ...,
+        workers: _abc.Iterable[Global___FilterWorker] | None = ...,
         examined_record_count: _builtins.int = ...,
         delivered_record_count: _builtins.int = ...,
-        killed_worker_count: _builtins.int = ...,
+        uploads: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broker_names", b"broker_names", "delivered_record_count", b"delivered_record_count", "examined_record_count", b"examined_record_count", "killed_worker_count", b"killed_worker_count", "worker_count", b"worker_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broker_name", b"broker_name", "delivered_record_count", b"delivered_record_count", "examined_record_count", b"examined_record_count", "uploads", b"uploads", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetFilterServerStateResponse: _TypeAlias = GetFilterServerStateResponse  # noqa: Y015
 
 @_typing.final
-class ListFilterWorkersRequest(_message.Message):
-    """Asks for workers."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
-    PAGE_SIZE_FIELD_NUMBER: _builtins.int
-    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    consumer_group: _builtins.str
-    """Only workers of this group. Empty: all."""
-    page_size: _builtins.int
-    """At most this many, 1 to 1000; 0 means 100."""
-    page_token: _builtins.str
-    """Where to go on: `next_page_token` of the page before, empty for the first."""
-    def __init__(
-        self,
-        *,
-        consumer_group: _builtins.str = ...,
-        page_size: _builtins.int = ...,
-        page_token: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ListFilterWorkersRequest: _TypeAlias = ListFilterWorkersRequest  # noqa: Y015
-
-@_typing.final
-class ListFilterWorkersResponse(_message.Message):
-    """Answers with workers."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    WORKERS_FIELD_NUMBER: _builtins.int
-    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    next_page_token: _builtins.str
-    """Empty at the end."""
-    @_builtins.property
-    def workers(self) -> _containers.RepeatedCompositeFieldContainer[Global___FilterWorker]:
-        """Workers, by group and filter."""
-
-    def __init__(
-        self,
-        *,
-        workers: _abc.Iterable[Global___FilterWorker] | None = ...,
-        next_page_token: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "workers", b"workers"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ListFilterWorkersResponse: _TypeAlias = ListFilterWorkersResponse  # noqa: Y015
-
-@_typing.final
 class FilterWorker(_message.Message):
-    """A jailed process that runs one filter for one group."""
+    """A jailed process that runs one version of a filter, for all groups that name it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
     FILTER_VERSION_FIELD_NUMBER: _builtins.int
+    CONSUMER_GROUPS_FIELD_NUMBER: _builtins.int
     START_TIME_FIELD_NUMBER: _builtins.int
     EXAMINED_RECORD_COUNT_FIELD_NUMBER: _builtins.int
     DELIVERED_RECORD_COUNT_FIELD_NUMBER: _builtins.int
     PROCESSOR_DURATION_FIELD_NUMBER: _builtins.int
-    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    PROCESS_ID_FIELD_NUMBER: _builtins.int
     STRIKE_COUNT_FIELD_NUMBER: _builtins.int
     LAST_FAILURE_FIELD_NUMBER: _builtins.int
-    consumer_group: _builtins.str
-    """The group that it serves."""
     filter_version: _builtins.str
-    """What it runs, "name@version"."""
+    """What it runs, "name@version" with 12 digits."""
     examined_record_count: _builtins.int
     """Records looked at since then."""
     delivered_record_count: _builtins.int
     """Records handed on since then."""
-    memory_bytes: _builtins.int
-    """Memory in use."""
+    process_id: _builtins.int
+    """The process; 0 while there is none."""
     strike_count: _builtins.int
-    """How often this group's workers broke a limit lately; 3 lead to quarantine."""
+    """How often it broke a limit lately; 3 lead to quarantine."""
     last_failure: _builtins.str
     """What broke last, for people; empty when nothing did."""
     @_builtins.property
+    def consumer_groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The groups that pull through it now, sorted."""
+
+    @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
-        """When it started."""
+        """When the filter was first asked for since it was idle."""
 
     @_builtins.property
     def processor_duration(self) -> _duration_pb2.Duration:
-        """Processor time spent."""
+        """Processor time of the process that runs now."""
 
     def __init__(
         self,
         *,
-        consumer_group: _builtins.str = ...,
         filter_version: _builtins.str = ...,
+        consumer_groups: _abc.Iterable[_builtins.str] | None = ...,
         start_time: _timestamp_pb2.Timestamp | None = ...,
         examined_record_count: _builtins.int = ...,
         delivered_record_count: _builtins.int = ...,
         processor_duration: _duration_pb2.Duration | None = ...,
-        memory_bytes: _builtins.int = ...,
+        process_id: _builtins.int = ...,
         strike_count: _builtins.int = ...,
         last_failure: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["processor_duration", b"processor_duration", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "delivered_record_count", b"delivered_record_count", "examined_record_count", b"examined_record_count", "filter_version", b"filter_version", "last_failure", b"last_failure", "memory_bytes", b"memory_bytes", "processor_duration", b"processor_duration", "start_time", b"start_time", "strike_count", b"strike_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_groups", b"consumer_groups", "delivered_record_count", b"delivered_record_count", "examined_record_count", b"examined_record_count", "filter_version", b"filter_version", "last_failure", b"last_failure", "process_id", b"process_id", "processor_duration", b"processor_duration", "start_time", b"start_time", "strike_count", b"strike_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

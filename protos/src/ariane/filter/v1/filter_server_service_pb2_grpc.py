@@ -26,7 +26,17 @@ if _version_not_supported:
 
 
 class FilterServerServiceStub(object):
-    """The FilterServer itself, for operators: its brokers, its workers, what they spend.
+    """The FilterServer itself, for operators: its broker, its workers, what they spend. Beside it the
+    FilterServer serves `ariane.broker.v1.PullService` with the broker's own contract: PullRecords,
+    StreamPulls and PullMessages, where a subscription may be of kind FILTER_KIND_UPLOADED. Filters
+    of the other kinds go on to the broker, which decides them.
+
+    What pulls answer besides what the broker does. For the call: FILTER_NOT_FOUND,
+    FILTER_QUARANTINED, FILTER_MODULE_INVALID, FEATURE_NOT_AVAILABLE where the machine has no jail,
+    SERVICE_BUSY when the broker is away or all workers are taken. Per queue: FILTER_FAILED when a
+    worker broke its limits or raised on this batch (repeating is harmless; three strikes lead to
+    quarantine), and BODY_DAMAGED for a message whose compressed body cannot be decompressed:
+    messages before it are delivered first, and `next_queue_offset` stays at it.
     """
 
     def __init__(self, channel):
@@ -40,27 +50,24 @@ class FilterServerServiceStub(object):
                 request_serializer=ariane_dot_filter_dot_v1_dot_filter__server__service__pb2.GetFilterServerStateRequest.SerializeToString,
                 response_deserializer=ariane_dot_filter_dot_v1_dot_filter__server__service__pb2.GetFilterServerStateResponse.FromString,
                 _registered_method=True)
-        self.ListFilterWorkers = channel.unary_unary(
-                '/ariane.filter.v1.FilterServerService/ListFilterWorkers',
-                request_serializer=ariane_dot_filter_dot_v1_dot_filter__server__service__pb2.ListFilterWorkersRequest.SerializeToString,
-                response_deserializer=ariane_dot_filter_dot_v1_dot_filter__server__service__pb2.ListFilterWorkersResponse.FromString,
-                _registered_method=True)
 
 
 class FilterServerServiceServicer(object):
-    """The FilterServer itself, for operators: its brokers, its workers, what they spend.
+    """The FilterServer itself, for operators: its broker, its workers, what they spend. Beside it the
+    FilterServer serves `ariane.broker.v1.PullService` with the broker's own contract: PullRecords,
+    StreamPulls and PullMessages, where a subscription may be of kind FILTER_KIND_UPLOADED. Filters
+    of the other kinds go on to the broker, which decides them.
+
+    What pulls answer besides what the broker does. For the call: FILTER_NOT_FOUND,
+    FILTER_QUARANTINED, FILTER_MODULE_INVALID, FEATURE_NOT_AVAILABLE where the machine has no jail,
+    SERVICE_BUSY when the broker is away or all workers are taken. Per queue: FILTER_FAILED when a
+    worker broke its limits or raised on this batch (repeating is harmless; three strikes lead to
+    quarantine), and BODY_DAMAGED for a message whose compressed body cannot be decompressed:
+    messages before it are delivered first, and `next_queue_offset` stays at it.
     """
 
     def GetFilterServerState(self, request, context):
         """Tells how the FilterServer is.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ListFilterWorkers(self, request, context):
-        """Lists the workers of this FilterServer, by group and filter.
-        Errors: PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -74,11 +81,6 @@ def add_FilterServerServiceServicer_to_server(servicer, server):
                     request_deserializer=ariane_dot_filter_dot_v1_dot_filter__server__service__pb2.GetFilterServerStateRequest.FromString,
                     response_serializer=ariane_dot_filter_dot_v1_dot_filter__server__service__pb2.GetFilterServerStateResponse.SerializeToString,
             ),
-            'ListFilterWorkers': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListFilterWorkers,
-                    request_deserializer=ariane_dot_filter_dot_v1_dot_filter__server__service__pb2.ListFilterWorkersRequest.FromString,
-                    response_serializer=ariane_dot_filter_dot_v1_dot_filter__server__service__pb2.ListFilterWorkersResponse.SerializeToString,
-            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'ariane.filter.v1.FilterServerService', rpc_method_handlers)
@@ -88,7 +90,17 @@ def add_FilterServerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class FilterServerService(object):
-    """The FilterServer itself, for operators: its brokers, its workers, what they spend.
+    """The FilterServer itself, for operators: its broker, its workers, what they spend. Beside it the
+    FilterServer serves `ariane.broker.v1.PullService` with the broker's own contract: PullRecords,
+    StreamPulls and PullMessages, where a subscription may be of kind FILTER_KIND_UPLOADED. Filters
+    of the other kinds go on to the broker, which decides them.
+
+    What pulls answer besides what the broker does. For the call: FILTER_NOT_FOUND,
+    FILTER_QUARANTINED, FILTER_MODULE_INVALID, FEATURE_NOT_AVAILABLE where the machine has no jail,
+    SERVICE_BUSY when the broker is away or all workers are taken. Per queue: FILTER_FAILED when a
+    worker broke its limits or raised on this batch (repeating is harmless; three strikes lead to
+    quarantine), and BODY_DAMAGED for a message whose compressed body cannot be decompressed:
+    messages before it are delivered first, and `next_queue_offset` stays at it.
     """
 
     @staticmethod
@@ -108,33 +120,6 @@ class FilterServerService(object):
             '/ariane.filter.v1.FilterServerService/GetFilterServerState',
             ariane_dot_filter_dot_v1_dot_filter__server__service__pb2.GetFilterServerStateRequest.SerializeToString,
             ariane_dot_filter_dot_v1_dot_filter__server__service__pb2.GetFilterServerStateResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ListFilterWorkers(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ariane.filter.v1.FilterServerService/ListFilterWorkers',
-            ariane_dot_filter_dot_v1_dot_filter__server__service__pb2.ListFilterWorkersRequest.SerializeToString,
-            ariane_dot_filter_dot_v1_dot_filter__server__service__pb2.ListFilterWorkersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,7 +27,18 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class FilterServerServiceStub:
-    """The FilterServer itself, for operators: its brokers, its workers, what they spend."""
+    """The FilterServer itself, for operators: its broker, its workers, what they spend. Beside it the
+    FilterServer serves `ariane.broker.v1.PullService` with the broker's own contract: PullRecords,
+    StreamPulls and PullMessages, where a subscription may be of kind FILTER_KIND_UPLOADED. Filters
+    of the other kinds go on to the broker, which decides them.
+
+    What pulls answer besides what the broker does. For the call: FILTER_NOT_FOUND,
+    FILTER_QUARANTINED, FILTER_MODULE_INVALID, FEATURE_NOT_AVAILABLE where the machine has no jail,
+    SERVICE_BUSY when the broker is away or all workers are taken. Per queue: FILTER_FAILED when a
+    worker broke its limits or raised on this batch (repeating is harmless; three strikes lead to
+    quarantine), and BODY_DAMAGED for a message whose compressed body cannot be decompressed:
+    messages before it are delivered first, and `next_queue_offset` stays at it.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -35,25 +46,39 @@ class FilterServerServiceStub:
     def __new__(cls, channel: _aio.Channel) -> FilterServerServiceAsyncStub: ...
     GetFilterServerState: _grpc.UnaryUnaryMultiCallable[_filter_server_service_pb2.GetFilterServerStateRequest, _filter_server_service_pb2.GetFilterServerStateResponse]
     """Tells how the FilterServer is."""
-    ListFilterWorkers: _grpc.UnaryUnaryMultiCallable[_filter_server_service_pb2.ListFilterWorkersRequest, _filter_server_service_pb2.ListFilterWorkersResponse]
-    """Lists the workers of this FilterServer, by group and filter.
-    Errors: PAGE_TOKEN_INVALID.
-    """
 
 @_typing.type_check_only
 class FilterServerServiceAsyncStub(FilterServerServiceStub):
-    """The FilterServer itself, for operators: its brokers, its workers, what they spend."""
+    """The FilterServer itself, for operators: its broker, its workers, what they spend. Beside it the
+    FilterServer serves `ariane.broker.v1.PullService` with the broker's own contract: PullRecords,
+    StreamPulls and PullMessages, where a subscription may be of kind FILTER_KIND_UPLOADED. Filters
+    of the other kinds go on to the broker, which decides them.
+
+    What pulls answer besides what the broker does. For the call: FILTER_NOT_FOUND,
+    FILTER_QUARANTINED, FILTER_MODULE_INVALID, FEATURE_NOT_AVAILABLE where the machine has no jail,
+    SERVICE_BUSY when the broker is away or all workers are taken. Per queue: FILTER_FAILED when a
+    worker broke its limits or raised on this batch (repeating is harmless; three strikes lead to
+    quarantine), and BODY_DAMAGED for a message whose compressed body cannot be decompressed:
+    messages before it are delivered first, and `next_queue_offset` stays at it.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetFilterServerState: _aio.UnaryUnaryMultiCallable[_filter_server_service_pb2.GetFilterServerStateRequest, _filter_server_service_pb2.GetFilterServerStateResponse]  # type: ignore[assignment]
     """Tells how the FilterServer is."""
-    ListFilterWorkers: _aio.UnaryUnaryMultiCallable[_filter_server_service_pb2.ListFilterWorkersRequest, _filter_server_service_pb2.ListFilterWorkersResponse]  # type: ignore[assignment]
-    """Lists the workers of this FilterServer, by group and filter.
-    Errors: PAGE_TOKEN_INVALID.
-    """
 
 class FilterServerServiceServicer(metaclass=_abc_1.ABCMeta):
-    """The FilterServer itself, for operators: its brokers, its workers, what they spend."""
+    """The FilterServer itself, for operators: its broker, its workers, what they spend. Beside it the
+    FilterServer serves `ariane.broker.v1.PullService` with the broker's own contract: PullRecords,
+    StreamPulls and PullMessages, where a subscription may be of kind FILTER_KIND_UPLOADED. Filters
+    of the other kinds go on to the broker, which decides them.
+
+    What pulls answer besides what the broker does. For the call: FILTER_NOT_FOUND,
+    FILTER_QUARANTINED, FILTER_MODULE_INVALID, FEATURE_NOT_AVAILABLE where the machine has no jail,
+    SERVICE_BUSY when the broker is away or all workers are taken. Per queue: FILTER_FAILED when a
+    worker broke its limits or raised on this batch (repeating is harmless; three strikes lead to
+    quarantine), and BODY_DAMAGED for a message whose compressed body cannot be decompressed:
+    messages before it are delivered first, and `next_queue_offset` stays at it.
+    """
 
     @_abc_1.abstractmethod
     def GetFilterServerState(
@@ -62,15 +87,5 @@ class FilterServerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_filter_server_service_pb2.GetFilterServerStateResponse, _abc.Awaitable[_filter_server_service_pb2.GetFilterServerStateResponse]]:
         """Tells how the FilterServer is."""
-
-    @_abc_1.abstractmethod
-    def ListFilterWorkers(
-        self,
-        request: _filter_server_service_pb2.ListFilterWorkersRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_filter_server_service_pb2.ListFilterWorkersResponse, _abc.Awaitable[_filter_server_service_pb2.ListFilterWorkersResponse]]:
-        """Lists the workers of this FilterServer, by group and filter.
-        Errors: PAGE_TOKEN_INVALID.
-        """
 
 def add_FilterServerServiceServicer_to_server(servicer: FilterServerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

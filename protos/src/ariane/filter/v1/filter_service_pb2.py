@@ -23,11 +23,10 @@ _sym_db = _symbol_database.Default()
 
 
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
-from ariane.common.v1 import message_pb2 as ariane_dot_common_dot_v1_dot_message__pb2
 from ariane.filter.v1 import filter_pb2 as ariane_dot_filter_dot_v1_dot_filter__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/filter/v1/filter_service.proto\x12\x10\x61riane.filter.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1d\x61riane/filter/v1/filter.proto\"O\n\x13UploadFilterRequest\x12(\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x18.ariane.filter.v1.Filter\x12\x0e\n\x06module\x18\x02 \x01(\x0c\"S\n\x14UploadFilterResponse\x12(\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x18.ariane.filter.v1.Filter\x12\x11\n\tduplicate\x18\x02 \x01(\x08\"K\n\x10GetFilterRequest\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x16\n\x0einclude_module\x18\x03 \x01(\x08\"M\n\x11GetFilterResponse\x12(\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x18.ariane.filter.v1.Filter\x12\x0e\n\x06module\x18\x02 \x01(\x0c\"y\n\x12ListFiltersRequest\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12,\n\x05state\x18\x02 \x01(\x0e\x32\x1d.ariane.filter.v1.FilterState\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"Y\n\x13ListFiltersResponse\x12)\n\x07\x66ilters\x18\x01 \x03(\x0b\x32\x18.ariane.filter.v1.Filter\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"6\n\x13\x44\x65leteFilterRequest\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x03\"-\n\x14\x44\x65leteFilterResponse\x12\x15\n\rversion_count\x18\x01 \x01(\x05\"I\n\x17QuarantineFilterRequest\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\"D\n\x18QuarantineFilterResponse\x12(\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x18.ariane.filter.v1.Filter\"7\n\x14ReleaseFilterRequest\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x03\"A\n\x15ReleaseFilterResponse\x12(\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x18.ariane.filter.v1.Filter\"\x8e\x01\n\x10TryFilterRequest\x12\x10\n\x06\x66ilter\x18\x01 \x01(\tH\x00\x12\x30\n\x06module\x18\x02 \x01(\x0b\x32\x1e.ariane.filter.v1.FilterModuleH\x00\x12+\n\x08messages\x18\x03 \x03(\x0b\x32\x19.ariane.common.v1.MessageB\t\n\x07subject\"\x82\x01\n\x0c\x46ilterModule\x12\x32\n\x08language\x18\x01 \x01(\x0e\x32 .ariane.filter.v1.FilterLanguage\x12\x0e\n\x06module\x18\x02 \x01(\x0c\x12.\n\x06limits\x18\x03 \x01(\x0b\x32\x1e.ariane.filter.v1.FilterLimits\"\'\n\x11TryFilterResponse\x12\x12\n\ndeliveries\x18\x01 \x03(\x08\x32\xe8\x05\n\rFilterService\x12g\n\x0cUploadFilter\x12%.ariane.filter.v1.UploadFilterRequest\x1a&.ariane.filter.v1.UploadFilterResponse\"\x08\xca\xf3\x18\x04\x08\x04\x10\x05\x12^\n\tGetFilter\x12\".ariane.filter.v1.GetFilterRequest\x1a#.ariane.filter.v1.GetFilterResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x05\x12\x64\n\x0bListFilters\x12$.ariane.filter.v1.ListFiltersRequest\x1a%.ariane.filter.v1.ListFiltersResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x05\x12g\n\x0c\x44\x65leteFilter\x12%.ariane.filter.v1.DeleteFilterRequest\x1a&.ariane.filter.v1.DeleteFilterResponse\"\x08\xca\xf3\x18\x04\x08\x06\x10\x05\x12s\n\x10QuarantineFilter\x12).ariane.filter.v1.QuarantineFilterRequest\x1a*.ariane.filter.v1.QuarantineFilterResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x05\x12j\n\rReleaseFilter\x12&.ariane.filter.v1.ReleaseFilterRequest\x1a\'.ariane.filter.v1.ReleaseFilterResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x05\x12^\n\tTryFilter\x12\".ariane.filter.v1.TryFilterRequest\x1a#.ariane.filter.v1.TryFilterResponse\"\x08\xca\xf3\x18\x04\x08\x04\x10\x05\x42\x41\n\x13mq.ariane.filter.v1P\x01Z(ariane.mq/go/arianepb/filter/v1;filterv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/filter/v1/filter_service.proto\x12\x10\x61riane.filter.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1d\x61riane/filter/v1/filter.proto\"5\n\x13UploadFilterRequest\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12\x0e\n\x06module\x18\x02 \x01(\x0c\"S\n\x14UploadFilterResponse\x12(\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x18.ariane.filter.v1.Filter\x12\x11\n\tduplicate\x18\x02 \x01(\x08\"K\n\x10GetFilterRequest\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x16\n\x0einclude_module\x18\x03 \x01(\x08\"M\n\x11GetFilterResponse\x12(\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x18.ariane.filter.v1.Filter\x12\x0e\n\x06module\x18\x02 \x01(\x0c\"K\n\x12ListFiltersRequest\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"Y\n\x13ListFiltersResponse\x12)\n\x07\x66ilters\x18\x01 \x03(\x0b\x32\x18.ariane.filter.v1.Filter\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"6\n\x13\x44\x65leteFilterRequest\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"\x16\n\x14\x44\x65leteFilterResponse\"I\n\x17QuarantineFilterRequest\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\"D\n\x18QuarantineFilterResponse\x12(\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x18.ariane.filter.v1.Filter\"7\n\x14ReleaseFilterRequest\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"A\n\x15ReleaseFilterResponse\x12(\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x18.ariane.filter.v1.Filter\"q\n\x10TryFilterRequest\x12\x10\n\x06\x66ilter\x18\x01 \x01(\tH\x00\x12\x10\n\x06module\x18\x02 \x01(\x0cH\x00\x12.\n\x06ranges\x18\x03 \x03(\x0b\x32\x1e.ariane.filter.v1.MessageRangeB\t\n\x07subject\"e\n\x0cMessageRange\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x1a\n\x12\x62\x65gin_queue_offset\x18\x03 \x01(\x03\x12\x18\n\x10\x65nd_queue_offset\x18\x04 \x01(\x03\"@\n\x11TryFilterResponse\x12+\n\x08verdicts\x18\x01 \x03(\x0b\x32\x19.ariane.filter.v1.Verdict\"Q\n\x07Verdict\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\x12\x0f\n\x07matches\x18\x04 \x01(\x08\x32\xe8\x05\n\rFilterService\x12g\n\x0cUploadFilter\x12%.ariane.filter.v1.UploadFilterRequest\x1a&.ariane.filter.v1.UploadFilterResponse\"\x08\xca\xf3\x18\x04\x08\x04\x10\x05\x12^\n\tGetFilter\x12\".ariane.filter.v1.GetFilterRequest\x1a#.ariane.filter.v1.GetFilterResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x05\x12\x64\n\x0bListFilters\x12$.ariane.filter.v1.ListFiltersRequest\x1a%.ariane.filter.v1.ListFiltersResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x05\x12g\n\x0c\x44\x65leteFilter\x12%.ariane.filter.v1.DeleteFilterRequest\x1a&.ariane.filter.v1.DeleteFilterResponse\"\x08\xca\xf3\x18\x04\x08\x06\x10\x05\x12s\n\x10QuarantineFilter\x12).ariane.filter.v1.QuarantineFilterRequest\x1a*.ariane.filter.v1.QuarantineFilterResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x05\x12j\n\rReleaseFilter\x12&.ariane.filter.v1.ReleaseFilterRequest\x1a\'.ariane.filter.v1.ReleaseFilterResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x05\x12^\n\tTryFilter\x12\".ariane.filter.v1.TryFilterRequest\x1a#.ariane.filter.v1.TryFilterResponse\"\x08\xca\xf3\x18\x04\x08\x04\x10\x05\x42\x41\n\x13mq.ariane.filter.v1P\x01Z(ariane.mq/go/arianepb/filter/v1;filterv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -49,36 +48,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FILTERSERVICE'].methods_by_name['ReleaseFilter']._serialized_options = b'\312\363\030\004\010\005\020\005'
   _globals['_FILTERSERVICE'].methods_by_name['TryFilter']._loaded_options = None
   _globals['_FILTERSERVICE'].methods_by_name['TryFilter']._serialized_options = b'\312\363\030\004\010\004\020\005'
-  _globals['_UPLOADFILTERREQUEST']._serialized_start=153
-  _globals['_UPLOADFILTERREQUEST']._serialized_end=232
-  _globals['_UPLOADFILTERRESPONSE']._serialized_start=234
-  _globals['_UPLOADFILTERRESPONSE']._serialized_end=317
-  _globals['_GETFILTERREQUEST']._serialized_start=319
-  _globals['_GETFILTERREQUEST']._serialized_end=394
-  _globals['_GETFILTERRESPONSE']._serialized_start=396
-  _globals['_GETFILTERRESPONSE']._serialized_end=473
-  _globals['_LISTFILTERSREQUEST']._serialized_start=475
-  _globals['_LISTFILTERSREQUEST']._serialized_end=596
-  _globals['_LISTFILTERSRESPONSE']._serialized_start=598
-  _globals['_LISTFILTERSRESPONSE']._serialized_end=687
-  _globals['_DELETEFILTERREQUEST']._serialized_start=689
-  _globals['_DELETEFILTERREQUEST']._serialized_end=743
-  _globals['_DELETEFILTERRESPONSE']._serialized_start=745
-  _globals['_DELETEFILTERRESPONSE']._serialized_end=790
-  _globals['_QUARANTINEFILTERREQUEST']._serialized_start=792
-  _globals['_QUARANTINEFILTERREQUEST']._serialized_end=865
-  _globals['_QUARANTINEFILTERRESPONSE']._serialized_start=867
-  _globals['_QUARANTINEFILTERRESPONSE']._serialized_end=935
-  _globals['_RELEASEFILTERREQUEST']._serialized_start=937
-  _globals['_RELEASEFILTERREQUEST']._serialized_end=992
-  _globals['_RELEASEFILTERRESPONSE']._serialized_start=994
-  _globals['_RELEASEFILTERRESPONSE']._serialized_end=1059
-  _globals['_TRYFILTERREQUEST']._serialized_start=1062
-  _globals['_TRYFILTERREQUEST']._serialized_end=1204
-  _globals['_FILTERMODULE']._serialized_start=1207
-  _globals['_FILTERMODULE']._serialized_end=1337
-  _globals['_TRYFILTERRESPONSE']._serialized_start=1339
-  _globals['_TRYFILTERRESPONSE']._serialized_end=1378
-  _globals['_FILTERSERVICE']._serialized_start=1381
-  _globals['_FILTERSERVICE']._serialized_end=2125
+  _globals['_UPLOADFILTERREQUEST']._serialized_start=121
+  _globals['_UPLOADFILTERREQUEST']._serialized_end=174
+  _globals['_UPLOADFILTERRESPONSE']._serialized_start=176
+  _globals['_UPLOADFILTERRESPONSE']._serialized_end=259
+  _globals['_GETFILTERREQUEST']._serialized_start=261
+  _globals['_GETFILTERREQUEST']._serialized_end=336
+  _globals['_GETFILTERRESPONSE']._serialized_start=338
+  _globals['_GETFILTERRESPONSE']._serialized_end=415
+  _globals['_LISTFILTERSREQUEST']._serialized_start=417
+  _globals['_LISTFILTERSREQUEST']._serialized_end=492
+  _globals['_LISTFILTERSRESPONSE']._serialized_start=494
+  _globals['_LISTFILTERSRESPONSE']._serialized_end=583
+  _globals['_DELETEFILTERREQUEST']._serialized_start=585
+  _globals['_DELETEFILTERREQUEST']._serialized_end=639
+  _globals['_DELETEFILTERRESPONSE']._serialized_start=641
+  _globals['_DELETEFILTERRESPONSE']._serialized_end=663
+  _globals['_QUARANTINEFILTERREQUEST']._serialized_start=665
+  _globals['_QUARANTINEFILTERREQUEST']._serialized_end=738
+  _globals['_QUARANTINEFILTERRESPONSE']._serialized_start=740
+  _globals['_QUARANTINEFILTERRESPONSE']._serialized_end=808
+  _globals['_RELEASEFILTERREQUEST']._serialized_start=810
+  _globals['_RELEASEFILTERREQUEST']._serialized_end=865
+  _globals['_RELEASEFILTERRESPONSE']._serialized_start=867
+  _globals['_RELEASEFILTERRESPONSE']._serialized_end=932
+  _globals['_TRYFILTERREQUEST']._serialized_start=934
+  _globals['_TRYFILTERREQUEST']._serialized_end=1047
+  _globals['_MESSAGERANGE']._serialized_start=1049
+  _globals['_MESSAGERANGE']._serialized_end=1150
+  _globals['_TRYFILTERRESPONSE']._serialized_start=1152
+  _globals['_TRYFILTERRESPONSE']._serialized_end=1216
+  _globals['_VERDICT']._serialized_start=1218
+  _globals['_VERDICT']._serialized_end=1299
+  _globals['_FILTERSERVICE']._serialized_start=1302
+  _globals['_FILTERSERVICE']._serialized_end=2046
 # @@protoc_insertion_point(module_scope)

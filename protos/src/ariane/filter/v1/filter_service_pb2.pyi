@@ -3,7 +3,6 @@
 isort:skip_file
 """
 
-from ariane.common.v1 import message_pb2 as _message_pb2
 from ariane.filter.v1 import filter_pb2 as _filter_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
@@ -28,19 +27,17 @@ class UploadFilterRequest(_message.Message):
 
     FILTER_FIELD_NUMBER: _builtins.int
     MODULE_FIELD_NUMBER: _builtins.int
+    filter: _builtins.str
+    """The filter's name."""
     module: _builtins.bytes
-    """The module, 1 MiB at most."""
-    @_builtins.property
-    def filter(self) -> _filter_pb2.Filter:
-        """Name, language, limits and description; output-only fields are ignored."""
-
+    """The module, 1 byte to 1 MiB."""
     def __init__(
         self,
         *,
-        filter: _filter_pb2.Filter | None = ...,
+        filter: _builtins.str = ...,
         module: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "module", b"module"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
@@ -57,7 +54,7 @@ class UploadFilterResponse(_message.Message):
     FILTER_FIELD_NUMBER: _builtins.int
     DUPLICATE_FIELD_NUMBER: _builtins.int
     duplicate: _builtins.bool
-    """Whether these bytes were the newest version already."""
+    """Whether it was kept already."""
     @_builtins.property
     def filter(self) -> _filter_pb2.Filter:
         """The version as kept."""
@@ -87,15 +84,15 @@ class GetFilterRequest(_message.Message):
     INCLUDE_MODULE_FIELD_NUMBER: _builtins.int
     filter: _builtins.str
     """The filter's name."""
-    version: _builtins.int
-    """The version; 0 means the newest."""
+    version: _builtins.str
+    """The version: its first 12 hex digits, or more of them."""
     include_module: _builtins.bool
     """Whether to answer with the module too."""
     def __init__(
         self,
         *,
         filter: _builtins.str = ...,
-        version: _builtins.int = ...,
+        version: _builtins.str = ...,
         include_module: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
@@ -141,13 +138,10 @@ class ListFiltersRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     FILTER_FIELD_NUMBER: _builtins.int
-    STATE_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     filter: _builtins.str
     """Only this filter's versions. Empty: all filters."""
-    state: _filter_pb2.FilterState.ValueType
-    """Only versions in this state. Unspecified: all."""
     page_size: _builtins.int
     """At most this many, 1 to 1000; 0 means 100."""
     page_token: _builtins.str
@@ -156,13 +150,12 @@ class ListFiltersRequest(_message.Message):
         self,
         *,
         filter: _builtins.str = ...,
-        state: _filter_pb2.FilterState.ValueType = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "page_size", b"page_size", "page_token", b"page_token", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -180,7 +173,7 @@ class ListFiltersResponse(_message.Message):
     """Empty at the end."""
     @_builtins.property
     def filters(self) -> _containers.RepeatedCompositeFieldContainer[_filter_pb2.Filter]:
-        """Versions, by name, newest first."""
+        """Versions, by name and version."""
 
     def __init__(
         self,
@@ -198,7 +191,7 @@ Global___ListFiltersResponse: _TypeAlias = ListFiltersResponse  # noqa: Y015
 
 @_typing.final
 class DeleteFilterRequest(_message.Message):
-    """Deletes versions."""
+    """Deletes a version."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -206,13 +199,13 @@ class DeleteFilterRequest(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     filter: _builtins.str
     """The filter's name."""
-    version: _builtins.int
-    """The version; 0 means all."""
+    version: _builtins.str
+    """The version: its first 12 hex digits, or more of them."""
     def __init__(
         self,
         *,
         filter: _builtins.str = ...,
-        version: _builtins.int = ...,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -228,17 +221,12 @@ class DeleteFilterResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    VERSION_COUNT_FIELD_NUMBER: _builtins.int
-    version_count: _builtins.int
-    """How many versions were deleted."""
     def __init__(
         self,
-        *,
-        version_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["version_count", b"version_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -255,15 +243,15 @@ class QuarantineFilterRequest(_message.Message):
     CAUSE_FIELD_NUMBER: _builtins.int
     filter: _builtins.str
     """The filter's name."""
-    version: _builtins.int
-    """The version, from 1."""
+    version: _builtins.str
+    """The version: its first 12 hex digits, or more of them."""
     cause: _builtins.str
     """Why, for people; at most 1024 bytes."""
     def __init__(
         self,
         *,
         filter: _builtins.str = ...,
-        version: _builtins.int = ...,
+        version: _builtins.str = ...,
         cause: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
@@ -308,13 +296,13 @@ class ReleaseFilterRequest(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     filter: _builtins.str
     """The filter's name."""
-    version: _builtins.int
-    """The version, from 1."""
+    version: _builtins.str
+    """The version: its first 12 hex digits, or more of them."""
     def __init__(
         self,
         *,
         filter: _builtins.str = ...,
-        version: _builtins.int = ...,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -356,27 +344,25 @@ class TryFilterRequest(_message.Message):
 
     FILTER_FIELD_NUMBER: _builtins.int
     MODULE_FIELD_NUMBER: _builtins.int
-    MESSAGES_FIELD_NUMBER: _builtins.int
+    RANGES_FIELD_NUMBER: _builtins.int
     filter: _builtins.str
-    """A kept filter, "name" or "name@version"."""
+    """A kept filter, "name@version"."""
+    module: _builtins.bytes
+    """A module that is not uploaded."""
     @_builtins.property
-    def module(self) -> Global___FilterModule:
-        """A module that is not uploaded."""
-
-    @_builtins.property
-    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
-        """What to run it over, 1 to 1000 messages."""
+    def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___MessageRange]:
+        """What to run it over: messages of the broker that the server runs beside."""
 
     def __init__(
         self,
         *,
         filter: _builtins.str = ...,
-        module: Global___FilterModule | None = ...,
-        messages: _abc.Iterable[_message_pb2.Message] | None = ...,
+        module: _builtins.bytes = ...,
+        ranges: _abc.Iterable[Global___MessageRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "module", b"module", "subject", b"subject"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "messages", b"messages", "module", b"module", "subject", b"subject"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "module", b"module", "ranges", b"ranges", "subject", b"subject"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_subject: _TypeAlias = _typing.Literal["filter", "module"]  # noqa: Y015
     _WhichOneofArgType_subject: _TypeAlias = _typing.Literal["subject", b"subject"]  # noqa: Y015
@@ -385,36 +371,38 @@ class TryFilterRequest(_message.Message):
 Global___TryFilterRequest: _TypeAlias = TryFilterRequest  # noqa: Y015
 
 @_typing.final
-class FilterModule(_message.Message):
-    """A module that is not uploaded."""
+class MessageRange(_message.Message):
+    """Messages of one queue that lie together."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    LANGUAGE_FIELD_NUMBER: _builtins.int
-    MODULE_FIELD_NUMBER: _builtins.int
-    LIMITS_FIELD_NUMBER: _builtins.int
-    language: _filter_pb2.FilterLanguage.ValueType
-    """What it is written in."""
-    module: _builtins.bytes
-    """The module, 1 MiB at most."""
-    @_builtins.property
-    def limits(self) -> _filter_pb2.FilterLimits:
-        """What the worker may spend."""
-
+    TOPIC_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    BEGIN_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    END_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic."""
+    queue_id: _builtins.int
+    """The queue."""
+    begin_queue_offset: _builtins.int
+    """The first queue offset."""
+    end_queue_offset: _builtins.int
+    """The end, exclusive. All ranges of a request have 1000 messages at most."""
     def __init__(
         self,
         *,
-        language: _filter_pb2.FilterLanguage.ValueType = ...,
-        module: _builtins.bytes = ...,
-        limits: _filter_pb2.FilterLimits | None = ...,
+        topic: _builtins.str = ...,
+        queue_id: _builtins.int = ...,
+        begin_queue_offset: _builtins.int = ...,
+        end_queue_offset: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["language", b"language", "limits", b"limits", "module", b"module"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_queue_offset", b"begin_queue_offset", "end_queue_offset", b"end_queue_offset", "queue_id", b"queue_id", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___FilterModule: _TypeAlias = FilterModule  # noqa: Y015
+Global___MessageRange: _TypeAlias = MessageRange  # noqa: Y015
 
 @_typing.final
 class TryFilterResponse(_message.Message):
@@ -422,20 +410,54 @@ class TryFilterResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    DELIVERIES_FIELD_NUMBER: _builtins.int
+    VERDICTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def deliveries(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bool]:
-        """One entry for each message, in order: whether it would be delivered."""
+    def verdicts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Verdict]:
+        """What was decided, range by range, in the order of each queue."""
 
     def __init__(
         self,
         *,
-        deliveries: _abc.Iterable[_builtins.bool] | None = ...,
+        verdicts: _abc.Iterable[Global___Verdict] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["verdicts", b"verdicts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TryFilterResponse: _TypeAlias = TryFilterResponse  # noqa: Y015
+
+@_typing.final
+class Verdict(_message.Message):
+    """What a filter decides about one message."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    MATCHES_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic."""
+    queue_id: _builtins.int
+    """The queue."""
+    queue_offset: _builtins.int
+    """The message's queue offset."""
+    matches: _builtins.bool
+    """Whether it would be delivered."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        queue_id: _builtins.int = ...,
+        queue_offset: _builtins.int = ...,
+        matches: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["matches", b"matches", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Verdict: _TypeAlias = Verdict  # noqa: Y015

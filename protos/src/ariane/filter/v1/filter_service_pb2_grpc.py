@@ -26,8 +26,9 @@ if _version_not_supported:
 
 
 class FilterServiceStub(object):
-    """Keeps uploaded filters: what exists, who brought it, whether it may run. Served by every
-    FilterServer over one shared catalogue.
+    """Keeps uploaded filters: what exists and whether it may run. Served by every FilterServer over its
+    catalogue, which the FilterServers of a broker share. A cluster of several brokers has several
+    catalogues; a version means the same code in all of them.
     """
 
     def __init__(self, channel):
@@ -74,15 +75,17 @@ class FilterServiceStub(object):
 
 
 class FilterServiceServicer(object):
-    """Keeps uploaded filters: what exists, who brought it, whether it may run. Served by every
-    FilterServer over one shared catalogue.
+    """Keeps uploaded filters: what exists and whether it may run. Served by every FilterServer over its
+    catalogue, which the FilterServers of a broker share. A cluster of several brokers has several
+    catalogues; a version means the same code in all of them.
     """
 
     def UploadFilter(self, request, context):
-        """Uploads a module as a new version of a filter. The module is compiled and tried before it is
-        kept. Uploading the newest version's very bytes again changes nothing and answers with it.
-        Errors: FILTER_MODULE_INVALID, FIELD_INVALID for names, sizes over 1 MiB, limits above the
-        server's, or a language that it does not allow.
+        """Uploads a module. It is loaded by a jailed worker before it is kept. Uploading it again changes
+        nothing.
+        Errors: FILTER_MODULE_INVALID, FIELD_INVALID for names and sizes over 1 MiB, ACCESS_DENIED
+        where the server takes no uploads or none of this language, FEATURE_NOT_AVAILABLE where the
+        machine has no jail, STORE_FULL.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -97,7 +100,7 @@ class FilterServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListFilters(self, request, context):
-        """Lists filters by name, then newest version first.
+        """Lists filters by name, then by version.
         Errors: PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -105,16 +108,17 @@ class FilterServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteFilter(self, request, context):
-        """Deletes one version of a filter, or all of them. Version numbers are never used again.
-        Errors: FILTER_NOT_FOUND, FILTER_IN_USE while a live subscription names it.
+        """Deletes one version of a filter. Groups that name it are answered FILTER_NOT_FOUND, and lose
+        nothing: their offsets stay. Uploading the same module brings it back.
+        Errors: FILTER_NOT_FOUND, FILTER_IN_USE while a group pulls through it at this server.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def QuarantineFilter(self, request, context):
-        """Stops a filter version everywhere, at once. Its groups are answered FILTER_QUARANTINED and
-        lose nothing: their offsets stay where they are. Repeating is harmless.
+        """Stops a filter version at all servers of the catalogue, at once. Its groups are answered
+        FILTER_QUARANTINED and lose nothing: their offsets stay where they are. Repeating is harmless.
         Errors: FILTER_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -130,9 +134,10 @@ class FilterServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def TryFilter(self, request, context):
-        """Runs a filter over given messages in a jailed worker and tells what it decides; stores
-        nothing and touches no group. For authors of filters, before or after the upload.
-        Errors: FILTER_NOT_FOUND, FILTER_MODULE_INVALID, FILTER_FAILED with what went wrong.
+        """Runs a filter over stored messages in a jailed worker of its own and tells what it decides;
+        stores nothing and touches no group. For authors of filters, before or after the upload.
+        Errors: FILTER_NOT_FOUND, FILTER_MODULE_INVALID, FILTER_FAILED with what went wrong,
+        BODY_DAMAGED; ACCESS_DENIED for a module that could not be uploaded; as PullRange.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -185,8 +190,9 @@ def add_FilterServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class FilterService(object):
-    """Keeps uploaded filters: what exists, who brought it, whether it may run. Served by every
-    FilterServer over one shared catalogue.
+    """Keeps uploaded filters: what exists and whether it may run. Served by every FilterServer over its
+    catalogue, which the FilterServers of a broker share. A cluster of several brokers has several
+    catalogues; a version means the same code in all of them.
     """
 
     @staticmethod

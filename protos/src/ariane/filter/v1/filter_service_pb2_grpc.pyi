@@ -27,8 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class FilterServiceStub:
-    """Keeps uploaded filters: what exists, who brought it, whether it may run. Served by every
-    FilterServer over one shared catalogue.
+    """Keeps uploaded filters: what exists and whether it may run. Served by every FilterServer over its
+    catalogue, which the FilterServers of a broker share. A cluster of several brokers has several
+    catalogues; a version means the same code in all of them.
     """
 
     @_typing.overload
@@ -36,26 +37,28 @@ class FilterServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> FilterServiceAsyncStub: ...
     UploadFilter: _grpc.UnaryUnaryMultiCallable[_filter_service_pb2.UploadFilterRequest, _filter_service_pb2.UploadFilterResponse]
-    """Uploads a module as a new version of a filter. The module is compiled and tried before it is
-    kept. Uploading the newest version's very bytes again changes nothing and answers with it.
-    Errors: FILTER_MODULE_INVALID, FIELD_INVALID for names, sizes over 1 MiB, limits above the
-    server's, or a language that it does not allow.
+    """Uploads a module. It is loaded by a jailed worker before it is kept. Uploading it again changes
+    nothing.
+    Errors: FILTER_MODULE_INVALID, FIELD_INVALID for names and sizes over 1 MiB, ACCESS_DENIED
+    where the server takes no uploads or none of this language, FEATURE_NOT_AVAILABLE where the
+    machine has no jail, STORE_FULL.
     """
     GetFilter: _grpc.UnaryUnaryMultiCallable[_filter_service_pb2.GetFilterRequest, _filter_service_pb2.GetFilterResponse]
     """Reads one version of a filter, with its module when asked.
     Errors: FILTER_NOT_FOUND.
     """
     ListFilters: _grpc.UnaryUnaryMultiCallable[_filter_service_pb2.ListFiltersRequest, _filter_service_pb2.ListFiltersResponse]
-    """Lists filters by name, then newest version first.
+    """Lists filters by name, then by version.
     Errors: PAGE_TOKEN_INVALID.
     """
     DeleteFilter: _grpc.UnaryUnaryMultiCallable[_filter_service_pb2.DeleteFilterRequest, _filter_service_pb2.DeleteFilterResponse]
-    """Deletes one version of a filter, or all of them. Version numbers are never used again.
-    Errors: FILTER_NOT_FOUND, FILTER_IN_USE while a live subscription names it.
+    """Deletes one version of a filter. Groups that name it are answered FILTER_NOT_FOUND, and lose
+    nothing: their offsets stay. Uploading the same module brings it back.
+    Errors: FILTER_NOT_FOUND, FILTER_IN_USE while a group pulls through it at this server.
     """
     QuarantineFilter: _grpc.UnaryUnaryMultiCallable[_filter_service_pb2.QuarantineFilterRequest, _filter_service_pb2.QuarantineFilterResponse]
-    """Stops a filter version everywhere, at once. Its groups are answered FILTER_QUARANTINED and
-    lose nothing: their offsets stay where they are. Repeating is harmless.
+    """Stops a filter version at all servers of the catalogue, at once. Its groups are answered
+    FILTER_QUARANTINED and lose nothing: their offsets stay where they are. Repeating is harmless.
     Errors: FILTER_NOT_FOUND.
     """
     ReleaseFilter: _grpc.UnaryUnaryMultiCallable[_filter_service_pb2.ReleaseFilterRequest, _filter_service_pb2.ReleaseFilterResponse]
@@ -63,39 +66,43 @@ class FilterServiceStub:
     Errors: FILTER_NOT_FOUND.
     """
     TryFilter: _grpc.UnaryUnaryMultiCallable[_filter_service_pb2.TryFilterRequest, _filter_service_pb2.TryFilterResponse]
-    """Runs a filter over given messages in a jailed worker and tells what it decides; stores
-    nothing and touches no group. For authors of filters, before or after the upload.
-    Errors: FILTER_NOT_FOUND, FILTER_MODULE_INVALID, FILTER_FAILED with what went wrong.
+    """Runs a filter over stored messages in a jailed worker of its own and tells what it decides;
+    stores nothing and touches no group. For authors of filters, before or after the upload.
+    Errors: FILTER_NOT_FOUND, FILTER_MODULE_INVALID, FILTER_FAILED with what went wrong,
+    BODY_DAMAGED; ACCESS_DENIED for a module that could not be uploaded; as PullRange.
     """
 
 @_typing.type_check_only
 class FilterServiceAsyncStub(FilterServiceStub):
-    """Keeps uploaded filters: what exists, who brought it, whether it may run. Served by every
-    FilterServer over one shared catalogue.
+    """Keeps uploaded filters: what exists and whether it may run. Served by every FilterServer over its
+    catalogue, which the FilterServers of a broker share. A cluster of several brokers has several
+    catalogues; a version means the same code in all of them.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     UploadFilter: _aio.UnaryUnaryMultiCallable[_filter_service_pb2.UploadFilterRequest, _filter_service_pb2.UploadFilterResponse]  # type: ignore[assignment]
-    """Uploads a module as a new version of a filter. The module is compiled and tried before it is
-    kept. Uploading the newest version's very bytes again changes nothing and answers with it.
-    Errors: FILTER_MODULE_INVALID, FIELD_INVALID for names, sizes over 1 MiB, limits above the
-    server's, or a language that it does not allow.
+    """Uploads a module. It is loaded by a jailed worker before it is kept. Uploading it again changes
+    nothing.
+    Errors: FILTER_MODULE_INVALID, FIELD_INVALID for names and sizes over 1 MiB, ACCESS_DENIED
+    where the server takes no uploads or none of this language, FEATURE_NOT_AVAILABLE where the
+    machine has no jail, STORE_FULL.
     """
     GetFilter: _aio.UnaryUnaryMultiCallable[_filter_service_pb2.GetFilterRequest, _filter_service_pb2.GetFilterResponse]  # type: ignore[assignment]
     """Reads one version of a filter, with its module when asked.
     Errors: FILTER_NOT_FOUND.
     """
     ListFilters: _aio.UnaryUnaryMultiCallable[_filter_service_pb2.ListFiltersRequest, _filter_service_pb2.ListFiltersResponse]  # type: ignore[assignment]
-    """Lists filters by name, then newest version first.
+    """Lists filters by name, then by version.
     Errors: PAGE_TOKEN_INVALID.
     """
     DeleteFilter: _aio.UnaryUnaryMultiCallable[_filter_service_pb2.DeleteFilterRequest, _filter_service_pb2.DeleteFilterResponse]  # type: ignore[assignment]
-    """Deletes one version of a filter, or all of them. Version numbers are never used again.
-    Errors: FILTER_NOT_FOUND, FILTER_IN_USE while a live subscription names it.
+    """Deletes one version of a filter. Groups that name it are answered FILTER_NOT_FOUND, and lose
+    nothing: their offsets stay. Uploading the same module brings it back.
+    Errors: FILTER_NOT_FOUND, FILTER_IN_USE while a group pulls through it at this server.
     """
     QuarantineFilter: _aio.UnaryUnaryMultiCallable[_filter_service_pb2.QuarantineFilterRequest, _filter_service_pb2.QuarantineFilterResponse]  # type: ignore[assignment]
-    """Stops a filter version everywhere, at once. Its groups are answered FILTER_QUARANTINED and
-    lose nothing: their offsets stay where they are. Repeating is harmless.
+    """Stops a filter version at all servers of the catalogue, at once. Its groups are answered
+    FILTER_QUARANTINED and lose nothing: their offsets stay where they are. Repeating is harmless.
     Errors: FILTER_NOT_FOUND.
     """
     ReleaseFilter: _aio.UnaryUnaryMultiCallable[_filter_service_pb2.ReleaseFilterRequest, _filter_service_pb2.ReleaseFilterResponse]  # type: ignore[assignment]
@@ -103,14 +110,16 @@ class FilterServiceAsyncStub(FilterServiceStub):
     Errors: FILTER_NOT_FOUND.
     """
     TryFilter: _aio.UnaryUnaryMultiCallable[_filter_service_pb2.TryFilterRequest, _filter_service_pb2.TryFilterResponse]  # type: ignore[assignment]
-    """Runs a filter over given messages in a jailed worker and tells what it decides; stores
-    nothing and touches no group. For authors of filters, before or after the upload.
-    Errors: FILTER_NOT_FOUND, FILTER_MODULE_INVALID, FILTER_FAILED with what went wrong.
+    """Runs a filter over stored messages in a jailed worker of its own and tells what it decides;
+    stores nothing and touches no group. For authors of filters, before or after the upload.
+    Errors: FILTER_NOT_FOUND, FILTER_MODULE_INVALID, FILTER_FAILED with what went wrong,
+    BODY_DAMAGED; ACCESS_DENIED for a module that could not be uploaded; as PullRange.
     """
 
 class FilterServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Keeps uploaded filters: what exists, who brought it, whether it may run. Served by every
-    FilterServer over one shared catalogue.
+    """Keeps uploaded filters: what exists and whether it may run. Served by every FilterServer over its
+    catalogue, which the FilterServers of a broker share. A cluster of several brokers has several
+    catalogues; a version means the same code in all of them.
     """
 
     @_abc_1.abstractmethod
@@ -119,10 +128,11 @@ class FilterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _filter_service_pb2.UploadFilterRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_filter_service_pb2.UploadFilterResponse, _abc.Awaitable[_filter_service_pb2.UploadFilterResponse]]:
-        """Uploads a module as a new version of a filter. The module is compiled and tried before it is
-        kept. Uploading the newest version's very bytes again changes nothing and answers with it.
-        Errors: FILTER_MODULE_INVALID, FIELD_INVALID for names, sizes over 1 MiB, limits above the
-        server's, or a language that it does not allow.
+        """Uploads a module. It is loaded by a jailed worker before it is kept. Uploading it again changes
+        nothing.
+        Errors: FILTER_MODULE_INVALID, FIELD_INVALID for names and sizes over 1 MiB, ACCESS_DENIED
+        where the server takes no uploads or none of this language, FEATURE_NOT_AVAILABLE where the
+        machine has no jail, STORE_FULL.
         """
 
     @_abc_1.abstractmethod
@@ -141,7 +151,7 @@ class FilterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _filter_service_pb2.ListFiltersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_filter_service_pb2.ListFiltersResponse, _abc.Awaitable[_filter_service_pb2.ListFiltersResponse]]:
-        """Lists filters by name, then newest version first.
+        """Lists filters by name, then by version.
         Errors: PAGE_TOKEN_INVALID.
         """
 
@@ -151,8 +161,9 @@ class FilterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _filter_service_pb2.DeleteFilterRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_filter_service_pb2.DeleteFilterResponse, _abc.Awaitable[_filter_service_pb2.DeleteFilterResponse]]:
-        """Deletes one version of a filter, or all of them. Version numbers are never used again.
-        Errors: FILTER_NOT_FOUND, FILTER_IN_USE while a live subscription names it.
+        """Deletes one version of a filter. Groups that name it are answered FILTER_NOT_FOUND, and lose
+        nothing: their offsets stay. Uploading the same module brings it back.
+        Errors: FILTER_NOT_FOUND, FILTER_IN_USE while a group pulls through it at this server.
         """
 
     @_abc_1.abstractmethod
@@ -161,8 +172,8 @@ class FilterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _filter_service_pb2.QuarantineFilterRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_filter_service_pb2.QuarantineFilterResponse, _abc.Awaitable[_filter_service_pb2.QuarantineFilterResponse]]:
-        """Stops a filter version everywhere, at once. Its groups are answered FILTER_QUARANTINED and
-        lose nothing: their offsets stay where they are. Repeating is harmless.
+        """Stops a filter version at all servers of the catalogue, at once. Its groups are answered
+        FILTER_QUARANTINED and lose nothing: their offsets stay where they are. Repeating is harmless.
         Errors: FILTER_NOT_FOUND.
         """
 
@@ -182,9 +193,10 @@ class FilterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _filter_service_pb2.TryFilterRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_filter_service_pb2.TryFilterResponse, _abc.Awaitable[_filter_service_pb2.TryFilterResponse]]:
-        """Runs a filter over given messages in a jailed worker and tells what it decides; stores
-        nothing and touches no group. For authors of filters, before or after the upload.
-        Errors: FILTER_NOT_FOUND, FILTER_MODULE_INVALID, FILTER_FAILED with what went wrong.
+        """Runs a filter over stored messages in a jailed worker of its own and tells what it decides;
+        stores nothing and touches no group. For authors of filters, before or after the upload.
+        Errors: FILTER_NOT_FOUND, FILTER_MODULE_INVALID, FILTER_FAILED with what went wrong,
+        BODY_DAMAGED; ACCESS_DENIED for a module that could not be uploaded; as PullRange.
         """
 
 def add_FilterServiceServicer_to_server(servicer: FilterServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -7,6 +7,7 @@ from typing import ClassVar, TypeAlias
 
 from ariane.common.v1.subscription_pb2 import FILTER_KIND_SQL92, FilterExpression, Subscription
 from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.checks.uploaded_filter import Uploaded, UploadedFilter
 from ariane_sdk.errors import FilterIllegal
 
 
@@ -72,13 +73,15 @@ class SqlFilter:
         )
 
 
-MessageFilter: TypeAlias = TagFilter | SqlFilter
+MessageFilter: TypeAlias = TagFilter | SqlFilter | UploadedFilter
 
 
-def message_filter(expression: str | Sql) -> MessageFilter:
-    """The filter that somebody means: a condition, or a text about tags.
+def message_filter(expression: str | Sql | Uploaded) -> MessageFilter:
+    """The filter that somebody means: a condition, uploaded code, or a text about tags.
 
     Raises:
         FilterIllegal: It is neither.
     """
+    if isinstance(expression, Uploaded):
+        return UploadedFilter(expression)
     return SqlFilter(expression) if isinstance(expression, Sql) else TagFilter.parse(expression)

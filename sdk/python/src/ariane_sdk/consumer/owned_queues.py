@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from ariane_sdk.checks.sql_filter import MessageFilter
@@ -393,17 +394,17 @@ class OwnedQueues:
         return set(queues) - offsets.keys()
 
     def _start_work(self, queue: MessageQueue, begin: QueuePosition) -> None:
-        loop = self._pull_loops.at(queue.broker_name)
-        work = self._make_owned(queue, begin.queue_offset, loop.look_again)
+        on_room = partial(self._pull_loops.has_room, queue)
+        work = self._make_owned(queue, begin.queue_offset, on_room)
         work.log_epoch = begin.log_epoch
         work.stored_offset = begin.queue_offset
         self._works[queue] = work
         work.start()
-        loop.add(work)
+        self._pull_loops.add(work)
 
     def _give_up(self, queue: MessageQueue, *, store: bool, timeout_s: float | None = None) -> None:
         work = self._works.pop(queue)
-        self._pull_loops.at(queue.broker_name).remove(queue)
+        self._pull_loops.remove(queue)
         if timeout_s is None:
             timeout_s = self._settings.release_timeout_s
         release = self._release(work, store=store, timeout_s=timeout_s)

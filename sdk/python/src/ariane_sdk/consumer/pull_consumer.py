@@ -25,6 +25,7 @@ from ariane_sdk.checks.queue_arguments import (
 )
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.consumer.consumer_life import ConsumerLife
 from ariane_sdk.consumer.delivery.polled_columns import PolledColumns
@@ -79,7 +80,7 @@ class PullConsumer:
         name_servers: NameServerAddresses,
         *,
         group: str,
-        subscriptions: Mapping[str, str | Sql] | None = None,
+        subscriptions: Mapping[str, str | Sql | Uploaded] | None = None,
         start: StartPosition = "latest",
         auto_commit: bool = True,
         model: MessageModel = "clustering",
@@ -94,7 +95,8 @@ class PullConsumer:
         Args:
             name_servers: "host:port" of each name server, as a list or separated by commas.
             group: The consumer group, whose offsets are used also for assigned queues.
-            subscriptions: By topic, "*" for all messages, tags joined by "||", or ``Sql``.
+            subscriptions: By topic, "*" for all messages, tags joined by "||", ``Sql`` or
+                ``Uploaded``.
                 Nothing: queues are assigned by ``assign``, and the consumer is no member of the
                 group.
             start: Where the group begins in a queue that it has never consumed.
@@ -196,7 +198,10 @@ class PullConsumer:
         await self._life.wait_assigned()
 
     async def assign(
-        self, queues: Iterable[MessageQueue], *, filters: Mapping[str, str | Sql] | None = None
+        self,
+        queues: Iterable[MessageQueue],
+        *,
+        filters: Mapping[str, str | Sql | Uploaded] | None = None,
     ) -> None:
         """Have these queues and no others, whoever else has them.
 

@@ -13,6 +13,7 @@ from ariane_record.names import retry_topic
 from ariane_sdk.checks.limits import checked_group
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.client.listener import Listener, ListenerCalls
 from ariane_sdk.client.telemetry import traced_listener
 from ariane_sdk.consumer.consumer_life import ConsumerLife
@@ -73,7 +74,7 @@ class PushConsumer:
         name_servers: NameServerAddresses,
         *,
         group: str,
-        subscriptions: Mapping[str, str | Sql],
+        subscriptions: Mapping[str, str | Sql | Uploaded],
         listener: Listener,
         start: StartPosition = "latest",
         batch_size: int = 32,
@@ -89,7 +90,8 @@ class PushConsumer:
         Args:
             name_servers: "host:port" of each name server, as a list or separated by commas.
             group: The consumer group. All members must have the same subscriptions.
-            subscriptions: By topic, "*" for all messages, tags joined by "||", or ``Sql``.
+            subscriptions: By topic, "*" for all messages, tags joined by "||", ``Sql`` or
+                ``Uploaded``.
             listener: Gets the messages. A coroutine function runs on the loop, a plain function in
                 threads.
             start: Where the group begins in a queue that it has never consumed.

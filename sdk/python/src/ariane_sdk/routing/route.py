@@ -30,6 +30,7 @@ class BrokerRoute:
         writable: Whether it may be written there now.
         zone: The machine room of the primary, or nothing.
         ordered: Whether the topic is of type FIFO there.
+        filter_servers: "host:port" of the FilterServers beside it.
     """
 
     cluster_name: str
@@ -41,6 +42,7 @@ class BrokerRoute:
     writable: bool = True
     zone: str = ""
     ordered: bool = False
+    filter_servers: tuple[str, ...] = ()
 
     @property
     def primary_address(self) -> str:

@@ -24,6 +24,7 @@ def route_from_wire(route: route_pb2.Route, *, complete: bool = True) -> Route:
                 writable=broker.permission in _WRITABLE,
                 zone=broker.zone,
                 ordered=broker.ordered,
+                filter_servers=tuple(broker.filter_server_addresses),
             )
             for broker in route.brokers
         ),

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ariane_sdk.checks.sql_filter import Sql
+from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.consumer import pull_consumer as _pull_consumer
 from ariane_sdk.consumer.group.allocation import AllocationStrategy
 from ariane_sdk.consumer.group.consumer_plan import MessageModel
@@ -29,7 +30,7 @@ class PullConsumer(BlockingClient[_pull_consumer.PullConsumer]):
         name_servers: NameServerAddresses,
         *,
         group: str,
-        subscriptions: Mapping[str, str | Sql] | None = None,
+        subscriptions: Mapping[str, str | Sql | Uploaded] | None = None,
         start: StartPosition = "latest",
         auto_commit: bool = True,
         model: MessageModel = "clustering",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 
 from ariane_sdk.checks.sql_filter import Sql
+from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.client.listener import Listener
 from ariane_sdk.consumer import push_consumer as _push_consumer
 from ariane_sdk.consumer.group.allocation import AllocationStrategy
@@ -29,7 +30,7 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
         name_servers: NameServerAddresses,
         *,
         group: str,
-        subscriptions: Mapping[str, str | Sql],
+        subscriptions: Mapping[str, str | Sql | Uploaded],
         listener: Listener,
         start: StartPosition = "latest",
         batch_size: int = 32,

@@ -60,11 +60,6 @@ OWN_REASONS: Final = (
         "Send those again that the error names.",
     ),
     OwnReason(
-        "BODY_DAMAGED",
-        "A compressed body cannot be decompressed, or would grow beyond the limit.",
-        "Have the producer send the message anew; ariane store dump shows what is stored.",
-    ),
-    OwnReason(
         "CLIENT_FORKED",
         "A client was used in a process that was forked after the client was made.",
         "Make clients after the fork.",
@@ -103,6 +98,13 @@ OWN_REASONS: Final = (
         "QUEUE_ORDER_UNKNOWN",
         "Nobody could tell in time to which queues the message groups of a topic belong.",
         "Wait until a name server that knows the order answers: ariane topic order NAME.",
+        "yes",
+    ),
+    OwnReason(
+        "FILTER_SERVERS_UNREACHABLE",
+        "No FilterServer of a broker answered a group with an uploaded filter, though the broker "
+        "does. The group has lost nothing: its offsets stay.",
+        "Start a FilterServer beside the broker; ariane filter list tells which answer.",
         "yes",
     ),
     OwnReason(

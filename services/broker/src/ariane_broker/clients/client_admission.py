@@ -9,7 +9,7 @@ from ariane_broker.clients.attached_client import CLIENT_ID_LENGTH_MAX, Attached
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.membership import ConsumeModel, Membership
 from ariane_broker.errors import broker_draining
-from ariane_broker.filters.filter import filter_for
+from ariane_broker.filters.filter import check_filter
 from ariane_broker.groups.group_changes import GroupChanges
 from ariane_record.control_characters import holds_control_character
 from ariane_record.names import retry_topic
@@ -81,7 +81,7 @@ class ClientAdmission:
             if len(membership.subscriptions) > SUBSCRIPTIONS_MAX:
                 raise field_invalid("memberships.subscriptions", f"at most {SUBSCRIPTIONS_MAX}")
             for subscription in membership.subscriptions:
-                filter_for(subscription.filter)
+                check_filter(subscription.filter)
             broadcasting = membership.model is ConsumeModel.BROADCASTING
             await self._groups.admit(membership.consumer_group, broadcasting=broadcasting)
             if not broadcasting:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ariane_broker.filters.expression import FilterExpression, FilterLanguage
 from ariane_broker.filters.sql import sql_filter
 from ariane_broker.filters.tags import TagFilter, parse_tags
+from ariane_broker.filters.uploaded import parse_filter_version
 from ariane_servicekit.errors import feature_not_available
 from ariane_storage.reading.filter import Filter
 
@@ -30,4 +31,19 @@ def filter_for(expression: FilterExpression, *, exact: bool = True) -> Filter | 
         case FilterLanguage.SQL92:
             return sql_filter(expression.text)
         case FilterLanguage.UPLOADED:
-            raise feature_not_available("an uploaded filter")
+            parse_filter_version(expression.text)
+            raise feature_not_available(
+                "an uploaded filter at the broker itself, and not at a FilterServer of its route,"
+            )
+
+
+def check_filter(expression: FilterExpression) -> None:
+    """Refuse an expression that nobody understands: neither this broker nor its FilterServers.
+
+    Raises:
+        ServiceError: FILTER_EXPRESSION_INVALID.
+    """
+    if expression.language is FilterLanguage.UPLOADED:
+        parse_filter_version(expression.text)
+    else:
+        filter_for(expression)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -47,6 +48,7 @@ class BrokerAnnouncement:
         self._topics = topics
         self._address = settings.advertised_address or settings.listen
         self._writable = True
+        self._filter_servers: Sequence[str] = ()
         self._own_changes = 0
         self.incarnation = incarnation
 
@@ -64,6 +66,17 @@ class BrokerAnnouncement:
     def writable(self, writable: bool) -> None:
         if writable != self._writable:
             self._writable = writable
+            self._own_changes += 1
+
+    @property
+    def filter_server_addresses(self) -> Sequence[str]:
+        """FilterServers beside the broker."""
+        return self._filter_servers
+
+    @filter_server_addresses.setter
+    def filter_server_addresses(self, addresses: Sequence[str]) -> None:
+        if addresses != self._filter_servers:
+            self._filter_servers = addresses
             self._own_changes += 1
 
     @property
@@ -95,6 +108,7 @@ class BrokerAnnouncement:
             topics=map(_topic_registration, self._topics.all()),
             topics_version=self.version,
             writable=self._writable,
+            filter_server_addresses=self._filter_servers,
         )
         if request.ByteSize() > self._bytes_max:
             ranked = sorted(request.topics, key=lambda topic: (topic.version, topic.topic))

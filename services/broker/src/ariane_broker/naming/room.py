@@ -6,6 +6,7 @@ import secrets
 from dataclasses import dataclass
 
 from ariane_broker.naming.announcement import BrokerAnnouncement
+from ariane_broker.naming.filter_servers import FilterServers
 from ariane_broker.naming.name_server_links import name_server_link
 from ariane_broker.naming.registration import Registration
 from ariane_broker.outside import Outside
@@ -18,6 +19,7 @@ class NamingRoom:
 
     announcement: BrokerAnnouncement
     registration: Registration
+    filter_servers: FilterServers
 
 
 def naming_room(outside: Outside, state: StateRoom) -> NamingRoom:
@@ -34,4 +36,11 @@ def naming_room(outside: Outside, state: StateRoom) -> NamingRoom:
         )
         for address in settings.name_servers
     ]
-    return NamingRoom(announcement, Registration(links, wait_seconds=settings.name_server_wait_s))
+    registration = Registration(links, wait_seconds=settings.name_server_wait_s)
+    filter_servers = FilterServers(
+        announcement,
+        registration.announce,
+        outside.clock,
+        silence_s=settings.filter_server_silence_s,
+    )
+    return NamingRoom(announcement, registration, filter_servers)

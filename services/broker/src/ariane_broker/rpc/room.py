@@ -6,6 +6,7 @@ import os
 import secrets
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import starmap
 
 from ariane_broker.append.plain_message import call_bytes_of
 from ariane_broker.append.room import AppendingRoom
@@ -19,6 +20,7 @@ from ariane_broker.retry.room import RetryingRoom
 from ariane_broker.rpc.append_streams import AppendStreams
 from ariane_broker.rpc.broker_servicer import BrokerParts, BrokerServicer
 from ariane_broker.rpc.client_servicer import ClientServicer
+from ariane_broker.rpc.filter_registration_servicer import FilterRegistrationServicer
 from ariane_broker.rpc.group_servicer import GroupServicer
 from ariane_broker.rpc.offset_servicer import OffsetServicer
 from ariane_broker.rpc.plain_send import SendMessages
@@ -78,6 +80,7 @@ def rpc_room(
             )
         ),
         "ClientService": _client_servicer(outside, changing, transacting),
+        "FilterRegistrationService": FilterRegistrationServicer(naming.filter_servers, broker_name),
         "GroupService": GroupServicer(
             state.groups, changing.group_changes, retrying.group_deletion
         ),
@@ -115,7 +118,7 @@ def rpc_room(
             transacting.batch_commits,
         ),
     }
-    services = [rpc_service(name, servicer) for name, servicer in servicers.items()]
+    services = list(starmap(rpc_service, servicers.items()))
     return RpcRoom(services, append_streams, transaction_streams)
 
 

@@ -29,6 +29,10 @@ from ariane.broker.v1 import (
     transaction_service_pb2,
     transaction_service_pb2_grpc,
 )
+from ariane.filter.v1 import (
+    filter_registration_service_pb2,
+    filter_registration_service_pb2_grpc,
+)
 from ariane_broker.rpc.wire.append_wire import append_request
 from ariane_servicekit import RpcService
 
@@ -40,6 +44,10 @@ _GENERATED: Final[dict[str, tuple[Any, Callable[[Any, Any], None]]]] = {
     "ClientService": (
         client_service_pb2.DESCRIPTOR,
         client_service_pb2_grpc.add_ClientServiceServicer_to_server,
+    ),
+    "FilterRegistrationService": (
+        filter_registration_service_pb2.DESCRIPTOR,
+        filter_registration_service_pb2_grpc.add_FilterRegistrationServiceServicer_to_server,
     ),
     "GroupService": (
         group_service_pb2.DESCRIPTOR,

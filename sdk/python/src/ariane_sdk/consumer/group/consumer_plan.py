@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from ariane_sdk.checks.limits import checked_topic
 from ariane_sdk.checks.sql_filter import MessageFilter, Sql, message_filter
+from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.consumer.group.allocation import AllocationStrategy, Averaging
 from ariane_sdk.consumer.offsets.start_position import StartPosition
 from ariane_sdk.errors import IllegalArgument
@@ -46,7 +47,7 @@ def checked_strategy(strategy: AllocationStrategy | None) -> AllocationStrategy:
     return strategy
 
 
-def filters_of(subscriptions: Mapping[str, str | Sql]) -> dict[str, MessageFilter]:
+def filters_of(subscriptions: Mapping[str, str | Sql | Uploaded]) -> dict[str, MessageFilter]:
     """The filters of subscriptions.
 
     Raises:

@@ -32,9 +32,10 @@ from ariane_sdk.consumer.delivery.damaged_bodies import BodiesDamaged, DamagedBo
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
 from ariane_sdk.consumer.delivery.window import ROOM_SHARE_MIN
 from ariane_sdk.consumer.pulling.pull_requests import Arrived, PullRequests, QueueKey
+from ariane_sdk.consumer.pulling.pull_source import PullSource
 from ariane_sdk.consumer.pulling.pull_stream import PullStream
 from ariane_sdk.consumer.pulling.pull_wire import PullAnswer, PulledRecords
-from ariane_sdk.consumer.pulling.pulled import fill, move_into_range
+from ariane_sdk.consumer.pulling.pulled import damage_before_filter, fill, move_into_range
 from ariane_sdk.errors import CallError, QueueOffsetOutOfRange, RecordDamaged
 from ariane_sdk.message import MessageQueue
 from ariane_sdk.net.connections import Connections
@@ -84,7 +85,7 @@ class PullLoop:
         broker_name: str,
         connections: Connections,
         *,
-        address: Callable[[], str],
+        source: PullSource,
         group: str,
         client_id: str,
         filters: Mapping[str, MessageFilter],
@@ -97,13 +98,13 @@ class PullLoop:
     ) -> None:
         """Own no queue yet.
 
-        ``address`` tells where the broker is now, and nothing if no route says it. ``on_trouble``
-        is told the topic and the error when a route may be out of date, ``on_lost`` of a queue that
-        another member has locked. ``damaged_bodies`` gives up messages that columns cannot hold.
+        ``source`` is the broker, or the FilterServers beside it. ``on_trouble`` is told the topic
+        and the error when a route may be out of date, ``on_lost`` of a queue that another member
+        has locked. ``damaged_bodies`` gives up messages that columns or filters cannot read.
         """
         self.broker_name = broker_name
         self._connections = connections
-        self._address = address
+        self._source = source
         self._filters = filters
         self._settings = settings
         self._clock = clock
@@ -220,6 +221,7 @@ class PullLoop:
             await self._back_off(error, sorted(topics | {topic for topic, _ in ready}))
             return
         self._failure_count = 0
+        self._source.answered()
         await self._take_all_in(answer.queues, self._answered(answer))
 
     async def _next_answer(self, ready: Mapping[QueueKey, OwnedQueue]) -> PullAnswer:
@@ -274,7 +276,7 @@ class PullLoop:
             await self._pull(ready)
         except CallError as error:
             # What has come is taken in first; then another stream is tried.
-            logger.info("broker %s cannot be pulled from: %s", self.broker_name, error)
+            logger.info("%s cannot be pulled from: %s", self._source.peer, error)
             self._hang_up()
 
     def _next_ready(self) -> dict[QueueKey, OwnedQueue]:
@@ -304,14 +306,12 @@ class PullLoop:
             self._interrupt.cancel()
             self._interrupt = None
         request = self._request(ready)
-        address = self._address()
-        if not address:
-            raise CallError(f"no address of broker {self.broker_name} is known", retriable=True)
+        address = self._source.address()
         if self._stream is not None and self._stream.address != address:
             self._hang_up()
         if self._stream is None:
             channel = self._connections.channel(address)
-            self._stream = PullStream(channel, address, peer=f"broker {self.broker_name}")
+            self._stream = PullStream(channel, address, peer=self._source.peer)
         # Where queues take turns, each pull is for others.
         await self._stream.ask(self._note(request), follow=not _take_turns(ready))
 
@@ -350,9 +350,13 @@ class PullLoop:
 
     async def _give_up(self, pulled: PulledRecords, damage: BodiesDamaged, asked: _Asked) -> None:
         """Have messages given up whose bodies cannot be read, and take in those beside them."""
-        work = self._works[pulled.head.topic, pulled.head.queue_id]
+        head = pulled.head
+        work = self._works[head.topic, head.queue_id]
         if await self._damaged_bodies.give_up(work.queue, damage):
-            self._take_in(pulled.without(damage.causes), asked)
+            if not head.HasField("error"):
+                self._take_in(pulled.without(damage.causes), asked)
+            elif self._is_wanted(head, asked):
+                work.window.put((), head.next_queue_offset + 1)
         else:
             self._queue_failed(work, CallError(f"{work.queue}: {damage}"))
 
@@ -367,12 +371,14 @@ class PullLoop:
             self.look_again()
             return None
         if head.HasField("error"):
-            error = error_from_status(head.error, peer=f"broker {self.broker_name}")
+            error = error_from_status(head.error, peer=self._source.peer)
             if isinstance(error, QueueOffsetOutOfRange):
                 work.log_epoch = head.log_epoch
                 move_into_range(work, head)
             elif error.reason in LOST_REASONS:
                 self._on_lost(work.queue, error)
+            elif error.reason == BodiesDamaged.reason and pulled.message_count:
+                return damage_before_filter(pulled, work.queue, error)
             else:
                 self._queue_failed(work, error)
             return None
@@ -400,9 +406,11 @@ class PullLoop:
 
     async def _back_off(self, error: CallError, topics: Sequence[str]) -> None:
         """The stream failed: wait before the next, longer each time."""
-        logger.info("broker %s cannot be pulled from: %s", self.broker_name, error)
+        logger.info("%s cannot be pulled from: %s", self._source.peer, error)
         for topic in topics:
             self._on_trouble(topic, error)
+        if await self._source.failed(error):
+            return
         delay_s = reconnect_delay_s(self._settings, self._failure_count)
         self._failure_count += 1
         await self._clock.sleep(max(delay_s, error.retry_after_s))

@@ -1,24 +1,33 @@
-"""The pull loops of a consumer: one for each broker, made when a queue there is first owned."""
+"""The pull loops of a consumer, made when a queue is first owned that they pull.
+
+One for each broker, and one more for the queues there whose topics have an uploaded filter: those
+are pulled from FilterServers beside the broker, and what keeps them from it keeps nobody else.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from zlib import crc32
 
 from ariane_sdk.checks.sql_filter import MessageFilter
+from ariane_sdk.checks.uploaded_filter import UploadedFilter
 from ariane_sdk.client.session import Session
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
+from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
 from ariane_sdk.consumer.pulling.pull_loop import PullLoop
+from ariane_sdk.consumer.pulling.pull_source import BrokerSource, FilterServerSource, PullSource
 from ariane_sdk.errors import CallError
 from ariane_sdk.message import MessageQueue
+from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ConsumerSettings
 
 
 class PullLoops:
-    """Pull loops by broker."""
+    """Pull loops by broker, and by what they pull from."""
 
     def __init__(
         self,
@@ -41,6 +50,7 @@ class PullLoops:
         """
         self._connections = session.connections
         self._routes = session.routes
+        self._calls = session.calls
         self._group = group
         self._client_id = client_id
         self._filters = filters
@@ -50,16 +60,55 @@ class PullLoops:
         self._damaged_bodies = damaged_bodies
         self._settings = settings
         self._clock = clock
-        self._loops: dict[str, PullLoop] = {}
+        self._broker_loops: dict[str, PullLoop] = {}
+        self._filter_loops: dict[str, PullLoop] = {}
+        self._loop_of: dict[MessageQueue, tuple[PullLoop, OwnedQueue]] = {}
 
-    def at(self, broker_name: str) -> PullLoop:
-        """The loop that pulls from a broker."""
-        loop = self._loops.get(broker_name)
+    def add(self, work: OwnedQueue) -> None:
+        """Pull this queue too."""
+        loop = self._loop_for(work.queue)
+        self._loop_of[work.queue] = loop, work
+        loop.add(work)
+
+    def remove(self, queue: MessageQueue) -> None:
+        """Pull this queue no longer; an answer that is under way is dropped."""
+        found = self._loop_of.pop(queue, None)
+        if found is not None:
+            found[0].remove(queue)
+
+    def has_room(self, queue: MessageQueue) -> None:
+        """A queue may be pulled again."""
+        found = self._loop_of.get(queue)
+        if found is not None:
+            found[0].look_again()
+
+    def look_again(self) -> None:
+        """Filters may have changed, and with them whom queues are pulled from."""
+        for queue, (loop, work) in list(self._loop_of.items()):
+            wanted = self._loop_for(queue)
+            if wanted is not loop:
+                loop.remove(queue)
+                self._loop_of[queue] = wanted, work
+                wanted.add(work)
+        for loop in self._loops():
+            loop.look_again()
+
+    def _loops(self) -> list[PullLoop]:
+        return [*self._broker_loops.values(), *self._filter_loops.values()]
+
+    def _loop_for(self, queue: MessageQueue) -> PullLoop:
+        """The loop that pulls a queue: from its broker, or from FilterServers beside it."""
+        name = queue.broker_name
+        if isinstance(self._filters.get(queue.topic), UploadedFilter):
+            loops, make_source = self._filter_loops, self._filter_server_source
+        else:
+            loops, make_source = self._broker_loops, self._broker_source
+        loop = loops.get(name)
         if loop is None:
-            loop = self._loops[broker_name] = PullLoop(
-                broker_name,
+            loop = loops[name] = PullLoop(
+                name,
                 self._connections,
-                address=partial(self._read_address, broker_name),
+                source=make_source(name),
                 group=self._group,
                 client_id=self._client_id,
                 filters=self._filters,
@@ -72,23 +121,52 @@ class PullLoops:
             )
         return loop
 
-    def look_again(self) -> None:
-        """Filters may have changed."""
-        for loop in self._loops.values():
-            loop.look_again()
+    def _broker_source(self, broker_name: str) -> PullSource:
+        return BrokerSource(broker_name, partial(self._read_address, broker_name))
+
+    def _filter_server_source(self, broker_name: str) -> PullSource:
+        return FilterServerSource(
+            broker_name,
+            partial(self._filter_servers, broker_name),
+            first=crc32(self._client_id.encode()),
+            wait_s=self._settings.filter_servers_wait_s,
+            clock=self._clock,
+            broker_answers=partial(self._ask_broker, broker_name),
+            on_fatal=self._on_fatal,
+        )
 
     async def close(self) -> None:
         """Pull no more."""
-        await asyncio.gather(*(loop.close() for loop in self._loops.values()))
+        await asyncio.gather(*(loop.close() for loop in self._loops()))
 
-    def _read_address(self, broker_name: str) -> str:
-        """Where a broker is now; nothing if nobody knows."""
+    def _routes_to(self, broker_name: str) -> Iterator[tuple[str, BrokerRoute]]:
+        """What routes say of a broker, with their topics."""
         for topic in self._filters:
             route = self._routes.cached(topic)
             broker = route.broker(broker_name) if route is not None else None
-            if broker is not None and broker.read_address:
-                return broker.read_address
-        return ""
+            if broker is not None:
+                yield topic, broker
+
+    def _read_address(self, broker_name: str) -> str:
+        """Where a broker is now; nothing if nobody knows."""
+        addresses = (broker.read_address for _, broker in self._routes_to(broker_name))
+        return next(filter(None, addresses), "")
+
+    def _filter_servers(self, broker_name: str) -> Sequence[str]:
+        """Where the FilterServers beside a broker are; none if nobody knows."""
+        servers = (broker.filter_servers for _, broker in self._routes_to(broker_name))
+        return next(filter(None, servers), ())
+
+    async def _ask_broker(self, broker_name: str) -> None:
+        """See that a broker answers.
+
+        Raises:
+            CallError: It does not, or nobody knows where it is.
+        """
+        for topic, broker in self._routes_to(broker_name):
+            await self._calls.queue_bounds(broker, topic)
+            return
+        raise CallError(f"no address of broker {broker_name} is known", retriable=True)
 
     def _suspect(self, topic: str, error: CallError) -> None:
         """A pull failed: the route may be out of date, or the group may have refused it."""

@@ -16,10 +16,13 @@ from ariane.broker.v1.pull_service_pb2 import (
 from ariane_record.errors import RecordCorrupted
 from ariane_sdk.checks.sql_filter import MessageFilter
 from ariane_sdk.consumer.delivery.column_window import ColumnWindow
+from ariane_sdk.consumer.delivery.damaged_bodies import BodiesDamaged
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
 from ariane_sdk.consumer.delivery.pulled_bodies import PulledBodies
 from ariane_sdk.consumer.pulling.pull_wire import PulledRecords
 from ariane_sdk.consumer.pulling.received_messages import received_messages
+from ariane_sdk.errors import CallError
+from ariane_sdk.message import MessageQueue
 from ariane_sdk.runtime.log import logger
 
 
@@ -76,6 +79,21 @@ def fill(work: OwnedQueue, pulled: PulledRecords, tag_filter: MessageFilter | No
         sizes_bytes = list(compress(sizes_bytes, wanted))
     work.window.put(messages, head.next_queue_offset, sizes_bytes)
     work.wake()
+
+
+def damage_before_filter(
+    pulled: PulledRecords, queue: MessageQueue, error: CallError
+) -> BodiesDamaged:
+    """The message whose body a filter could not look at, to be given up.
+
+    Args:
+        pulled: What came with the error: that message alone.
+        queue: Its queue.
+        error: What the FilterServer says of it.
+    """
+    sizes = np.frombuffer(pulled.head.record_sizes, "<i4")
+    messages = received_messages(pulled.records, sizes, queue)
+    return BodiesDamaged({0: error.metadata.get("cause", str(error))}, messages)
 
 
 def move_into_range(work: OwnedQueue, head: QueueRecords) -> None:

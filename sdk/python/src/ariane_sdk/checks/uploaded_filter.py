@@ -1,0 +1,74 @@
+"""Which messages of a topic a consumer wants, by code that was uploaded to FilterServers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from ariane.common.v1.subscription_pb2 import (
+    FILTER_KIND_UPLOADED,
+    FilterExpression,
+    Subscription,
+)
+from ariane_sdk.errors import FilterIllegal
+
+_NAME_AND_VERSION: Final = re.compile(r"[A-Za-z0-9_-]{1,120}@[0-9a-f]{12,64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    """An uploaded filter; FilterServers beside the brokers decide, and messages come from them.
+
+    ::
+
+        PushConsumer(
+            "127.0.0.1:9876",
+            group="delays",
+            subscriptions={"flights": Uploaded("late@3f2a9c1b5d6e")},
+            listener=listen,
+        )
+
+    ``ariane filter upload`` says the name and the version. The version is the SHA-256 of the code:
+    what a group names never changes. A page of its own, ``docs/filters.md``, tells the rest.
+
+    Attributes:
+        filter_version: "name@version", with 12 to 64 hex digits of the version. All members of a
+            group write it alike.
+
+    Raises:
+        FilterIllegal: It is not written like that.
+    """
+
+    filter_version: str
+
+    def __post_init__(self) -> None:
+        text: object = self.filter_version
+        if not isinstance(text, str) or not _NAME_AND_VERSION.fullmatch(text):
+            raise FilterIllegal(
+                f'uploaded filter {text!r:.100}: "name@version" is expected, with 12 to 64 hex'
+                " digits of the version; `ariane filter list` tells both",
+                metadata={"expression": str(text)[:200]},
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class UploadedFilter:
+    """An uploaded filter of a topic: FilterServers judge messages, and no tag counts.
+
+    Attributes:
+        uploaded: The filter.
+        tags: None: all may come.
+    """
+
+    uploaded: Uploaded
+    tags: ClassVar[frozenset[str]] = frozenset()
+
+    def matches(self, tag: str) -> bool:  # noqa: ARG002 - as ``TagFilter`` has it
+        """Whether a message with this tag is wanted: the FilterServer has said so."""
+        return True
+
+    def to_wire(self, topic: str) -> Subscription:
+        """The subscription of a topic with this filter."""
+        expression = FilterExpression(kind=FILTER_KIND_UPLOADED, text=self.uploaded.filter_version)
+        return Subscription(topic=topic, filter=expression)

@@ -1,0 +1,199 @@
+"""Where the messages of a broker are pulled from: itself, or a FilterServer beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+from ariane_sdk.errors import (
+    CallError,
+    DeadlinePassed,
+    FilterServersUnreachable,
+    ServiceUnavailable,
+)
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.runtime.log import logger
+
+NEXT_SERVER_REASONS: Final = frozenset(
+    {"FILTER_NOT_FOUND", "FEATURE_NOT_AVAILABLE", "FILTER_MODULE_INVALID"}
+)
+"""What one FilterServer refuses and another may have."""
+
+FINAL_REASONS: Final = frozenset({"FILTER_QUARANTINED", "FILTER_EXPRESSION_INVALID"})
+"""What no other FilterServer would answer otherwise."""
+
+
+SILENT_REASONS: Final = frozenset(
+    {
+        ServiceUnavailable.reason,
+        DeadlinePassed.reason,
+        FilterServersUnreachable.reason,
+        "SERVICE_DRAINING",
+    }
+)
+"""How the lack of a FilterServer looks."""
+
+
+class PullSource(Protocol):
+    """Whom a pull loop asks.
+
+    Attributes:
+        peer: Its name for logs and errors.
+    """
+
+    peer: str
+
+    def address(self) -> str:
+        """Where it is now.
+
+        Raises:
+            CallError: Nobody knows.
+        """
+
+    def answered(self) -> None:
+        """It has answered."""
+
+    async def failed(self, error: CallError) -> bool:
+        """A stream to it has failed; says whether to ask again at once, elsewhere."""
+
+
+class BrokerSource:
+    """The broker itself."""
+
+    def __init__(self, broker_name: str, read_address: Callable[[], str]) -> None:
+        """Ask where the route says, which is nothing when nobody knows."""
+        self.peer = f"broker {broker_name}"
+        self._read_address = read_address
+
+    def address(self) -> str:
+        """As ``PullSource``."""
+        address = self._read_address()
+        if not address:
+            raise CallError(f"no address of {self.peer} is known", retriable=True)
+        return address
+
+    def answered(self) -> None:
+        """As ``PullSource``."""
+
+    async def failed(self, error: CallError) -> bool:  # noqa: ARG002 - there is no other place
+        """As ``PullSource``."""
+        return False
+
+
+class FilterServerSource:
+    """The FilterServers beside a broker: one after the other, until one serves.
+
+    Members of a group begin at different ones, so that all processors have work. What all of them
+    refuse, or an operator has stopped, ends the consumer with the reason. So does the lack of any
+    FilterServer while the broker itself is there, after a time in which one could have been
+    started again. Offsets stay where they are in each case.
+    """
+
+    def __init__(
+        self,
+        broker_name: str,
+        addresses: Callable[[], Sequence[str]],
+        *,
+        first: int,
+        wait_s: float,
+        clock: Clock,
+        broker_answers: Callable[[], Awaitable[object]],
+        on_fatal: Callable[[CallError], None],
+    ) -> None:
+        """Ask none yet.
+
+        Args:
+            broker_name: The broker.
+            addresses: The FilterServers that the route says now.
+            first: Any number; says which of them is asked first.
+            wait_s: How long there may be none before the consumer ends.
+            clock: Measures that.
+            broker_answers: Asks the broker itself; raises ``CallError`` when it is away.
+            on_fatal: Told why the consumer cannot go on.
+        """
+        self.peer = f"the FilterServer of broker {broker_name}"
+        self._broker_name = broker_name
+        self._addresses = addresses
+        self._first = first
+        self._wait_s = wait_s
+        self._clock = clock
+        self._broker_answers = broker_answers
+        self._on_fatal = on_fatal
+        self._refusals: dict[str, CallError] = {}
+        self._tried: set[str] = set()
+        self._asked = ""
+        self._absent_since_s: float | None = None
+
+    def address(self) -> str:
+        """As ``PullSource``."""
+        addresses = self._addresses()
+        if not addresses:
+            self._asked = ""
+            raise FilterServersUnreachable(
+                f"no FilterServer runs beside broker {self._broker_name}", retriable=True
+            )
+        if self._asked not in addresses:
+            self._asked = addresses[self._first % len(addresses)]
+        return self._asked
+
+    def answered(self) -> None:
+        """As ``PullSource``."""
+        self._absent_since_s = None
+        self._refusals.clear()
+        self._tried.clear()
+
+    async def failed(self, error: CallError) -> bool:
+        """As ``PullSource``."""
+        if error.reason in FINAL_REASONS:
+            self._on_fatal(error)
+            return False
+        if error.reason in NEXT_SERVER_REASONS:
+            self._refusals[self._asked] = error
+        else:
+            self._refusals.pop(self._asked, None)
+        self._tried.add(self._asked)
+        addresses = self._addresses()
+        if addresses and self._refusals.keys() >= set(addresses):
+            self._on_fatal(error)
+            return False
+        if _has_spoken(error):
+            self._absent_since_s = None
+        else:
+            await self._judge_absence(error)
+        untried = [address for address in addresses if address not in self._tried]
+        if untried:
+            self._asked = untried[self._first % len(untried)]
+            logger.info("broker %s: going on to %s", self._broker_name, self._asked)
+            return True
+        # All were asked: another round follows, after a pause.
+        self._tried.clear()
+        self._asked = next((each for each in addresses if each != self._asked), self._asked)
+        return False
+
+    async def _judge_absence(self, error: CallError) -> None:
+        """End the consumer when no FilterServer has answered for too long, and the broker does."""
+        now_s = self._clock.monotonic_s()
+        if self._absent_since_s is None:
+            self._absent_since_s = now_s
+        if now_s - self._absent_since_s < self._wait_s:
+            return
+        try:
+            await self._broker_answers()
+        except CallError:
+            # Whoever pulls without a filter waits for the broker too.
+            self._absent_since_s = now_s
+            return
+        self._on_fatal(
+            FilterServersUnreachable(
+                f"no FilterServer of broker {self._broker_name} has answered for"
+                f" {self._wait_s:g} s (filter_servers_wait_s), while the broker does; offsets stay"
+                f" where they are. The last one said: {error}",
+                metadata={"broker": self._broker_name},
+                retriable=True,
+            )
+        )
+
+
+def _has_spoken(error: CallError) -> bool:
+    """Whether a FilterServer said so itself, and not the lack of one."""
+    return error.reason not in SILENT_REASONS and not error.reason.startswith("GRPC_")

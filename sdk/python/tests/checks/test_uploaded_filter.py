@@ -1,0 +1,26 @@
+import pytest
+
+from ariane.common.v1.subscription_pb2 import FILTER_KIND_UPLOADED
+from ariane_sdk import Uploaded, sync
+from ariane_sdk.checks.sql_filter import message_filter
+from ariane_sdk.errors import FilterIllegal
+
+
+@pytest.mark.parametrize("text", ["late@0123456789ab", "a-B_9@" + "0123456789abcdef" * 4])
+def test_a_name_and_a_version(text):
+    subscription = message_filter(Uploaded(text)).to_wire("flights")
+    assert (subscription.topic, subscription.filter.kind) == ("flights", FILTER_KIND_UPLOADED)
+    assert subscription.filter.text == text
+    assert sync.Uploaded is Uploaded
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "late", "late@", "late@1", "late@0123456789aB", "@0123456789ab", "a b@0123456789ab"),
+        *("late@0123456789a", "late@" + "0" * 65, "late@0123456789ab\n", None, 7, "x" * 121 + "@"),
+    ],
+)
+def test_nothing_else(text):
+    with pytest.raises(FilterIllegal, match="name@version"):
+        Uploaded(text)
