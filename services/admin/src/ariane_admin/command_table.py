@@ -86,6 +86,16 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
             ),
         },
     ),
+    "compat": Wing(
+        "Say the commands of others as they are said here.",
+        {
+            "mqadmin": Room(
+                "ariane_admin.commands.compat:mqadmin",
+                "Print how a command line of RocketMQ's mqadmin is said with ariane; nothing is"
+                " run.",
+            ),
+        },
+    ),
     "completion": Room(
         "ariane_admin.commands.completion:completion",
         "Write the script that lets SHELL complete commands and options.",

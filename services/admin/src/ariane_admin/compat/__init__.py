@@ -1,0 +1,1 @@
+"""How the commands of others are said here."""

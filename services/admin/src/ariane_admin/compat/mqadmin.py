@@ -1,0 +1,161 @@
+"""RocketMQ's ``mqadmin``: each of its commands, and how it is said with ``ariane``.
+
+The table is ``mqadmin.toml``. A line of it is a command with gaps::
+
+    ariane topic update {t} [--read-queues {r}] [--permission {p:permission}]
+
+``{t}`` is the value of mqadmin's ``-t``, or ``TOPIC``, its name, where ``-t`` was not given;
+``{p:permission}`` is a value that is said otherwise here; what stands in brackets is left out when
+one of its gaps has no value. ``{NAME}`` is a value that mqadmin does not know.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Final
+
+_GAP: Final = re.compile(r"\{(?P<name>\w+)(?::(?P<kind>\w+))?\}")
+_OPTIONAL: Final = re.compile(r" \[(?P<inside>[^]]*)\]")
+
+NAME_SERVERS: Final = "n"
+_EVERY_COMMANDS: Final = MappingProxyType({NAME_SERVERS: "namesrvAddr"})
+"""Options that each command of mqadmin takes."""
+
+_PERMISSIONS: Final = MappingProxyType({"2": "write", "4": "read", "6": "read-write"})
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """One command of mqadmin.
+
+    Attributes:
+        name: As mqadmin has it.
+        does: What it is for: a few words.
+        options: The names of its options by their letters.
+        switches: The letters of those that take no value.
+        ours: Our commands, with gaps; none where nothing here does the same.
+        note: What else is to be known: a sentence or two, or nothing.
+    """
+
+    name: str
+    does: str
+    options: Mapping[str, str]
+    switches: frozenset[str]
+    ours: tuple[str, ...]
+    note: str
+
+    def said_here(self, arguments: Sequence[str]) -> list[str]:
+        """Our commands, with what stood in mqadmin's command line.
+
+        Args:
+            arguments: Behind the name of the command.
+
+        Raises:
+            ValueError: An option is not one of the command, or has no value.
+        """
+        given = self._values(arguments)
+        return [_filled(line, given, self.options) for line in self.ours]
+
+    def _values(self, arguments: Sequence[str]) -> dict[str, str]:
+        """The values of a command line by letter."""
+        known = {**_EVERY_COMMANDS, **self.options}
+        letters = {name: letter for letter, name in known.items()}
+        values: dict[str, str] = {}
+        rest = list(arguments)
+        while rest:
+            word, equals, value = rest.pop(0).partition("=")
+            name = word.lstrip("-")
+            letter = name if name in known else letters.get(name)
+            if not word.startswith("-") or letter is None:
+                options = ", ".join(f"-{each}" for each in known)
+                raise ValueError(f"{self.name} takes no {word!r}; its options are {options}")
+            if letter in self.switches:
+                continue
+            if not equals:
+                if not rest:
+                    raise ValueError(f"-{letter} ({known[letter]}) of {self.name} needs a value")
+                value = rest.pop(0)
+            values[letter] = value.strip()
+        return values
+
+
+def mqadmin_commands() -> Mapping[str, Spelling]:
+    """All commands of mqadmin, by name."""
+    return _commands()
+
+
+@cache
+def _commands() -> Mapping[str, Spelling]:
+    text = files("ariane_admin.compat").joinpath("mqadmin.toml").read_text(encoding="utf-8")
+    return MappingProxyType(
+        {name: _spelling(name, row) for name, row in tomllib.loads(text).items()}
+    )
+
+
+def _spelling(name: str, row: Mapping[str, object]) -> Spelling:
+    words = [word.partition("=") for word in str(row.get("options", "")).split()]
+    ours = row.get("ours", [])
+    return Spelling(
+        name=name,
+        does=str(row["does"]),
+        options={letter: long.removesuffix("!") for letter, _, long in words},
+        switches=frozenset(letter for letter, _, long in words if long.endswith("!")),
+        ours=tuple(map(str, ours)) if isinstance(ours, list) else (),
+        note=str(row.get("note", "")),
+    )
+
+
+def _filled(line: str, given: Mapping[str, str], names: Mapping[str, str]) -> str:
+    """One of our commands without gaps."""
+
+    def fill(gap: re.Match[str]) -> str:
+        letter = gap["name"]
+        if letter not in given:
+            return _upper(names.get(letter, letter))
+        return _KINDS[gap["kind"] or "plain"](given[letter])
+
+    def keep(part: re.Match[str]) -> str:
+        gaps = [gap["name"] for gap in _GAP.finditer(part["inside"])]
+        return f" {part['inside']}" if given.keys() >= set(gaps) else ""
+
+    filled = _GAP.sub(fill, _OPTIONAL.sub(keep, line))
+    if NAME_SERVERS in given and NAME_SERVERS not in names:
+        filled += f" --name-servers {shlex.quote(given[NAME_SERVERS].replace(';', ','))}"
+    return filled
+
+
+def _upper(name: str) -> str:
+    """A name as help writes the place of a value: ``groupName`` is ``GROUP_NAME``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
+
+
+def _moment(value: str) -> str:
+    """A time of mqadmin, milliseconds since the epoch or a date; what is neither stays as it is."""
+    if value in {"now", "currentTimeMillis"}:
+        return "latest"
+    if value.isascii() and value.isdecimal():
+        moment = datetime.fromtimestamp(int(value) / 1000, UTC)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    day, _, time = value.partition("#")
+    # mqadmin writes 2026-01-31#10:00:00:000, in the time zone of its machine.
+    clock, _, milliseconds = time.rpartition(":")
+    return shlex.quote(f"{day}T{clock}.{milliseconds}" if clock else value)
+
+
+_KINDS: Final[Mapping[str, Callable[[str], str]]] = MappingProxyType(
+    {
+        "plain": shlex.quote,
+        "quoted": lambda value: "'" + value.replace("'", "'\\''") + "'",
+        "permission": lambda value: _PERMISSIONS.get(value, shlex.quote(value)),
+        "moment": _moment,
+    }
+)
+"""How a value is said here, by the kind of its gap."""
