@@ -104,7 +104,7 @@ async def test_a_batch_of_which_nothing_is_left_does_not_travel(world):
         answer.set()
         await first
         await producer.flush()
-        assert producer._buffer.size_bytes == 0
+        assert producer._unsettled.size_bytes == 0
         await producer.send(Message("orders", b"last"))
 
     assert sorted(broker.bodies) == [b"first", b"last", b"warm"]

@@ -181,7 +181,7 @@ async def test_more_than_the_buffer_takes_waits_for_room(world):
         encode = blocks.new_unique_ids
 
         def watch(count):
-            waiting.append(producer._buffer.size_bytes)
+            waiting.append(producer._unsettled.size_bytes)
             return encode(count)
 
         blocks.new_unique_ids = watch

@@ -65,7 +65,7 @@ async def test_a_table_result_that_cannot_be(many, change):
     async with Producer(many.name_servers) as producer:
         outcomes = await sent_until(producer, lambda: changed)
         assert (await producer.send(Message(TOPICS[0], b"one more"))).unique_id
-        assert producer._buffer.size_bytes == 0
+        assert producer._unsettled.size_bytes == 0
         assert not producer._sending.unsettled
     failed = [each for each in outcomes if isinstance(each, BaseException)]
     assert failed

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from ariane_record import ProducerSequence
+from ariane_sdk import ProducerSettings
 from ariane_sdk.message import MessageQueue
 from ariane_sdk.producer.batches.bundle import Bundle
 from ariane_sdk.producer.batches.send_batch import SendBatch
@@ -28,8 +29,8 @@ def batch_for(queue, *, pinned=False):
 def numbered(queue):
     """A batch that is perhaps stored, and waits to be repeated under its numbers."""
     batch = batch_for(queue)
-    batch.journey.sequence = ProducerSequence(7, 0, 40)
-    batch.journey.not_before_s = NEVER_S
+    batch.sequence = ProducerSequence(7, 0, 40)
+    batch.not_before_s = NEVER_S
     return batch
 
 
@@ -39,13 +40,10 @@ async def line():
     calls = []
     sender = BrokerSender(
         "broker-a",
-        lambda _, batches, __: calls.append(list(batches)),
+        lambda call: calls.append(call.batches),
         take_apart=Bundle.take_apart,
+        settings=ProducerSettings(calls_in_flight_max=4, request_bytes_max=1000),
         clock=SystemClock(),
-        calls_in_flight_max=4,
-        large_calls_in_flight_max=4,
-        request_bytes_max=1000,
-        sequenced=True,
     )
     yield sender, calls
     sender.close()
@@ -63,7 +61,7 @@ async def test_a_batch_that_comes_again_overtakes_none_that_is_repeated_in_its_q
     await asyncio.sleep(0)
     assert calls == [[elsewhere]]
 
-    repeated.journey.not_before_s = 0.0
+    repeated.not_before_s = 0.0
     sender.add_again([])
     await asyncio.sleep(0)
     assert calls == [[elsewhere], [repeated]]

@@ -80,7 +80,7 @@ class Side:
         streams, batches = self.streams, [each for each in self.batches.values() if each.count]
         for batch in batches:
             if streams is not None:
-                batch.journey.sequence = streams.take(batch.queue, batch.count)
+                batch.sequence = streams.take(batch.queue, batch.count)
         encode_together(batches)
         return request_of(request_parts("group", [batch.to_wire() for batch in batches]))
 
@@ -168,8 +168,8 @@ async def test_what_is_not_the_same_for_all_is_for_single_batches(tables, sequen
     waiting = asyncio.create_task(side.bundle.wait_settled())
     await asyncio.sleep(0)
     batches = side.bundle.take_apart()
-    assert all(batch.journey.in_flight and not batch.open for batch in batches)
-    assert {batch.journey.deadline_s for batch in batches} == {42.5}
+    assert all(batch.in_flight and not batch.open for batch in batches)
+    assert {batch.deadline_s for batch in batches} == {42.5}
     assert request_of(request_parts("group", [batch.to_wire() for batch in batches])) == request
     results = results_for(request)
     side.batches_request()
@@ -227,7 +227,7 @@ def test_apart_before_it_leaves_it_is_its_batches(messages, sequenced):
         side = Side(messages, sequenced=sequenced)
         batches = side.bundle.take_apart()
         assert not side.bundle.open
-        assert not any(batch.journey.in_flight or not batch.movable for batch in batches)
+        assert not any(batch.in_flight or not batch.movable for batch in batches)
         assert side.bundle.size_bytes == sum(batch.size_bytes for batch in batches)
         expected = side.batches_request()
         side.batches = {batch.queue: batch for batch in batches}

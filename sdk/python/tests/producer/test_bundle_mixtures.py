@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ariane_record.encoding.plain_topic import PlainTopic
 from ariane_record.single.message_id import UniqueIdGenerator
+from ariane_sdk import ProducerSettings
 from ariane_sdk.message import MessageQueue
 from ariane_sdk.producer.batches.bundle import Bundle, BundleSettings
 from ariane_sdk.producer.batches.send_batch import SendBatch
@@ -87,13 +88,10 @@ class Mixture:
         self.deadlines_s = count(1)
         self.sender = BrokerSender(
             "broker-a",
-            self._transmit,
+            self._send,
             take_apart=self._take_apart,
+            settings=ProducerSettings(request_bytes_max=1 << 26),
             clock=SystemClock(),
-            calls_in_flight_max=1,
-            large_calls_in_flight_max=4,
-            request_bytes_max=1 << 26,
-            sequenced=True,
         )
 
     def send(self):
@@ -127,7 +125,7 @@ class Mixture:
         batch = topic.pinned.get(queue) if pinned else topic.batch
         if batch is None or not batch.open:
             batch = CountedBatch(queue, pinned=pinned)
-            batch.journey.deadline_s = next(self.deadlines_s)
+            batch.deadline_s = next(self.deadlines_s)
             self.added_at[batch] = self.call_count
             self.sender.add(batch)
             if pinned:
@@ -142,7 +140,8 @@ class Mixture:
         self.added_at.update(dict.fromkeys(batches, since))
         return batches
 
-    def _transmit(self, _, cargo, over):
+    def _send(self, call):
+        cargo = call.bundle or call.batches
         self.call_count += 1
         if isinstance(cargo, Bundle):
             self.bundle_count += 1
@@ -151,7 +150,7 @@ class Mixture:
             rows = list(zip(cargo.queues, cargo._sequences, cargo._counts, strict=True))
         else:
             rows = [self._row_of(batch) for batch in cargo]
-        away = {queue for _, each, _, _ in self.in_flight for queue, _, _ in each}
+        away = {queue for _, each, _ in self.in_flight for queue, _, _ in each}
         assert len(away.union(queue for queue, _, _ in rows)) == len(away) + len(rows)
         fate = self.random.choice(["lost", "stored", "refused"])
         if self.random.random() >= self.failures:
@@ -160,22 +159,21 @@ class Mixture:
         for row, is_refused in zip(rows, refused, strict=True):
             if fate != "lost" and not is_refused:
                 self.broker.append(*row)
-        self.in_flight.append((cargo, rows, (fate, refused), over))
+        self.in_flight.append((call, rows, (fate, refused)))
 
     def _row_of(self, batch):
         self._left(batch)
-        journey = batch.journey
-        if journey.sequence is None:
-            journey.sequence = self.streams.take(batch.queue, batch.count)
-        return batch.queue, journey.sequence, batch.count
+        if batch.sequence is None:
+            batch.sequence = self.streams.take(batch.queue, batch.count)
+        return batch.queue, batch.sequence, batch.count
 
     def _left(self, cargo):
         self.waited_max = max(self.waited_max, self.call_count - self.added_at[cargo])
 
     async def answer(self):
         position = self.random.randrange(len(self.in_flight))
-        cargo, rows, (fate, refused), over = self.in_flight.pop(position)
-        batches = cargo
+        call, rows, (fate, refused) = self.in_flight.pop(position)
+        cargo = batches = call.bundle or call.batches
         if isinstance(cargo, Bundle) and fate != "told":
             self.added_at[cargo] = self.call_count
             batches = self._take_apart(cargo)
@@ -184,17 +182,17 @@ class Mixture:
         again = []
         for batch, is_refused in zip(batches, refused, strict=False):
             self.added_at[batch] = self.call_count
-            batch.journey.maybe_stored |= fate in ("lost", "stored")
-            if is_refused and not batch.journey.maybe_stored:
-                self.streams.give_back(batch.queue, batch.journey.sequence)
-                batch.journey.sequence = None
+            batch.maybe_stored |= fate in ("lost", "stored")
+            if is_refused and not batch.maybe_stored:
+                self.streams.give_back(batch.queue, batch.sequence)
+                batch.sequence = None
             if is_refused or fate in ("lost", "stored"):
                 again.append(batch)
         done = sum(each for _, _, each in rows) - sum(batch.count for batch in again)
         self.stored += done
         if again:
             self.sender.add_again(again)
-        over()
+        call.over(call)
         return done
 
 

@@ -8,6 +8,7 @@ import pytest
 from ariane_record import ProducerSequence
 from ariane_record.encoding.plain_topic import PlainTopic
 from ariane_record.single.message_id import UniqueIdGenerator
+from ariane_sdk import ProducerSettings
 from ariane_sdk.message import MessageQueue
 from ariane_sdk.producer.batches.bundle import Bundle, BundleSettings
 from ariane_sdk.producer.batches.send_batch import SendBatch
@@ -30,18 +31,19 @@ class Line:
         self.deadlines_s = count(1)
         self.sender = BrokerSender(
             "broker-a",
-            self._transmit,
+            self._send,
             take_apart=self._take_apart,
+            settings=ProducerSettings(
+                **{"calls_in_flight_max": 2, "large_calls_in_flight_max": 2, **limits},
+                request_bytes_max=1 << 26,
+                idempotent=sequenced,
+            ),
             clock=SystemClock(),
-            **{"calls_in_flight_max": 2, "large_calls_in_flight_max": 2, **limits},
-            request_bytes_max=1 << 26,
-            sequenced=sequenced,
         )
 
-    def _transmit(self, _, cargo, over):
-        cargo = cargo if isinstance(cargo, Bundle) else list(cargo)
-        self.calls.append(cargo)
-        self.in_flight.append((cargo, over))
+    def _send(self, call):
+        self.calls.append(call.bundle or call.batches)
+        self.in_flight.append(call)
 
     def _take_apart(self, bundle):
         self.apart.append(bundle)
@@ -54,7 +56,7 @@ class Line:
             body_bytes_max=100,
             sequenced=self.sequenced,
         )
-        batch.journey.deadline_s = next(self.deadlines_s)
+        batch.deadline_s = next(self.deadlines_s)
         self.sender.add(batch)
         return batch
 
@@ -72,12 +74,12 @@ class Line:
         return bundle
 
     async def answer(self, position=0):
-        cargo, over = self.in_flight.pop(position)
-        if isinstance(cargo, Bundle):
-            cargo.open = False
-        over()
+        call = self.in_flight.pop(position)
+        if call.bundle is not None:
+            call.bundle.open = False
+        call.over(call)
         await asyncio.sleep(0)
-        return cargo
+        return call.bundle or call.batches
 
 
 @pytest.fixture
@@ -89,7 +91,7 @@ async def line():
 
 async def test_who_waits_to_be_repeated_lets_no_later_ones_pass_a_bundle(line):
     stuck = line.batch(A)
-    stuck.journey.not_before_s = NEVER_S
+    stuck.not_before_s = NEVER_S
     line.batch(B)
     await asyncio.sleep(0)
     line.batch(B)
@@ -123,13 +125,13 @@ async def test_later_batches_do_not_take_the_queues_of_a_bundle_from_it(line):
 
 async def test_a_bundle_lets_pass_what_is_repeated_under_its_numbers(line):
     repeated = line.batch(A)
-    repeated.journey.sequence = ProducerSequence(7, 0, 40)
-    repeated.journey.not_before_s = NEVER_S
+    repeated.sequence = ProducerSequence(7, 0, 40)
+    repeated.not_before_s = NEVER_S
     bundle = line.bundle(A, B)
     await asyncio.sleep(0)
     assert line.apart == [bundle]
     assert [[batch.queue for batch in batches] for batches in line.calls] == [[B]]
-    repeated.journey.not_before_s = 0.0
+    repeated.not_before_s = 0.0
     line.sender.look_again()
     await asyncio.sleep(0)
     assert line.calls[1:] == [[repeated]]
@@ -139,8 +141,8 @@ async def test_a_bundle_lets_pass_what_is_repeated_under_its_numbers(line):
 
 async def test_what_a_bundle_was_goes_before_what_came_later(line):
     repeated = line.batch(A)
-    repeated.journey.sequence = ProducerSequence(7, 0, 40)
-    repeated.journey.not_before_s = NEVER_S
+    repeated.sequence = ProducerSequence(7, 0, 40)
+    repeated.not_before_s = NEVER_S
     line.batch(C)
     await asyncio.sleep(0)
     line.batch(D)

@@ -268,7 +268,7 @@ async def test_what_is_cancelled_before_its_bundle_leaves_is_not_stored(many, he
     assert stored == 20
     assert [isinstance(each, asyncio.CancelledError) for each in outcomes] == [True, False] * 20
     await producer.flush()
-    assert producer._buffer.size_bytes == 0
+    assert producer._unsettled.size_bytes == 0
 
 
 async def test_what_waits_too_long_is_given_up(many, held, leaping_clock):
@@ -279,7 +279,7 @@ async def test_what_waits_too_long_is_given_up(many, held, leaping_clock):
     assert senders.errors
     for error in senders.errors.values():
         assert (error.reason, error.outcome_unknown) == ("DEADLINE_PASSED", False)
-    assert producer._buffer.size_bytes == 0
+    assert producer._unsettled.size_bytes == 0
     check_stored(many.brokers["broker-a"], senders)
 
 

@@ -92,7 +92,7 @@ async def test_what_waits_apart_is_taken_back_as_well(many, kept, make_status, l
         seen = arrived(broker)
         answer.set()
         await producer.flush()
-        assert producer._buffer.size_bytes == 0
+        assert producer._unsettled.size_bytes == 0
         assert not producer._sending.unsettled
     assert sum(kept) > 10
     ever_seen = arrived(broker)
@@ -130,7 +130,7 @@ async def test_of_an_answer_with_too_few_results_nobody_knows_more(many, travell
         await asyncio.gather(*(send_on() for _ in range(SENDERS)))
         outcomes = await asyncio.gather(*sends, return_exceptions=True)
         assert (await producer.send(Message(TOPICS[0], b"one more"))).unique_id
-        assert producer._buffer.size_bytes == 0
+        assert producer._unsettled.size_bytes == 0
         assert not producer._sending.unsettled
     failed = [each for each in outcomes if isinstance(each, errors.SendError)]
     assert all(error.outcome_unknown for error in failed)

@@ -280,7 +280,7 @@ async def test_closing_settles_what_is_being_moved(world, broker, lower):
     sends = [producer.send_nowait(message) for message in rounds(1, 3)]
     await producer.close()
     assert all(send.done() for send in sends)
-    assert producer._buffer.size_bytes == 0
+    assert producer._unsettled.size_bytes == 0
     check_moved(broker, 1, 3)
 
 

@@ -421,7 +421,7 @@ async def test_bundles_whose_answers_are_lost_or_whose_broker_is_killed_are_stor
         await sending
         proxy.lossy = False
         await producer.flush()
-        assert producer._buffer.size_bytes == 0
+        assert producer._unsettled.size_bytes == 0
     found = await stored(cluster, topics)
     counts = Counter(body for bodies in found.values() for body in bodies)
     assert max(counts.values()) == 1

@@ -1,13 +1,14 @@
 """Which bundle a plain message joins."""
 
 import asyncio
+from types import SimpleNamespace
 
 from ariane_record.single.message_id import UniqueIdGenerator
-from ariane_sdk import Message
+from ariane_sdk import ProducerSettings
 from ariane_sdk.producer.batches.bundle import Bundle, BundleSettings
-from ariane_sdk.producer.batches.plain_singles import PlainSingles
+from ariane_sdk.producer.batches.open_batches import OpenBatches
 from ariane_sdk.producer.batches.topic_lane import TopicLane
-from ariane_sdk.producer.sending.send_buffer import SendBuffer
+from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.producer.sending.waiting_bundles import WaitingBundles
 from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.runtime.clock import SystemClock
@@ -21,6 +22,10 @@ class Brokers:
     def __init__(self):
         self.lines = {"broker-a": WaitingBundles(), "broker-b": WaitingBundles()}
         self.bundles = []
+        self.senders = dict.fromkeys(self.lines, SimpleNamespace(bundling=True))
+        self.unsettled = Unsettled(
+            None, clock=SystemClock(), timeout_s=60.0, size_bytes_max=1 << 30
+        )
 
     def is_welcome(self, _):
         return True
@@ -54,20 +59,18 @@ class Taking:
 
     def __init__(self, topics, **limits):
         self.brokers = Brokers()
-        self.buffer = SendBuffer(1 << 30)
-        self.singles = PlainSingles(
-            {topic: lane_of(topic) for topic in topics},
-            None,  # Everything comes in bundles.
+        self.lanes = {topic: lane_of(topic) for topic in topics}
+        self.open = OpenBatches(
             self.brokers,
-            self.buffer,
+            settings=ProducerSettings(**limits),
+            unique_ids=IDS,
             clock=SystemClock(),
-            body_bytes_max=1 << 20,
-            **limits,
         )
 
     def take(self, topic, size_bytes):
+        lane = self.lanes[topic]
         future = asyncio.get_running_loop().create_future()
-        assert self.singles.take(Message(topic, bytes(size_bytes)), future)
+        assert self.open.add_plain(lane, bytes(size_bytes), lane.plain.shape_of(""), future)
 
     @property
     def held_bytes(self):
@@ -76,7 +79,7 @@ class Taking:
 
 async def test_no_topic_is_in_a_bundle_twice():
     """Who found no room in it does not come back: a queue has one batch in flight."""
-    taking = Taking(["orders", "bills"], batch_bytes_max=1 << 20, bundle_bytes_max=100_000)
+    taking = Taking(["orders", "bills"], request_bytes_max=100_000)
     for topic, size_bytes in [
         ("orders", 90_000),
         ("orders", 80_000),  # To the other broker.
@@ -88,4 +91,4 @@ async def test_no_topic_is_in_a_bundle_twice():
         taking.take(topic, size_bytes)
     for bundle in taking.brokers.bundles:
         assert len(set(bundle.queues)) == len(bundle.queues)
-    assert taking.buffer.size_bytes == taking.held_bytes
+    assert taking.brokers.unsettled.size_bytes == taking.held_bytes

@@ -24,7 +24,7 @@ async def test_close_asks_no_longer_for_a_route_that_nobody_waits_for(world):
             await asyncio.sleep(0)
         with pytest.raises(errors.SendError, match="not stored"):
             await late
-    assert producer._buffer.size_bytes == 0
+    assert producer._unsettled.size_bytes == 0
 
 
 async def test_who_still_waits_for_a_route_gets_it_when_others_have_given_up(world):

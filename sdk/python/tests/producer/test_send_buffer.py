@@ -4,7 +4,12 @@ import asyncio
 
 import pytest
 
-from ariane_sdk.producer.sending.send_buffer import SendBuffer
+from ariane_sdk.producer.sending.unsettled import Unsettled
+from ariane_sdk.runtime.clock import SystemClock
+
+
+def held_up_to(size_bytes_max):
+    return Unsettled(None, clock=SystemClock(), timeout_s=60.0, size_bytes_max=size_bytes_max)
 
 
 async def turns_of_the_loop(count=10):
@@ -22,7 +27,7 @@ async def put(buffer, name, passed, size_bytes=1):
 
 @pytest.fixture
 def full():
-    buffer = SendBuffer(1000)
+    buffer = held_up_to(1000)
     buffer.size_bytes = 1000
     return buffer
 
@@ -78,7 +83,7 @@ async def test_who_goes_away_holds_up_nobody(full, woken):
 
 
 async def test_where_there_is_room_nobody_waits():
-    buffer = SendBuffer(10)
+    buffer = held_up_to(10)
     assert not buffer.crowded
     await buffer.wait_for_room()
     buffer.release(0)

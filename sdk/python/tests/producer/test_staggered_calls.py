@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ariane_sdk import ProducerSettings
 from ariane_sdk.message import MessageQueue
 from ariane_sdk.producer.batches.bundle import Bundle
 from ariane_sdk.producer.batches.send_batch import SendBatch
@@ -61,18 +62,19 @@ class Line:
         self.in_flight = []
         self.sender = BrokerSender(
             "broker-a",
-            self._transmit,
+            self._send,
             take_apart=Bundle.take_apart,
+            settings=ProducerSettings(
+                calls_in_flight_max=calls_in_flight_max,
+                large_calls_in_flight_max=large_calls_in_flight_max,
+                request_bytes_max=1 << 26,
+            ),
             clock=SystemClock(),
-            calls_in_flight_max=calls_in_flight_max,
-            large_calls_in_flight_max=large_calls_in_flight_max,
-            request_bytes_max=1 << 26,
-            sequenced=True,
         )
 
-    def _transmit(self, _, batches, over):
-        self.calls.append(list(batches))
-        self.in_flight.append((batches, over))
+    def _send(self, call):
+        self.calls.append(call.batches)
+        self.in_flight.append(call)
 
     @property
     def sizes(self):
@@ -84,10 +86,10 @@ class Line:
         await asyncio.sleep(0)
 
     async def answer(self, position=0):
-        batches, over = self.in_flight.pop(position)
-        over()
+        call = self.in_flight.pop(position)
+        call.over(call)
         await asyncio.sleep(0)
-        return batches
+        return call.batches
 
 
 @asynccontextmanager
@@ -219,17 +221,17 @@ class Load:
             self.send()
         await asyncio.sleep(0)
         while self.one.in_flight:
-            queues = [each.queue for batches, _ in self.one.in_flight for each in batches]
+            queues = [each.queue for call in self.one.in_flight for each in call.batches]
             assert len(queues) == len(set(queues))
             position = self.random.randrange(len(self.one.in_flight))
-            batches, over = self.one.in_flight.pop(position)
-            for batch in batches:
+            call = self.one.in_flight.pop(position)
+            for batch in call.batches:
                 batch.over_at = len(self.one.calls)
             if answers:
                 answers -= 1
-                for _ in range(sum(each.count for each in batches)):
+                for _ in range(sum(each.count for each in call.batches)):
                     self.send()
-            over()
+            call.over(call)
             await asyncio.sleep(0)
 
 

@@ -22,15 +22,16 @@ from ariane_sdk.errors import (
 from ariane_sdk.message import Message, MessageQueue, ReceivedMessage, SendResult
 from ariane_sdk.producer.batches.intake import Intake
 from ariane_sdk.producer.batches.send_results import SendResults
-from ariane_sdk.producer.batches.topic_lane import QueueSelector
+from ariane_sdk.producer.batches.topic_lane import NO_WISH, QueueSelector, wish_of
 from ariane_sdk.producer.producer_parts import ProducerParts
 from ariane_sdk.producer.recall_calls import RecallCalls
 from ariane_sdk.producer.requests.reply_inbox import ReplyInbox
 from ariane_sdk.producer.requests.request_reply import Requests, reply_to
-from ariane_sdk.producer.sending.send_buffer import SendBuffer
+from ariane_sdk.producer.sending.queue_streams import new_streams
 from ariane_sdk.producer.sending.sending import Sending
+from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.producer.transactions.transaction import TransactionChecker
-from ariane_sdk.producer.transactions.transactional_sends import TransactionalSends, wish_of
+from ariane_sdk.producer.transactions.transactional_sends import TransactionalSends
 from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.routing.route import Route
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
@@ -94,7 +95,13 @@ class Producer(TransactionalSends):
         self._clock = clock or SystemClock()
         self._random = random or new_random()
         self._fork_guard = ForkGuard()
-        self._buffer = SendBuffer(self._settings.buffered_bytes_max)
+        self._streams = new_streams(self._random) if self._settings.idempotent else None
+        self._unsettled = Unsettled(
+            self._streams,
+            clock=self._clock,
+            timeout_s=self._settings.send_timeout_s,
+            size_bytes_max=self._settings.buffered_bytes_max,
+        )
         self._accepting = False
         self._started = False
         self._closed = False
@@ -131,7 +138,8 @@ class Producer(TransactionalSends):
         )
         parts = ProducerParts.of(
             session,
-            self._buffer,
+            self._unsettled,
+            self._streams,
             own_ip=ip,
             group=self._group,
             settings=self._settings,
@@ -211,8 +219,8 @@ class Producer(TransactionalSends):
         """
         if timeout_s is not None:
             return await self._send_within(timeout_s, message, message_queue, selector)
-        if self._buffer.crowded:
-            await self._buffer.wait_for_room()
+        if self._unsettled.crowded:
+            await self._unsettled.wait_for_room()
         future = self._submit(message, message_queue, selector)
         try:
             return await future
@@ -240,8 +248,8 @@ class Producer(TransactionalSends):
         Raises:
             MessageIllegal: It breaks a rule; it was not sent.
         """
-        if self._buffer.crowded:
-            await self._buffer.wait_for_room()
+        if self._unsettled.crowded:
+            await self._unsettled.wait_for_room()
         if not self._accepting:
             self._refuse()
         wish = wish_of(message_queue, selector)
@@ -272,8 +280,8 @@ class Producer(TransactionalSends):
             SendBufferFull: There is no room.
             MessageIllegal: It breaks a rule.
         """
-        if self._buffer.full:
-            raise SendBufferFull(f"{self._buffer.size_bytes} bytes wait already", retriable=True)
+        if self._unsettled.full:
+            raise SendBufferFull(f"{self._unsettled.size_bytes} bytes wait already", retriable=True)
         return self._submit(message, message_queue, selector)
 
     async def send_batch(self, messages: Sequence[Message]) -> Sequence[SendResult]:
@@ -428,7 +436,7 @@ class Producer(TransactionalSends):
 
     async def wait_for_room(self) -> None:
         """Wait until the buffer takes another message."""
-        await self._buffer.wait_for_room()
+        await self._unsettled.wait_for_room()
 
     async def flush(self) -> None:
         """Wait for the outcome of everything sent so far.
@@ -439,7 +447,7 @@ class Producer(TransactionalSends):
         if self._session is None:
             self._refuse()
         await self._intake.wait_for_routes()
-        await self._sending.unsettled.wait()
+        await self._unsettled.wait()
 
     async def route(self, topic: str) -> Route:
         """Where the queues of a topic are, for selectors and tools.
@@ -460,7 +468,9 @@ class Producer(TransactionalSends):
     ) -> asyncio.Future[SendResult]:
         if not self._accepting:
             self._refuse()
-        wish = wish_of(message_queue, selector)
+        wish = NO_WISH
+        if message_queue is not None or selector is not None:
+            wish = wish_of(message_queue, selector)
         if self._telemetry is None:
             return self._intake.take(message, wish)
         return self._telemetry.send(message, lambda marked: self._intake.take(marked, wish))
@@ -476,8 +486,8 @@ class Producer(TransactionalSends):
         future: asyncio.Future[SendResult] | None = None
         try:
             async with asyncio.timeout(timeout_s):
-                if self._buffer.crowded:
-                    await self._buffer.wait_for_room()
+                if self._unsettled.crowded:
+                    await self._unsettled.wait_for_room()
                 future = self._submit(message, message_queue, selector)
                 return await future
         except (TimeoutError, asyncio.CancelledError) as error:

@@ -16,8 +16,9 @@ from ariane_sdk.producer.recall_calls import RecallCalls
 from ariane_sdk.producer.requests.reply_inbox import ReplyInbox
 from ariane_sdk.producer.requests.request_reply import Requests
 from ariane_sdk.producer.sending.latency import BrokerLatencies, UnavailabilityTable
-from ariane_sdk.producer.sending.send_buffer import SendBuffer
+from ariane_sdk.producer.sending.queue_streams import QueueStreams
 from ariane_sdk.producer.sending.sending import Sending
+from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.producer.transactions.transaction_calls import TransactionCalls
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
@@ -51,7 +52,8 @@ class ProducerParts:
     def of(
         cls,
         session: Session,
-        buffer: SendBuffer,
+        unsettled: Unsettled,
+        streams: QueueStreams | None,
         *,
         own_ip: str,
         group: str,
@@ -63,7 +65,8 @@ class ProducerParts:
 
         Args:
             session: Its connections.
-            buffer: How much may wait.
+            unsettled: Will have what waits.
+            streams: Number batches, if they are to be stored once.
             own_ip: The address of this machine, for the ids of messages.
             group: Name of the producer group, or nothing.
             settings: How it behaves.
@@ -81,6 +84,9 @@ class ProducerParts:
         sending = Sending(
             connections,
             routes,
+            unsettled,
+            streams=streams,
+            latencies=latencies,
             group=group,
             settings=settings,
             clock=clock,
@@ -90,13 +96,10 @@ class ProducerParts:
                 sequenced=settings.idempotent,
                 body_bytes_max=settings.body_bytes_max,
             ),
-            settled=buffer.release,
-            latencies=latencies,
         )
         intake = Intake(
             routes,
             sending,
-            buffer,
             settings=settings,
             clock=clock,
             random=random,

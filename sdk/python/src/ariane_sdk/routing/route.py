@@ -70,6 +70,7 @@ class Route:
             it, made while nobody could tell whether the topic exists already.
         read_queues: The queues to read, sorted: the input of every allocation.
         write_queues: The queues to write, sorted.
+        primary_addresses: Where messages are sent to each broker that has a live primary.
         group_queues: The queues among which message groups are divided: those of ``queue_order``,
             so that no group moves while a broker is away; without one, ``write_queues``. None
             while ``groups_wait``.
@@ -83,6 +84,7 @@ class Route:
     queue_order: str = ""
     read_queues: tuple[MessageQueue, ...] = field(init=False)
     write_queues: tuple[MessageQueue, ...] = field(init=False)
+    primary_addresses: Mapping[str, str] = field(init=False, compare=False, repr=False)
     provisional: bool = False
     group_queues: tuple[MessageQueue, ...] = field(init=False)
     groups_wait: bool = field(init=False)
@@ -102,6 +104,12 @@ class Route:
         )
         object.__setattr__(self, "read_queues", tuple(sorted(readable)))
         object.__setattr__(self, "write_queues", tuple(sorted(writable)))
+        addresses = {
+            broker.broker_name: broker.primary_address
+            for broker in self.brokers
+            if broker.primary_address
+        }
+        object.__setattr__(self, "primary_addresses", addresses)
         ordered = tuple(
             MessageQueue(self.topic, *queue) for queue in queues_in_order(self.queue_order)
         )

@@ -44,12 +44,15 @@ class Routes:
     """Routes by topic. A route once known stays until a name server tells a newer one.
 
     A name server that has just started adds to what is known and takes nothing away.
+
+    Attributes:
+        known: By topic, as they are known now.
     """
 
     def __init__(self, name_servers: NameServers, clock: Clock, random: Random) -> None:
         self._name_servers = name_servers
         self._clock = clock
-        self._routes: dict[str, Route] = {}
+        self.known: dict[str, Route] = {}
         self._guessed: set[str] = set()
         self._asked_s: dict[str, float] = {}
         self._fetches: dict[str, asyncio.Task[Route]] = {}
@@ -84,7 +87,7 @@ class Routes:
 
     def cached(self, topic: str) -> Route | None:
         """The route as known now."""
-        return self._routes.get(topic)
+        return self.known.get(topic)
 
     async def get(self, topic: str) -> Route:
         """The route as known, or else as a name server tells it.
@@ -93,7 +96,7 @@ class Routes:
             RouteNotFound: No live broker carries the topic.
             NameServersUnreachable: None answered, and no route is known from before.
         """
-        route = self._routes.get(topic)
+        route = self.known.get(topic)
         return route if route is not None else await self._fetch(topic)
 
     async def get_for_send(self, topic: str) -> Route:
@@ -121,10 +124,10 @@ class Routes:
                 raise
         self.watch(topic)
         # Its own may have come meanwhile.
-        if topic not in self._routes:
-            self._routes[topic] = route
+        if topic not in self.known:
+            self.known[topic] = route
             self._guessed.add(topic)
-        return self._routes[topic]
+        return self.known[topic]
 
     def watch(self, topic: str) -> None:
         """Look for the route of a topic that has none of its own, until it comes.
@@ -181,7 +184,7 @@ class Routes:
             RouteNotFound: No live broker carries the topic, and none did before.
             NameServersUnreachable: None answered, and no route is known from before.
         """
-        known = self._routes.get(topic)
+        known = self.known.get(topic)
         asked_s = self._asked_s.get(topic)
         recent = asked_s is not None and self._clock.monotonic_s() - asked_s < REFRESH_GAP_S_MIN
         if known is not None and recent and topic not in self._fetches:
@@ -202,7 +205,7 @@ class Routes:
         Returns:
             The route as known now; its ``groups_wait`` says whether that is still open.
         """
-        known = self._routes[topic]
+        known = self.known[topic]
         try:
             return await self._fetch(topic)
         except RouteNotFound as unknown:
@@ -211,7 +214,7 @@ class Routes:
                 self._take(replace(known, provisional=False))
         except CallError as error:
             logger.info("where groups of %s belong is not known yet: %s", topic, error)
-        return self._routes[topic]
+        return self.known[topic]
 
     async def _look(self, topic: str) -> None:
         try:
@@ -240,7 +243,7 @@ class Routes:
             route = await self._name_servers.get_route(topic)
         finally:
             self._asked_s[topic] = self._clock.monotonic_s()
-        known = self._routes.get(topic)
+        known = self.known.get(topic)
         guessed = topic in self._guessed
         self._guessed.discard(topic)
         if known is not None and not guessed:
@@ -256,10 +259,10 @@ class Routes:
 
     def _take(self, route: Route) -> Route:
         """Know a route from now on, and say so if it is another one."""
-        known = self._routes.get(route.topic)
+        known = self.known.get(route.topic)
         if known is not None and route == known and route.complete == known.complete:
             return known
-        self._routes[route.topic] = route
+        self.known[route.topic] = route
         if route != known:
             for listener in self._listeners:
                 listener(route)
@@ -287,7 +290,7 @@ class Routes:
 
     async def _refresh_all(self) -> None:
         await self._clock.sleep(REFRESH_INTERVAL_S)
-        await asyncio.gather(*map(self.refresh, list(self._routes)))
+        await asyncio.gather(*map(self.refresh, list(self.known)))
 
 
 def watch_delay_s(waited_s: float) -> float:

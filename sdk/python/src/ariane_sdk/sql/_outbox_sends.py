@@ -141,7 +141,7 @@ def _batch(queue: MessageQueue, sequence: ProducerSequence, rows: Sequence[Outbo
     # Room for all of them, whatever was chosen, by whomever: what is written down is one batch.
     room_bytes = sum(len(row.message.body) + RECORD_OVERHEAD_BYTES_MAX for row in rows)
     batch = SendBatch(queue, choose_other=None, body_bytes_max=room_bytes, sequenced=True)
-    batch.journey.sequence = sequence
+    batch.sequence = sequence
     for row in rows:
         batch.add(row.message, row.unique_id, row.born_timestamp_ms, None, body=row.message.body)
     return batch

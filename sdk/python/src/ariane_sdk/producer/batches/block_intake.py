@@ -17,8 +17,8 @@ from ariane_sdk.errors import DeadlinePassed
 from ariane_sdk.message import MessageQueue
 from ariane_sdk.producer.batches.block_batch import BlockBatch
 from ariane_sdk.producer.batches.topic_lane import TopicLane
-from ariane_sdk.producer.sending.send_buffer import SendBuffer, SendTurns
 from ariane_sdk.producer.sending.sending import Sending
+from ariane_sdk.producer.sending.unsettled import SendTurns
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
 
@@ -32,19 +32,18 @@ class BlockIntake:
         new_unique_ids: Makes the ids of so many messages.
     """
 
-    __slots__ = ("_buffer", "_clock", "_folder", "_sending", "_settings", "new_unique_ids")
+    __slots__ = ("_clock", "_folder", "_sending", "_settings", "_unsettled", "new_unique_ids")
 
     def __init__(
         self,
         sending: Sending,
-        buffer: SendBuffer,
         *,
         settings: ProducerSettings,
         clock: Clock,
         new_unique_ids: Callable[[int], UniqueIds],
     ) -> None:
         self._sending = sending
-        self._buffer = buffer
+        self._unsettled = sending.unsettled
         self._settings = settings
         self._clock = clock
         self.new_unique_ids = new_unique_ids
@@ -52,7 +51,7 @@ class BlockIntake:
 
     def turns(self) -> SendTurns:
         """Lets others have their turn while one call sends much."""
-        return SendTurns(self._buffer, self._settings.batch_bytes_max)
+        return SendTurns(self._unsettled, self._settings.batch_bytes_max)
 
     @contextmanager
     def spreading(self, lane: TopicLane) -> Iterator[int]:
@@ -124,7 +123,7 @@ class BlockIntake:
         if queue is not None:
             # What comes later for this queue must not slip into a batch that is ahead of this one.
             lane.open_pinned.pop(queue, None)
-        self._buffer.size_bytes += batch.size_bytes
+        self._unsettled.size_bytes += batch.size_bytes
         self._sending.add(batch)
-        batch.journey.deadline_s = min(batch.journey.deadline_s, deadline_s)
+        batch.deadline_s = min(batch.deadline_s, deadline_s)
         return batch

@@ -1,7 +1,7 @@
 """Plain messages for many queues of one broker: they wait, travel and are settled together.
 
 With 1,024 messages on their way to 256 topics a batch has 4 messages, and the price of a batch is
-that of several messages: an object, its journey, its place in line, its call, its outcome. A bundle
+that of several messages: an object, its place in line, its call, its outcome. A bundle
 has the messages of many such batches in columns, and none of that for each of them::
 
     rows     topics     orders  flights  bills          a batch each, made when the bundle travels
@@ -18,7 +18,6 @@ taken apart, and they go on by themselves as if they had never been together.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Sequence
 from itertools import chain, compress, islice, repeat
 from operator import itemgetter
@@ -42,7 +41,7 @@ from ariane_sdk.message import MessageQueue, SendResult, send_results
 from ariane_sdk.producer.batches.bundle_places import table_places
 from ariane_sdk.producer.batches.bundle_wire import table_parts
 from ariane_sdk.producer.batches.send_batch import LEVELS, ChooseQueue
-from ariane_sdk.producer.batches.singles_batch import SinglesBatch
+from ariane_sdk.producer.batches.singles_batch import NEVER_CUT, SinglesBatch
 from ariane_sdk.producer.sending.queue_streams import QueueStreams
 
 
@@ -265,7 +264,7 @@ class Bundle:
             self._close()
         batches = list(map(self._new_batch, self.queues, self._topics, self._choosers))
         for batch, sequence in zip(batches, self._sequences, strict=False):
-            batch.journey.sequence = sequence
+            batch.sequence = sequence
         if self._sent is None:
             self._hand_out(batches)
         else:
@@ -315,11 +314,11 @@ class Bundle:
             sequenced=settings.sequenced,
             plain_topic=topic,
             unique_ids=settings.unique_ids,
-            cut_count=sys.maxsize,
+            cut_count=NEVER_CUT,
         )
         # Nobody adds to it; but messages are withdrawn as long as it has not left.
         batch.open = self._sent is None
-        batch.journey.deadline_s = self.deadline_s
+        batch.deadline_s = self.deadline_s
         return batch
 
     def _hand_out(self, batches: Sequence[SinglesBatch]) -> None:
@@ -337,7 +336,7 @@ class Bundle:
         messages = zip(sent.unique_ids, self._futures, strict=True)
         for batch, block in zip(batches, blocks, strict=True):
             unique_ids, futures = zip(*islice(messages, block.count), strict=True)
-            batch.journey.in_flight = True
+            batch.in_flight = True
             batch.encoded_as(block, list(unique_ids))
             batch.wait_for(futures)
 

@@ -10,8 +10,7 @@ from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_sdk.errors import SendError
 from ariane_sdk.message import Message, MessageQueue, SendResult
 from ariane_sdk.producer.batches.send_batch import SendBatch
-from ariane_sdk.producer.batches.singles_batch import SinglesBatch
-from ariane_sdk.producer.sending.broker_sender import NEVER_CUT
+from ariane_sdk.producer.batches.singles_batch import NEVER_CUT, SinglesBatch
 
 
 class GroupedBatch(SinglesBatch):

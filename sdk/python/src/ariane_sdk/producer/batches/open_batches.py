@@ -1,27 +1,48 @@
-"""The batches that still take messages: which one is next for a queue, or for no particular one."""
+"""The batches that still take messages: which one is next for a queue, or for no particular one.
+
+Plain messages have a body, perhaps a tag, and nothing else: most are so. Nothing is encoded when
+they come, and little is done for each; what can be done for many together waits until they are
+sent. They gather in the open batch of their topic, or, with very many topics, in a bundle.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from typing import Final
+
+from ariane_record.encoding.plain_topic import TagShape
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_sdk.checks.delay import AT_ONCE
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message import MessageQueue, SendResult
 from ariane_sdk.producer.batches.grouped_batch import GroupedBatch
-from ariane_sdk.producer.batches.send_batch import SendBatch
-from ariane_sdk.producer.batches.singles_batch import SinglesBatch
+from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, SendBatch
+from ariane_sdk.producer.batches.singles_batch import NEVER_CUT, SinglesBatch
 from ariane_sdk.producer.batches.topic_lane import TopicLane
-from ariane_sdk.producer.sending.broker_sender import NEVER_CUT
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
 
+BUNDLE_BYTES_MIN: Final = 64 << 10
+"""Where bundles had fewer bytes, single batches are sent in fewer calls."""
+
 
 class OpenBatches:
-    """Finds batches in the lanes of topics, and opens new ones.
+    """Finds batches in the lanes of topics, opens new ones, and puts plain messages into them.
 
-    Who puts the first message into a batch gives the batch to ``Sending``.
+    Who puts another first message into a batch calls ``begin``.
     """
 
-    __slots__ = ("_body_bytes_max", "_clock", "_sending", "_settings", "_unique_ids")
+    __slots__ = (
+        "_batch_bytes_max",
+        "_body_bytes_max",
+        "_bundle_bytes_max",
+        "_clock",
+        "_senders",
+        "_sending",
+        "_settings",
+        "_unique_ids",
+        "_unsettled",
+    )
 
     def __init__(
         self,
@@ -33,16 +54,121 @@ class OpenBatches:
     ) -> None:
         self._clock = clock
         self._sending = sending
+        self._senders = sending.senders
+        self._unsettled = sending.unsettled
         self._settings = settings
+        self._batch_bytes_max = settings.batch_bytes_max
+        self._bundle_bytes_max = min(settings.batch_bytes_max, settings.request_bytes_max)
         self._unique_ids = unique_ids
         # Whatever fits into a batch can be encoded, however small a single body has to be.
         self._body_bytes_max = max(settings.body_bytes_max, settings.batch_bytes_max)
 
+    def add_plain(
+        self,
+        lane: TopicLane,
+        body: bytes,
+        shape: TagShape,
+        future: asyncio.Future[SendResult],
+    ) -> bool:
+        """Take a plain message.
+
+        Args:
+            lane: Its topic, whose route is known.
+            body: Its body.
+            shape: Of its tag.
+            future: Who waits for it.
+
+        Returns:
+            Whether it was taken: not if others in its batch are not plain.
+
+        Raises:
+            SendError: No broker takes messages for the topic.
+        """
+        bundle = lane.bundle
+        if bundle is not None and bundle.open:
+            before = bundle.size_bytes
+            if before + len(body) <= self._bundle_bytes_max:
+                bundle.add(lane.row, body, shape, self._clock.now_ms(), future)
+                self._unsettled.size_bytes += bundle.size_bytes - before
+                return True
+        batch = lane.open_unpinned
+        run = None if batch is None else batch.run
+        if batch is None or not batch.open:
+            queue = lane.next_queue(self._sending.is_welcome)
+            if self._senders[queue.broker_name].bundling and self._join_bundle(
+                lane, queue, body, shape, future
+            ):
+                return True
+            batch = self.next_unpinned(lane, queue, len(body))
+        elif run is None:
+            batch = self.unpinned(lane, len(body))
+        elif len(run.bodies) >= batch.cut_count or (
+            run.bodies
+            and run.size_bytes + COLUMN_BYTES * len(run.bodies) + len(body) > self._batch_bytes_max
+        ):
+            queue = lane.next_queue(self._sending.is_welcome)
+            batch = self.next_unpinned(lane, queue, len(body))
+        run = batch.run
+        if run is None:
+            return False
+        self._unsettled.size_bytes += batch.add_plain(body, shape, self._clock.now_ms(), future)
+        if len(run.bodies) == 1:
+            self.begin(batch)
+        return True
+
+    def _join_bundle(
+        self,
+        lane: TopicLane,
+        queue: MessageQueue,
+        body: bytes,
+        shape: TagShape,
+        future: asyncio.Future[SendResult],
+    ) -> bool:
+        """Begin a row of a bundle, if plain messages come in bundles now."""
+        if self._bundle_bytes_max < BUNDLE_BYTES_MIN:
+            return False
+        if lane.bundle is not None:
+            # If it is still open, it had no room: should the topic come back to it, with a message
+            # that fits, two batches of the bundle would be for the same queue.
+            lane.bundle.full = True
+        bundle = self._sending.bundle_for(queue.broker_name, self._bundle_bytes_max - len(body))
+        if bundle is None:
+            return False
+        before = bundle.size_bytes
+        row = bundle.join(queue, lane.plain, lane.choose_queue)
+        bundle.add(row, body, shape, self._clock.now_ms(), future)
+        self._unsettled.size_bytes += bundle.size_bytes - before
+        lane.bundle, lane.row = bundle, row
+        return True
+
+    def begin(self, batch: SendBatch) -> None:
+        """Have a batch sent that has its first message, with what it has by then."""
+        self._unsettled.add(batch)
+        self._senders[batch.queue.broker_name].add(batch)
+
     def fits(self, batch: SendBatch, body_bytes: int) -> bool:
         """Whether a batch takes one more body of so many bytes."""
         return batch.open and (
-            not batch.count or batch.wire_bytes + body_bytes <= self._settings.batch_bytes_max
+            not batch.count or batch.wire_bytes + body_bytes <= self._batch_bytes_max
         )
+
+    def batch_for(
+        self,
+        lane: TopicLane,
+        queue: MessageQueue | None,
+        body_bytes: int,
+        delay_kind: int,
+        *,
+        grouped: bool,
+    ) -> SinglesBatch:
+        """The batch that takes a message for a queue, or for none in particular.
+
+        Raises:
+            TopicRefused: No broker takes messages for the topic.
+        """
+        if queue is None:
+            return self.unpinned(lane, body_bytes, delay_kind=delay_kind)
+        return self.pinned(lane, queue, body_bytes, delay_kind=delay_kind, grouped=grouped)
 
     def pinned(
         self,
@@ -149,7 +275,7 @@ class OpenBatches:
         """After how many messages a batch for no particular queue hands over to the next."""
         if not lane.has_several_queues:
             return NEVER_CUT
-        cut_count = self._sending.cut_count(queue.broker_name)
+        cut_count = self._senders[queue.broker_name].cut_count
         spread_count = self._settings.spread_count
         if spread_count and lane.singles_flow.moment(self._clock.monotonic_s()):
             # Where much is on its way, a few large shares are as even as many small ones.

@@ -1,4 +1,4 @@
-"""One batch on its way: records for one message queue, and those who wait for them."""
+"""One batch: records for one message queue, how far they have come, and those who wait for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ariane.broker.v1.send_service_pb2 import AppendBatch, AppendResult
+from ariane.broker.v1.send_service_pb2 import AppendResult
 from ariane_record import BlockEncoder, ProducerSequence, RecordBlock
 from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.encoding.withdrawal import take_back
@@ -26,9 +26,7 @@ from ariane_sdk.message import (
     SendResult,
     send_results,
 )
-from ariane_sdk.net.timestamps import timestamp_ms
-from ariane_sdk.producer.sending.append_wire import EncodedBatch, on_wire
-from ariane_sdk.producer.sending.journey import Journey
+from ariane_sdk.producer.sending.append_wire import EncodedBatch, encoded_batch
 
 RECORD_OVERHEAD_BYTES_MAX: Final = 1024 + PROPERTIES_BYTES_MAX
 """What a record may have beside its body: header, topic, properties."""
@@ -45,12 +43,15 @@ _NONE: Final[list[Any]] = []
 """Nobody adds to it: a list for each of many tiny batches is one more object to make, and for the
 garbage collector to look at."""
 
+_NOBODY: Final[dict[str, float]] = {}
+"""No broker has refused the batch."""
+
 LEVELS: Final = {level.value: level for level in AcknowledgedLevel}
 """By what the contract calls them."""
 
 
 class SendBatch:
-    """Takes messages while it is open; then travels, perhaps more than once; then is settled.
+    """Takes messages while it is open; then is sent, perhaps more than once; then is settled.
 
     The records do not say which queue they are for: until the broker fills that in, a batch that
     is not pinned can go to any queue of its topic, until it may be stored in one.
@@ -60,7 +61,18 @@ class SendBatch:
         queue: Where it goes.
         pinned: Whether it must go to this queue, in order with others for it.
         open: Whether it still takes messages.
-        journey: How far it has come.
+        deadline_s: When it is given up, by the monotonic clock.
+        not_before_s: When it may be sent (again), by the monotonic clock.
+        repeat_count: How often it was repeated after an error that limits repeats.
+        failed_rounds: How often all brokers that could take it have refused it, one after another;
+            for a batch that stays in its queue, how often that has.
+        refused_until_s: The brokers that refused it in this round, each with the time before which
+            it does not want to see it again, by the monotonic clock.
+        last_refusal: Why it was refused the last time.
+        in_flight: Whether a call has it now.
+        maybe_stored: Whether one of its calls may have stored it.
+        sequence: The numbers under which it may be stored, or is about to be; they hold in its
+            queue only.
         outcomes: What its messages got; nothing until it is settled, and after a failure.
         error: Why it failed.
     """
@@ -79,12 +91,20 @@ class SendBatch:
         "_sequenced",
         "_unique_ids",
         "_withdrawn",
+        "deadline_s",
         "error",
-        "journey",
+        "failed_rounds",
+        "in_flight",
+        "last_refusal",
+        "maybe_stored",
+        "not_before_s",
         "open",
         "outcomes",
         "pinned",
         "queue",
+        "refused_until_s",
+        "repeat_count",
+        "sequence",
         "topic",
     )
 
@@ -103,7 +123,7 @@ class SendBatch:
             queue: Where it goes at first.
             choose_other: Chooses another queue; nothing for a pinned batch.
             body_bytes_max: Bytes that one body may have; the batch takes at least one such.
-            sequenced: Whether its journey gets a sequence before each travel.
+            sequenced: Whether it gets a sequence before it is sent.
             delay_kind: Of all its messages (``_delay``).
         """
         self.topic = queue.topic
@@ -111,7 +131,15 @@ class SendBatch:
         self.pinned = choose_other is None
         self._choose_other = choose_other
         self.open = True
-        self.journey = Journey()
+        self.deadline_s = 0.0
+        self.not_before_s = 0.0
+        self.repeat_count = 0
+        self.failed_rounds = 0
+        self.refused_until_s = _NOBODY
+        self.last_refusal: CallError | None = None
+        self.in_flight = False
+        self.maybe_stored = False
+        self.sequence: ProducerSequence | None = None
         self.outcomes: Sequence[SendResult | SendError] | None = None
         self.error: SendError | None = None
         self._sequenced = sequenced
@@ -131,7 +159,7 @@ class SendBatch:
     @property
     def movable(self) -> bool:
         """Whether any queue will do: nobody wants this one, and it is not stored in it perhaps."""
-        return not self.pinned and self.journey.sequence is None
+        return not self.pinned and self.sequence is None
 
     @property
     def count(self) -> int:
@@ -254,34 +282,22 @@ class SendBatch:
         """Close it, and say what travels."""
         self.open = False
         block = self._block = self._sealed()
-        wire = AppendBatch(
-            topic=self.topic,
-            queue_id=self.queue.queue_id,
-            record_sizes=on_wire(block.sizes),
-            tag_codes=on_wire(block.tag_codes),
-            key_counts=block.key_counts.tobytes(),
-            key_hashes=on_wire(block.key_hashes),
-            records_crc32=block.crc32,
+        return encoded_batch(
+            self.queue,
+            block,
+            self.sequence,
+            delay_level=max(self._delay_kind, AT_ONCE),
+            delivery_times_ms=self._times_on_wire(),
         )
-        if self.journey.sequence is not None:
-            stream = wire.sequence
-            stream.producer_id, stream.producer_epoch, stream.first_sequence = self.journey.sequence
-        if block.record_crcs is not None:
-            wire.record_crc32s = on_wire(block.record_crcs)
-        if self._delay_kind > AT_ONCE:
-            wire.delay_level = self._delay_kind
-        elif self._delay_kind == AT_TIMES:
-            wire.delivery_times_ms = self._times_on_wire()
-        records = block.pieces if isinstance(block, LooseBlock) else (block.records,)
-        return EncodedBatch(wire.SerializeToString(), records, block.size_bytes)
 
     def _times_on_wire(self) -> bytes:
-        """When each message is to be delivered."""
-        return np.array(self._delivery_times_ms, "<i8").tobytes()
+        """When each message is to be delivered; nothing for at once."""
+        times_ms = self._delivery_times_ms
+        return np.array(times_ms, "<i8").tobytes() if times_ms else b""
 
     def _sealed(self) -> RecordBlock | LooseBlock:
         """The records, which say the sequence of this travel."""
-        sequence, block = self.journey.sequence, self._block
+        sequence, block = self.sequence, self._block
         if block is None:
             self._block_sequence = sequence
             return self._encoding().finish(sequence)
@@ -293,6 +309,16 @@ class SendBatch:
             if said is None or said.sequence != sequence:
                 return with_sequence(block, sequence)
         return block
+
+    def wait_a_round(self, until_s: float) -> None:
+        """Be sent no earlier than at this time, by the monotonic clock, when a round begins."""
+        refused_s = self.refused_until_s
+        self.not_before_s = max(until_s, refused_s.get(self.queue.broker_name, 0.0))
+        self.failed_rounds += 1
+        # Who does not want to see it by then has refused the next round as well.
+        self.refused_until_s = {
+            name: then_s for name, then_s in refused_s.items() if then_s > self.not_before_s
+        }
 
     def go_elsewhere(self, is_welcome: Callable[[str], bool]) -> None:
         """Go to another queue next; a batch that is not movable stays.
@@ -345,7 +371,7 @@ class SendBatch:
             commit_log_offsets,
             self._unique_ids,
             acknowledged_level=LEVELS[result.acknowledged_level],
-            store_timestamp_ms=timestamp_ms(result.store_time),
+            store_timestamp_ms=result.store_time.ToMilliseconds(),
             broker_address=broker_address,
             duplicate=result.duplicate,
             recall_handles=self._recall_handles(),
@@ -368,7 +394,7 @@ class SendBatch:
             cause: The last error; what earlier travels may have done is added to it.
         """
         self.open = False
-        unknown = self.journey.maybe_stored or cause.outcome_unknown
+        unknown = self.maybe_stored or cause.outcome_unknown
         certainty = "; it may have been stored" if unknown else "; it was not stored"
         self.error = self._send_error(f"{cause}{certainty}", cause, unknown=unknown)
         for future in self._futures:

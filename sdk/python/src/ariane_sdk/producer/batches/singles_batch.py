@@ -24,6 +24,9 @@ from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, ChooseQueue, Se
 TOGETHER_MIN: Final = 8
 """Fewer messages are encoded one by one: what is done by column has a fixed price."""
 
+NEVER_CUT: Final = 1 << 62
+"""A batch has never so many messages."""
+
 
 class SinglesBatch(SendBatch):
     """Travels like every batch.
@@ -139,7 +142,7 @@ class SinglesBatch(SendBatch):
         """
         self.run = None
         self._block = block
-        self._block_sequence = self.journey.sequence
+        self._block_sequence = self.sequence
         self._unique_ids = unique_ids
 
     def wait_for(self, futures: Iterable[asyncio.Future[SendResult]]) -> None:
@@ -166,11 +169,11 @@ def encode_together(batches: Sequence[SendBatch]) -> None:
     if count < TOGETHER_MIN:
         for batch, run in zip(waiting, runs, strict=True):
             few_ids = [batch.unique_ids.next_id() for _ in run.bodies]
-            batch.encoded_as(encode_plain_run(run, batch.journey.sequence, few_ids), few_ids)
+            batch.encoded_as(encode_plain_run(run, batch.sequence, few_ids), few_ids)
         return
     new_ids = waiting[0].unique_ids.next_id_run(count)
     unique_ids = new_ids.texts()
-    blocks = encode_plain_runs(runs, [batch.journey.sequence for batch in waiting], new_ids)
+    blocks = encode_plain_runs(runs, [batch.sequence for batch in waiting], new_ids)
     del runs  # Each goes when its block is there: the garbage collector looks at all that live.
     ends = list(accumulate(counts))
     for batch, block, begin, end in zip(waiting, blocks, chain((0,), ends), ends, strict=False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, NoReturn, TypeAlias
 
 from ariane_record.encoding.plain_topic import PlainTopic
 from ariane_sdk.errors import (
@@ -21,6 +21,7 @@ from ariane_sdk.producer.batches.queue_choice import (
     GroupQueues,
     StickyRoundRobin,
 )
+from ariane_sdk.producer.batches.send_batch import ChooseQueue
 from ariane_sdk.producer.batches.singles_batch import SinglesBatch
 from ariane_sdk.producer.sending.latency import BrokerLatencies, LeastLatency
 from ariane_sdk.routing.route import Route
@@ -44,6 +45,13 @@ class QueueWish(NamedTuple):
 NO_WISH = QueueWish()
 
 
+def wish_of(message_queue: MessageQueue | None, selector: QueueSelector | None) -> QueueWish:
+    """Which queue the sender of a message wants."""
+    if message_queue is None and selector is None:
+        return NO_WISH
+    return QueueWish(message_queue, selector)
+
+
 class ParkedMessage(NamedTuple):
     """A message whose topic has no known route yet."""
 
@@ -58,7 +66,11 @@ class TopicLane:
 
     Attributes:
         topic: The topic.
-        choose_queue: ``next_queue``, as one object for all batches.
+        choose_queue: ``next_queue`` of whatever route there is then, as one object for all batches.
+        next_queue: Chooses the queue of the next batch that any queue will do for, preferably on a
+            broker that the given function welcomes; raises SendError if no broker takes messages.
+        has_several_queues: Whether batches for no particular queue can go to one while another is
+            in use.
         plain: What its plain messages have in common.
         bundle: The bundle that takes its plain messages, if it is still open; or nothing.
         row: Its row there.
@@ -84,12 +96,14 @@ class TopicLane:
         "_group_queues",
         "_last_group_queues",
         "_latencies",
-        "_sticky",
+        "_queue_count",
         "_sticky_first",
         "bundle",
         "choose_queue",
         "flow",
         "groups_held",
+        "has_several_queues",
+        "next_queue",
         "open_delayed",
         "open_pinned",
         "open_shares",
@@ -124,7 +138,9 @@ class TopicLane:
             latencies: What is known of brokers, if the slow are to be passed over.
         """
         self.topic = topic
-        self.choose_queue = self.next_queue
+        self.choose_queue: ChooseQueue = self._choose_queue
+        self.next_queue: ChooseQueue = self._refuse
+        self.has_several_queues = False
         self.plain = PlainTopic(topic, id_bytes=id_digits)
         self.bundle: Bundle | None = None
         self.row = 0
@@ -144,7 +160,7 @@ class TopicLane:
         self.singles_flow = CallFlow(SPREAD_SHARES_MAX)
         self._sticky_first = sticky_first
         self._latencies = latencies
-        self._sticky: StickyRoundRobin | None = None
+        self._queue_count = 0
         self._group_queues: GroupQueues | None = None
         self._last_group_queues: GroupQueues | None = None
 
@@ -153,12 +169,14 @@ class TopicLane:
         self.route = route
         self.open_shares.clear()
         queues = route.write_queues
+        self._queue_count = len(queues)
+        self.has_several_queues = len(queues) > 1
         if not queues:
-            self._sticky = None
+            self.next_queue = self._refuse
         elif self._latencies is None:
-            self._sticky = StickyRoundRobin(queues, self._sticky_first)
+            self.next_queue = StickyRoundRobin(queues, self._sticky_first).move_on
         else:
-            self._sticky = LeastLatency(queues, self._sticky_first, self._latencies)
+            self.next_queue = LeastLatency(queues, self._sticky_first, self._latencies).move_on
         if not self.groups_held:
             self.follow_groups()
         elif self._group_queues is None:
@@ -183,11 +201,6 @@ class TopicLane:
         """The sorted queues among which message groups are divided now; none if nobody knows."""
         return () if self._group_queues is None else self._group_queues.queues
 
-    @property
-    def has_several_queues(self) -> bool:
-        """Whether batches for no particular queue can go to one while another is in use."""
-        return self._sticky is not None and len(self._sticky.queues) > 1
-
     def share_count(self, count: int, count_min: int) -> int:
         """How many of some messages for no particular queue go to one queue, so that all get some.
 
@@ -195,9 +208,9 @@ class TopicLane:
             count: The messages, at least one.
             count_min: The least that one queue gets; 0 if they are not to be spread.
         """
-        if not count_min or self._sticky is None:
+        if not count_min or not self._queue_count:
             return count
-        shares = max(1, min(len(self._sticky.queues), count // count_min))
+        shares = max(1, min(self._queue_count, count // count_min))
         return -(-count // shares)
 
     @property
@@ -242,18 +255,11 @@ class TopicLane:
             return self._group_queues.queue_of(message.message_group)
         return None
 
-    def next_queue(self, is_welcome: Callable[[str], bool]) -> MessageQueue:
-        """The queue of the next batch that any queue will do for.
+    def _choose_queue(self, is_welcome: Callable[[str], bool]) -> MessageQueue:
+        return self.next_queue(is_welcome)
 
-        Args:
-            is_welcome: Says of a broker's name whether a batch would leave there at once.
-
-        Raises:
-            SendError: No broker takes messages for the topic.
-        """
-        if self._sticky is None:
-            raise self._refusal()
-        return self._sticky.move_on(is_welcome)
+    def _refuse(self, _: Callable[[str], bool]) -> NoReturn:
+        raise self._refusal()
 
     def _write_queues(self) -> Sequence[MessageQueue]:
         return self.route.write_queues if self.route is not None else ()

@@ -1,77 +1,277 @@
-"""Appends to brokers by their addresses: on one stream each."""
+"""Calls that append: what is sent to a broker at a time, and what became of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
 
-from ariane.broker.v1.send_service_pb2 import (
-    AppendResult,
-    AppendTableResult,
-    StreamAppendsResponse,
-)
+from ariane.broker.v1.send_service_pb2 import StreamAppendsResponse
+from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
 from ariane_record.layout import ByteBuffer
-from ariane_sdk.errors import CallError
+from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
+from ariane_sdk.message import MessageQueue
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.status import error_from_status
+from ariane_sdk.producer.batches.bundle import Bundle
+from ariane_sdk.producer.batches.send_batch import SendBatch
+from ariane_sdk.producer.batches.singles_batch import encode_together
 from ariane_sdk.producer.sending.append_stream import AppendStream
+from ariane_sdk.producer.sending.append_wire import request_parts
+from ariane_sdk.producer.sending.latency import BrokerLatencies
+from ariane_sdk.producer.sending.queue_streams import QueueStreams
+from ariane_sdk.producer.sending.repeats import Repeats
+from ariane_sdk.producer.sending.unsettled import Unsettled
+from ariane_sdk.routing.routes import Routes
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.runtime.tasks import start_task
+from ariane_sdk.settings import ProducerSettings
 
-Answer: TypeAlias = Sequence[AppendResult] | AppendTableResult
-"""What became of each batch; of those of a table perhaps what became of all."""
+CALL_TIMEOUT_S_MIN: Final = 0.05
+
+
+@dataclass(slots=True, eq=False)
+class AppendCall:
+    """One call to a broker. It comes back to its sender as the outcome of all that it has.
+
+    Attributes:
+        broker_name: The broker.
+        over: Is given the call when nothing is left to be done about it.
+        batches: What it has; of a bundle, once that is taken apart.
+        bundle: What it has instead of batches.
+        queues: To these nothing else may be sent until it is over.
+        message_count: Its messages.
+        batch_count: The batches that these are.
+        begun_s: When it was sent, by the monotonic clock.
+        peer: The broker and its address, for the text of errors.
+        refused: The batches that were not acknowledged, each with the reason.
+        lost: Whether the broker gave no answer.
+        answers_late: Whether the broker answered only when more than its memory had the messages;
+            None while that is not known.
+    """
+
+    broker_name: str
+    over: Callable[[AppendCall], None]
+    batches: Sequence[SendBatch]
+    bundle: Bundle | None
+    queues: set[MessageQueue]
+    message_count: int
+    batch_count: int
+    begun_s: float = 0.0
+    peer: str = ""
+    refused: list[tuple[SendBatch, CallError]] = field(default_factory=list)
+    lost: bool = False
+    answers_late: bool | None = None
+
+    def refuse_all(self, error: CallError) -> None:
+        """None of its batches was acknowledged, for the same reason."""
+        self.lost = isinstance(error, ServiceUnavailable | DeadlinePassed)
+        self.refused = [(batch, error) for batch in self.batches]
 
 
 class AppendCalls:
-    """The streams of one producer."""
+    """Sends calls, on one stream to each broker, and settles what they bring."""
 
-    __slots__ = ("_connections", "_streams")
-
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
-        self._streams: dict[str, AppendStream[StreamAppendsResponse]] = {}
-
-    def begin(
+    def __init__(
         self,
-        address: str,
-        parts: Sequence[ByteBuffer],
+        connections: Connections,
+        routes: Routes,
+        unsettled: Unsettled,
+        repeats: Repeats,
         *,
-        peer: str,
-        timeout_s: float,
-        answered: Callable[[Answer | CallError], None],
-        awake_s: float = 0.0,
+        streams: QueueStreams | None,
+        latencies: BrokerLatencies,
+        group: str,
+        settings: ProducerSettings,
+        clock: Clock,
     ) -> None:
-        """Have a broker append batches.
+        self._connections = connections
+        self._routes = routes.known
+        self._unsettled = unsettled
+        self._repeats = repeats
+        self._numbers = streams
+        self._latencies = latencies
+        self._group = group
+        self._settings = settings
+        self._clock = clock
+        self._process_id = os.getpid()
+        self._streams: dict[str, AppendStream[StreamAppendsResponse]] = {}
+        self._finishing: set[asyncio.Task[None]] = set()
 
-        Args:
-            address: The broker, "host:port".
-            parts: Of a ``StreamAppendsRequest`` without its number.
-            peer: The broker, for the text of errors.
-            timeout_s: How long to wait for the answer.
-            answered: Is told what became of each batch, or why nobody knows; not from in here, and
-                not after ``close``.
-            awake_s: How long the loop does not sleep while the answer is waited for.
+    def send(self, call: AppendCall) -> None:
+        """Send a call; whatever happens, each of its batches gets an outcome or is sent again."""
+        try:
+            sent = self._send_batches(call) if call.bundle is None else self._send_bundle(call)
+        except Exception as error:  # noqa: BLE001 - who waits must be told, whatever it is.
+            self._lose(call, error)
+            sent = False
+        if not sent:
+            self._finish(call)
+
+    async def close(self) -> None:
+        """End all; what is in flight may have been stored."""
+        for stream in self._streams.values():
+            stream.close()
+        for task in self._finishing:
+            task.cancel()
+        await asyncio.gather(*self._finishing, return_exceptions=True)
+
+    def _send_bundle(self, call: AppendCall) -> bool:
+        """Send a bundle; what cannot be sent as one goes on as single batches."""
+        bundle = call.bundle
+        if bundle is None:
+            raise AssertionError("it has no bundle")
+        call.begun_s = self._clock.monotonic_s()
+        address = self._address(call.broker_name, (queue.topic for queue in bundle.queues))
+        if not bundle.count or not address or bundle.deadline_s <= call.begun_s:
+            self._take_apart(call)
+            return bool(call.batches) and self._send_batches(call)
+        self._write(call, address, bundle.to_wire(self._group, self._numbers), bundle.deadline_s)
+        return True
+
+    def _send_batches(self, call: AppendCall) -> bool:
+        """Send batches; whether there is anything to wait for."""
+        now_s = call.begun_s = self._clock.monotonic_s()
+        deadline_s = _earliest_deadline_s(call.batches)
+        if deadline_s <= now_s:
+            call.batches = self._in_time(call.batches, now_s)
+            if not call.batches:
+                return False
+            deadline_s = _earliest_deadline_s(call.batches)
+        address = self._address(call.broker_name, [batch.topic for batch in call.batches])
+        if not address:
+            text = f"broker {call.broker_name}: nobody knows where it is"
+            call.refuse_all(ServiceUnavailable(text, reason="BROKER_NOT_PRIMARY"))
+            return False
+        for batch in call.batches:
+            if self._numbers is not None and batch.sequence is None:
+                batch.sequence = self._numbers.take(batch.queue, batch.count)
+            batch.in_flight = True
+        encode_together(call.batches)
+        parts = request_parts(self._group, [batch.to_wire() for batch in call.batches])
+        self._write(call, address, parts, deadline_s)
+        return True
+
+    def _in_time(self, batches: Sequence[SendBatch], now_s: float) -> list[SendBatch]:
+        """The batches whose time is not up; the others fail."""
+        in_time: list[SendBatch] = []
+        for batch in batches:
+            if batch.deadline_s > now_s:
+                in_time.append(batch)
+            else:
+                late = DeadlinePassed("its time was up before it was sent", retriable=True)
+                self._unsettled.fail(batch, batch.last_refusal or late)
+        return in_time
+
+    def _address(self, broker_name: str, topics: Iterable[str]) -> str:
+        """Where a broker is, as the route of any of these topics says; nothing if none does."""
+        for topic in topics:
+            route = self._routes.get(topic)
+            address = route.primary_addresses.get(broker_name) if route is not None else None
+            if address:
+                return address
+        return ""
+
+    def _write(
+        self, call: AppendCall, address: str, parts: Sequence[ByteBuffer], deadline_s: float
+    ) -> None:
+        """Write a request to the stream of a broker.
 
         Raises:
             ClientForked: The client was made in a parent process.
         """
-        self._connections.check()
+        if os.getpid() != self._process_id:
+            self._connections.check()
+        call.peer = f"broker {call.broker_name} at {address}"
         stream = self._streams.get(address)
         if stream is None or not stream.open:
-            stream = AppendStream(self._connections.append_stream(address), peer)
+            stream = AppendStream(self._connections.append_stream(address), call.peer)
             self._streams[address] = stream
+        left_s = min(deadline_s - call.begun_s, self._settings.call_timeout_s)
+        stream.send(
+            parts,
+            max(CALL_TIMEOUT_S_MIN, left_s),
+            partial(self._answered, call, address),
+            awake_s=self._settings.busy_wait_s if call.message_count == 1 else 0.0,
+        )
 
-        def understand(answer: StreamAppendsResponse | CallError) -> None:
-            if isinstance(answer, CallError):
-                answered(answer)
-            elif answer.HasField("error"):
-                answered(error_from_status(answer.error, peer=peer))
-            elif answer.HasField("table_result"):
-                answered(answer.table_result)
-            else:
-                answered(answer.results)
+    def _answered(
+        self, call: AppendCall, address: str, answer: StreamAppendsResponse | CallError
+    ) -> None:
+        """Settle what was stored; see to the rest."""
+        try:
+            self._settle(call, address, answer)
+        except Exception as error:  # noqa: BLE001 - as above.
+            self._lose(call, error)
+        self._finish(call)
 
-        stream.send(parts, timeout_s, understand, awake_s=awake_s)
+    def _settle(
+        self, call: AppendCall, address: str, answer: StreamAppendsResponse | CallError
+    ) -> None:
+        if isinstance(answer, CallError) or answer.HasField("error"):
+            error = answer
+            if not isinstance(error, CallError):
+                error = error_from_status(error.error, peer=call.peer)
+            self._take_apart(call)
+            call.refuse_all(error)
+        elif not answer.HasField("table_result"):
+            # If not all is well with a bundle, it is as if single batches had been sent.
+            self._take_apart(call)
+            for batch, result in zip(call.batches, answer.results, strict=True):
+                if result.HasField("error"):
+                    call.refused.append((batch, error_from_status(result.error, peer=call.peer)))
+                else:
+                    size_bytes = batch.size_bytes
+                    batch.settle(result, address)
+                    self._unsettled.forget(batch, size_bytes)
+            self._heard(call, answer.results[-1].acknowledged_level)
+        elif call.bundle is None:
+            raise ValueError("batches were answered as a table")
+        else:
+            call.bundle.settle(answer.table_result, address)
+            self._unsettled.bundle_stored(call.bundle)
+            self._heard(call, answer.table_result.acknowledged_level)
 
-    def close(self) -> None:
-        """End all; what is in flight may have been stored."""
-        for stream in self._streams.values():
-            stream.close()
+    def _heard(self, call: AppendCall, level: int) -> None:
+        """A broker has answered."""
+        call.answers_late = level > ACKNOWLEDGED_LEVEL_MEMORY
+        if self._latencies.counts_all or call.broker_name in self._latencies.left_alone:
+            latency_s = self._clock.monotonic_s() - call.begun_s
+            self._latencies.answered(call.broker_name, latency_s)
+
+    def _take_apart(self, call: AppendCall) -> None:
+        """Have the batches of a bundle go on by themselves."""
+        if call.bundle is not None:
+            call.batches = self._unsettled.take_apart(call.bundle)
+            call.bundle = None
+
+    def _lose(self, call: AppendCall, error: Exception) -> None:
+        """Give up what has no outcome yet: nobody understands what happened."""
+        self._take_apart(call)
+        call.refused = []
+        self._unsettled.lose(call.broker_name, call.batches, error)
+
+    def _finish(self, call: AppendCall) -> None:
+        """Give a call back, once it is seen in a task what may be repeated."""
+        if not call.refused:
+            call.over(call)
+            return
+        task = start_task(self._repeat(call), f"repeats-{call.broker_name}")
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+
+    async def _repeat(self, call: AppendCall) -> None:
+        try:
+            await self._repeats.take(call.broker_name, call.refused, lost=call.lost)
+        except Exception as error:  # noqa: BLE001 - as above.
+            self._unsettled.lose(call.broker_name, call.batches, error)
+        finally:
+            call.over(call)
+
+
+def _earliest_deadline_s(batches: Sequence[SendBatch]) -> float:
+    """When the time of the first of these batches is up; of one batch at least."""
+    return min([batch.deadline_s for batch in batches])

@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 from asyncio import CancelledError
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from itertools import count
-from typing import Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from grpc.aio import EOF, AioRpcError, StreamStreamCall
 
@@ -24,7 +24,6 @@ from ariane_sdk.errors import CallError, DeadlinePassed, RequestTooLarge
 from ariane_sdk.net.status import error_from_rpc
 from ariane_sdk.producer.sending.append_wire import number_part
 from ariane_sdk.runtime.log import logger
-from ariane_sdk.runtime.prompt_run import PromptRun
 from ariane_sdk.runtime.tasks import start_task
 
 
@@ -47,6 +46,46 @@ class _Waiting(NamedTuple, Generic[AnswerT]):
     size_bytes: int
     timeout_s: float
     deadline_s: float
+
+
+Ended: TypeAlias = Callable[[BaseException | None], None]
+"""Is told of the end: why it failed, or nothing."""
+
+
+class PromptRun:
+    """A coroutine that begins at once: what it does before its first wait is done by who calls.
+
+    A task would begin in the next turn of the loop, and that is what a lone message waits for. For
+    coroutines that nobody cancels, and that ask nobody which task they run in.
+    """
+
+    __slots__ = ("_coroutine", "_ended")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, object], ended: Ended) -> None:
+        """Run up to the first wait; what did not have to wait has ended by then.
+
+        Args:
+            coroutine: What to run; it waits for futures of asyncio, or gives others a turn.
+            ended: Is told of its end, perhaps from in here.
+        """
+        self._coroutine = coroutine
+        self._ended = ended
+        self._step()
+
+    def _step(self, _: object = None) -> None:
+        try:
+            waited = self._coroutine.send(None)
+        except StopIteration:
+            self._ended(None)
+        except BaseException as error:  # noqa: BLE001 - as a task does: it is told, not thrown.
+            self._ended(error)
+        else:
+            if waited is None:  # Others have a turn, as in ``asyncio.sleep(0)``.
+                asyncio.get_running_loop().call_soon(self._step)
+                return
+            # The protocol between futures and tasks: the wait is taken note of.
+            waited._asyncio_future_blocking = False  # noqa: SLF001 - the same.
+            waited.add_done_callback(self._step)
 
 
 class AppendStream(Generic[AnswerT]):

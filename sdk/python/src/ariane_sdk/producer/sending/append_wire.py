@@ -19,8 +19,11 @@ from ariane.broker.v1.send_service_pb2 import (
     AppendRecordsRequest,
     StreamAppendsRequest,
 )
+from ariane_record import ProducerSequence, RecordBlock
+from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.layout import ByteBuffer
 from ariane_record.single.wire_fields import length_prefix, length_tag, number_field
+from ariane_sdk.message import MessageQueue
 
 
 class EncodedBatch(NamedTuple):
@@ -46,6 +49,43 @@ RECORDS: Final = length_tag(AppendBatch.RECORDS_FIELD_NUMBER)
 # Of many tiny batches most are of few lengths.
 prefix: Final = lru_cache(maxsize=1024)(length_prefix)
 """``length_prefix``."""
+
+
+def encoded_batch(
+    queue: MessageQueue,
+    block: RecordBlock | LooseBlock,
+    sequence: ProducerSequence | None,
+    *,
+    delay_level: int = 0,
+    delivery_times_ms: bytes = b"",
+) -> EncodedBatch:
+    """A batch on the wire.
+
+    Args:
+        queue: Where it goes.
+        block: Its records, which say the sequence.
+        sequence: Where it stands in the stream of its producer.
+        delay_level: That of all its messages; 0 for none.
+        delivery_times_ms: When each message is to be delivered: int64, little-endian.
+    """
+    wire = AppendBatch(
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        record_sizes=on_wire(block.sizes),
+        tag_codes=on_wire(block.tag_codes),
+        key_counts=block.key_counts.tobytes(),
+        key_hashes=on_wire(block.key_hashes),
+        records_crc32=block.crc32,
+        delay_level=delay_level,
+        delivery_times_ms=delivery_times_ms,
+    )
+    if sequence is not None:
+        stream = wire.sequence
+        stream.producer_id, stream.producer_epoch, stream.first_sequence = sequence
+    if block.record_crcs is not None:
+        wire.record_crc32s = on_wire(block.record_crcs)
+    records = block.pieces if isinstance(block, LooseBlock) else (block.records,)
+    return EncodedBatch(wire.SerializeToString(), records, block.size_bytes)
 
 
 def request_parts(producer_group: str, batches: Iterable[EncodedBatch]) -> list[ByteBuffer]:

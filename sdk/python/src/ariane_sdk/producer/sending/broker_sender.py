@@ -6,17 +6,17 @@ r"""The calls to one broker: whatever gathers while they are in flight is the ne
                     \________________________________/
     in flight          one AppendRecords with all of them that fit
 
-No clock is needed to gather: a lone message finds no call in flight and leaves in this very turn of
-the loop; under load the batch is as large as what arrived during one round trip. Where much waits,
-gathering more of it gains nothing: another call leaves beside those in flight, so that the broker
-works on one while the next is encoded.
+No clock is needed to gather: a lone message finds no call in flight and is sent in this very turn
+of the loop; under load the batch is as large as what arrived during one round trip. Where much
+waits, gathering more of it gains nothing: another call is sent beside those in flight, so that the
+broker works on one while the next is encoded.
 
 So it is with many small messages. Those who wait for one answer all send again when it comes, and
-client and broker would work in turn, each waiting for the other; so what waits then leaves in two
+client and broker would work in turn, each waiting for the other; so what waits then is sent in two
 calls, and from there on the answer to one lets the next be made while the other is worked on. A
 broker that answers when the disk or a replica has the messages waits much and works little; there
-two calls would only wait for twice as many flushes, so one takes all. Very many tiny batches leave
-by turns (``_staggered_calls``).
+two calls would only wait for twice as many flushes, so one takes all. Very many tiny batches are
+sent by turns (``staggered_calls``).
 """
 
 from __future__ import annotations
@@ -25,20 +25,23 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
-from functools import partial
 from typing import Final, TypeAlias
 
 from ariane_sdk.message import MessageQueue
 from ariane_sdk.producer.batches.bundle import Bundle
 from ariane_sdk.producer.batches.send_batch import SendBatch
+from ariane_sdk.producer.batches.singles_batch import NEVER_CUT
+from ariane_sdk.producer.sending.append_calls import AppendCall
 from ariane_sdk.producer.sending.staggered_calls import (
     BATCHES_PER_CALL_MAX,
+    STAGGERED_BATCHES_MIN,
     STAGGERED_CALLS_MAX,
     CallShare,
     StaggeredCalls,
 )
 from ariane_sdk.producer.sending.waiting_bundles import WaitingBundles
 from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.settings import ProducerSettings
 
 LARGE_CALL_BYTES: Final = 256 << 10
 """What a call of so many bytes costs by itself does not count beside what its records cost."""
@@ -49,27 +52,17 @@ OVERLAP_COUNT_MIN: Final = 24
 OVERLAP_CALLS_MAX: Final = 2
 """Small calls at the same time: one that the broker works on, and one that is made meanwhile."""
 
-NEVER_CUT: Final = 1 << 62
-"""A batch has never so many messages."""
-
 EVERYTHING: Final = CallShare(NEVER_CUT, 0)
 """What a call takes that leaves nothing behind, if there is room."""
 
 _NO_QUEUES: Final[AbstractSet[MessageQueue]] = frozenset()
-
-Cargo: TypeAlias = Sequence[SendBatch] | Bundle
-"""What travels in a call."""
-
-Transmit: TypeAlias = Callable[[str, Cargo, Callable[[], None]], None]
-"""Brings batches to the broker of this name, and settles them or has them travel again; then calls
-back."""
 
 TakeApart: TypeAlias = Callable[[Bundle], Sequence[SendBatch]]
 """Has the batches of a bundle go on by themselves."""
 
 
 def is_worth_a_call(count: int, batch_count: int) -> bool:
-    """Whether messages of small batches should leave in a call beside another.
+    """Whether messages of small batches should be sent in a call beside another.
 
     Calls of tiny batches cost by the batch, and more calls make of the same messages more batches.
 
@@ -93,36 +86,31 @@ class BrokerSender:
     def __init__(
         self,
         broker_name: str,
-        transmit: Transmit,
+        send_call: Callable[[AppendCall], None],
         *,
         take_apart: TakeApart,
+        settings: ProducerSettings,
         clock: Clock,
-        calls_in_flight_max: int,
-        large_calls_in_flight_max: int,
-        request_bytes_max: int,
-        sequenced: bool,
     ) -> None:
         """Have nothing to send yet.
 
         Args:
             broker_name: The broker.
-            transmit: Makes one call.
-            take_apart: Is asked when a bundle must not travel as one.
-            clock: Tells when a repeated batch may travel again.
-            calls_in_flight_max: Calls at the same time.
-            large_calls_in_flight_max: The same while ``LARGE_CALL_BYTES`` or more wait. With 2 or
-                more, small calls overlap as well.
-            request_bytes_max: Bytes of batches in one call; a single larger batch goes alone.
-            sequenced: Whether the order of all batches for a queue counts, not only of pinned ones.
+            send_call: Sends a call, and gives it back when it is over.
+            take_apart: Is asked when a bundle must not be sent as one.
+            settings: How many calls there are at the same time, and how large they are. With two
+                large calls or more small ones overlap as well.
+            clock: Tells when a repeated batch may be sent again.
         """
         self.broker_name = broker_name
-        self._transmit = transmit
+        self._send_call = send_call
         self._take_apart = take_apart
         self._clock = clock
-        self._calls_in_flight_max = calls_in_flight_max
-        self._large_calls_in_flight_max = large_calls_in_flight_max
-        self._request_bytes_max = request_bytes_max
-        self._sequenced = sequenced
+        self._calls_in_flight_max = settings.calls_in_flight_max
+        self._large_calls_in_flight_max = settings.large_calls_in_flight_max
+        self._request_bytes_max = settings.request_bytes_max
+        # Whether the order of all batches for a queue counts, not only of pinned ones.
+        self._sequenced = settings.idempotent
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[SendBatch] = deque()
         self._bundles = WaitingBundles()
@@ -132,9 +120,9 @@ class BrokerSender:
         self._batches_in_flight = 0
         self._outstanding = 0
         self._staggered = StaggeredCalls()
-        self._may_overlap = large_calls_in_flight_max >= OVERLAP_CALLS_MAX
+        self._may_overlap = settings.large_calls_in_flight_max >= OVERLAP_CALLS_MAX
         self._closed = False
-        self._departure: asyncio.Handle | None = None
+        self._sending_soon: asyncio.Handle | None = None
         self._wake_up: asyncio.TimerHandle | None = None
         self.cut_count = NEVER_CUT
         self.answers_late = False
@@ -156,12 +144,12 @@ class BrokerSender:
     def add_bundle(self, bundle: Bundle) -> None:
         """Have a new bundle wait for its turn."""
         self._bundles.add(bundle)
-        self._depart_soon()
+        self._send_soon()
 
     def add(self, batch: SendBatch) -> None:
         """Have a new batch wait for the next call."""
         self._waiting.append(batch)
-        self._depart_soon()
+        self._send_soon()
 
     def add_again(self, batches: Sequence[SendBatch]) -> None:
         """Have batches travel once more, before everything that came later.
@@ -174,7 +162,7 @@ class BrokerSender:
             staying.append(self._waiting.popleft())
         self._waiting.extendleft(reversed([batch for batch in batches if batch.movable]))
         self._waiting.extendleft(reversed(staying))
-        self._depart_soon()
+        self._send_soon()
 
     def give_up_movable(self) -> list[SendBatch]:
         """Take away the waiting batches that may as well go to another broker."""
@@ -186,58 +174,58 @@ class BrokerSender:
 
     def look_again(self) -> None:
         """Let leave what may leave earlier than it was to."""
-        self._depart_soon()
+        self._send_soon()
 
     def take_out(self, batches: Collection[SendBatch]) -> None:
         """Let none of these leave, if they wait here."""
         self._waiting = deque(batch for batch in self._waiting if batch not in batches)
-        self._depart_soon()  # Others may have waited behind them.
+        self._send_soon()  # Others may have waited behind them.
 
     def close(self) -> None:
         """Let nothing leave any more."""
         self._closed = True
-        for handle in (self._departure, self._wake_up):
+        for handle in (self._sending_soon, self._wake_up):
             if handle is not None:
                 handle.cancel()
 
-    def _depart_soon(self) -> None:
+    def _send_soon(self) -> None:
         # At the end of this turn of the loop, so that all who send in it share the call.
-        if self._departure is None and not self._closed:
-            self._departure = self._loop.call_soon(self._depart)
+        if self._sending_soon is None and not self._closed:
+            self._sending_soon = self._loop.call_soon(self._send_waiting)
 
-    def _depart(self) -> None:
-        self._departure = None
+    def _send_waiting(self) -> None:
+        self._sending_soon = None
         self._plan()
-        while self._depart_oldest() if self._bundles.line else self._depart_batches():
+        while self._send_oldest() if self._bundles.line else self._send_batches():
             pass
 
-    def _depart_oldest(self) -> bool:
+    def _send_oldest(self) -> bool:
         """Let leave what has waited longest, or else what may; whether anything did."""
         if self._bundles.line and not self._has_older_batch(self._bundles.first):
-            return self._depart_bundle() or self._depart_batches()
-        return self._depart_batches() or self._depart_bundle()
+            return self._send_bundle() or self._send_batches()
+        return self._send_batches() or self._send_bundle()
 
     def _has_older_batch(self, bundle: Bundle) -> bool:
         """Whether a batch that may leave has waited longer than a bundle."""
         now_s = self._clock.monotonic_s()
         return any(
-            batch.journey.deadline_s <= bundle.deadline_s
-            and batch.journey.not_before_s <= now_s
+            batch.deadline_s <= bundle.deadline_s
+            and batch.not_before_s <= now_s
             and not (self._is_in_order(batch) and batch.queue in self._queues_in_flight)
             for batch in self._waiting
         )
 
-    def _depart_batches(self) -> bool:
-        if not self._waiting or not self._may_depart():
+    def _send_batches(self) -> bool:
+        if not self._waiting or not self._may_send():
             return False
         batches = self._take(self._share_of_call())
         if batches:
             queues = {batch.queue for batch in batches if self._is_in_order(batch)}
             count = sum(batch.count for batch in batches)
-            self._leave(batches, queues, count, len(batches))
+            self._send(batches, None, queues, count, len(batches))
         return bool(batches)
 
-    def _depart_bundle(self) -> bool:
+    def _send_bundle(self) -> bool:
         calls_max = STAGGERED_CALLS_MAX
         if not self._staggered.active:
             # As many as others make meanwhile: with fewer it would never be its turn.
@@ -245,7 +233,7 @@ class BrokerSender:
         if not self._is_bundle_ready() or self._calls_in_flight >= calls_max:
             return False
         # Behind a batch that is repeated under its numbers nothing else may leave for its queue.
-        held = {each.queue for each in self._waiting if each.journey.sequence is not None}
+        held = {each.queue for each in self._waiting if each.sequence is not None}
         in_flight = self._queues_in_flight if self._sequenced else _NO_QUEUES
         bundle = self._bundles.take_first(in_flight, len(self._waiting))
         if bundle is None:
@@ -256,7 +244,7 @@ class BrokerSender:
         queues = set(bundle.queues) if self._sequenced else set()
         count, row_count = bundle.count, len(bundle.queues)
         self._staggered.left(row_count, count, bundle.size_bytes)
-        self._leave(bundle, queues, count, row_count)
+        self._send((), bundle, queues, count, row_count)
         return True
 
     def _is_bundle_ready(self) -> bool:
@@ -265,15 +253,23 @@ class BrokerSender:
             not self._calls_in_flight or self._bundles.is_first_full
         )
 
-    def _leave(self, cargo: Cargo, queues: set[MessageQueue], count: int, batch_count: int) -> None:
+    def _send(
+        self,
+        batches: Sequence[SendBatch],
+        bundle: Bundle | None,
+        queues: set[MessageQueue],
+        count: int,
+        batch_count: int,
+    ) -> None:
+        """Send a call to which these queues belong as long as it is in flight."""
         self._queues_in_flight |= queues
         self._calls_in_flight += 1
         self._messages_in_flight += count
         self._batches_in_flight += batch_count
-        over = partial(self._over, queues, count, batch_count)
-        self._transmit(self.broker_name, cargo, over)
+        call = AppendCall(self.broker_name, self._over, batches, bundle, queues, count, batch_count)
+        self._send_call(call)
 
-    def _may_depart(self) -> bool:
+    def _may_send(self) -> bool:
         """Whether what waits leaves now, or goes on gathering."""
         if self._staggered.active:
             return self._calls_in_flight < STAGGERED_CALLS_MAX
@@ -308,11 +304,13 @@ class BrokerSender:
         if bundles.line:
             outstanding += bundles.count
             others += bundles.row_count
-        if self.answers_late:
-            self._staggered.stop()
-        else:
-            self._staggered.plan(self._waiting, others, outstanding)
-        bundles.plan(len(self._waiting) + others, tiny=self._staggered.active)
+        if self._staggered.active or len(self._waiting) >= STAGGERED_BATCHES_MIN:
+            if self.answers_late:
+                self._staggered.stop()
+            else:
+                self._staggered.plan(self._waiting, others, outstanding)
+        if self._staggered.active or bundles.wanted:
+            bundles.plan(len(self._waiting) + others, tiny=self._staggered.active)
         # Those who have just got an answer, and have not sent again yet, are not seen.
         self._outstanding = max(outstanding, self._outstanding - self._outstanding // 8)
         half = (self._outstanding + 1) // 2
@@ -352,14 +350,14 @@ class BrokerSender:
             batch = self._waiting.popleft()
             if batch.settled:  # All its messages were withdrawn.
                 continue
-            not_before_s = batch.journey.not_before_s
+            not_before_s = batch.not_before_s
             early = not_before_s > now_s
             if early:
                 next_s = min(next_s, not_before_s)
             in_order = self._is_in_order(batch)
             is_held = in_order and batch.queue in held_queues
-            if batch.queue in awaited_queues and batch.journey.sequence is None:
-                is_held |= batch.journey.deadline_s > awaited_since_s
+            if batch.queue in awaited_queues and batch.sequence is None:
+                is_held |= batch.deadline_s > awaited_since_s
             if early or is_held:
                 held.append(batch)
                 # What must stay in its queue keeps its turn there.
@@ -379,7 +377,8 @@ class BrokerSender:
             if in_order:
                 held_queues.add(batch.queue)
         self._waiting.extendleft(reversed(held))
-        self._staggered.left(len(taken), count, size_bytes)
+        if self._staggered.active:
+            self._staggered.left(len(taken), count, size_bytes)
         self._wake_up_at(next_s, now_s)
         return taken
 
@@ -397,12 +396,14 @@ class BrokerSender:
             self._wake_up.cancel()
             self._wake_up = None
         if next_s < float("inf"):
-            self._wake_up = self._loop.call_later(next_s - now_s, self._depart_soon)
+            self._wake_up = self._loop.call_later(next_s - now_s, self._send_soon)
 
-    def _over(self, queues: set[MessageQueue], count: int, batch_count: int) -> None:
-        """A call is over; who got an outcome by it sends again before the next one leaves."""
+    def _over(self, call: AppendCall) -> None:
+        """A call is over; who got an outcome by it sends again before the next one is sent."""
         self._calls_in_flight -= 1
-        self._messages_in_flight -= count
-        self._batches_in_flight -= batch_count
-        self._queues_in_flight -= queues
-        self._depart_soon()
+        self._messages_in_flight -= call.message_count
+        self._batches_in_flight -= call.batch_count
+        self._queues_in_flight -= call.queues
+        if call.answers_late is not None:
+            self.answers_late = call.answers_late
+        self._send_soon()

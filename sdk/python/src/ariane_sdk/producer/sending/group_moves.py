@@ -57,7 +57,7 @@ class GroupMoves:
         Returns:
             Whether its queue is gone; otherwise it is not for here to say what becomes of it.
         """
-        if batch.journey.maybe_stored or not _is_homeless(batch, lane.route):
+        if batch.maybe_stored or not _is_homeless(batch, lane.route):
             return False
         self._look_again(lane)
         return True
@@ -94,21 +94,21 @@ class GroupMoves:
             # Who comes later has more time than these.
             lane.close_pinned()
 
-    def _send_anew(self, lane: TopicLane, batch: GroupedBatch) -> None:
-        deadline_s = batch.journey.deadline_s
-        for message, future in batch.take_apart():
+    def _send_anew(self, lane: TopicLane, gone: GroupedBatch) -> None:
+        deadline_s = gone.deadline_s
+        for message, future in gone.take_apart():
             try:
-                journey = self._place_anew(lane, message, future).journey
+                batch = self._place_anew(lane, message, future)
             except ArianeError as error:
                 if not future.done():
                     future.set_exception(_refusal(error))
             else:
-                journey.deadline_s = min(journey.deadline_s, deadline_s)
+                batch.deadline_s = min(batch.deadline_s, deadline_s)
 
 
 def _is_away(batch: SendBatch) -> bool:
     """Whether a batch may be in its queue by now, or soon."""
-    return batch.journey.in_flight or batch.journey.maybe_stored
+    return batch.in_flight or batch.maybe_stored
 
 
 def _is_homeless(batch: SendBatch, route: Route | None) -> bool:

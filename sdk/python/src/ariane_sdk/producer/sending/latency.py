@@ -53,9 +53,22 @@ class UnavailabilityTable:
 
 
 class BrokerLatencies:
-    """How fast the brokers of one producer answered of late, and which are to be left alone."""
+    """How fast the brokers of one producer answered of late, and which are to be left alone.
 
-    __slots__ = ("_available_s", "_average_s", "_avoid_s", "_clock", "_failed_call_s", "_table")
+    Attributes:
+        counts_all: Whether every answer is to be told, or only that of a broker that is left alone.
+        left_alone: Until when each of these brokers is, by the monotonic clock.
+    """
+
+    __slots__ = (
+        "_average_s",
+        "_avoid_s",
+        "_clock",
+        "_failed_call_s",
+        "_table",
+        "counts_all",
+        "left_alone",
+    )
 
     def __init__(
         self,
@@ -74,18 +87,19 @@ class BrokerLatencies:
             clock: Tells when they are available again.
         """
         self._table = table
+        self.counts_all = table is not None
         self._avoid_s = avoid_s
         self._failed_call_s = failed_call_s
         self._clock = clock
         self._average_s: dict[str, float] = {}
-        self._available_s: dict[str, float] = {}
+        self.left_alone: dict[str, float] = {}
 
     def answered(self, broker_name: str, latency_s: float) -> None:
         """Take note of a call that was answered."""
         average_s = self._average_s.get(broker_name, latency_s)
         self._average_s[broker_name] = average_s + LATEST_SHARE * (latency_s - average_s)
         if self._table is None:
-            self._available_s.pop(broker_name, None)
+            self.left_alone.pop(broker_name, None)
         else:
             self._leave_alone(broker_name, self._table.duration_s(latency_s))
 
@@ -97,13 +111,11 @@ class BrokerLatencies:
     def _leave_alone(self, broker_name: str, duration_s: float) -> None:
         if duration_s:
             available_s = self._clock.monotonic_s() + duration_s
-            self._available_s[broker_name] = max(
-                available_s, self._available_s.get(broker_name, 0.0)
-            )
+            self.left_alone[broker_name] = max(available_s, self.left_alone.get(broker_name, 0.0))
 
     def is_available(self, broker_name: str) -> bool:
         """Whether a broker is to get messages."""
-        available_s = self._available_s.get(broker_name)
+        available_s = self.left_alone.get(broker_name)
         return available_s is None or self._clock.monotonic_s() >= available_s
 
     def average_s(self, broker_name: str) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import repeat
 from operator import add
+from random import Random
 from typing import Final
 
 from ariane_record import ProducerSequence
@@ -20,6 +21,9 @@ from ariane_sdk.message import MessageQueue
 _as_sequence: Final[Callable[[tuple[int, int, int]], ProducerSequence]] = partial(
     tuple.__new__, ProducerSequence
 )
+
+
+PRODUCER_ID_MAX: Final = (1 << 63) - 1
 
 
 class QueueStreams:
@@ -68,3 +72,8 @@ class QueueStreams:
         """Nobody knows whether a batch was stored at its place, or the broker knows no stream."""
         if place.epoch == self._next[queue].epoch:
             self._next[queue] = ProducerSequence(self._producer_id, place.epoch + 1, 0)
+
+
+def new_streams(random: Random) -> QueueStreams:
+    """The streams of a producer that is new."""
+    return QueueStreams(random.randint(1, PRODUCER_ID_MAX))

@@ -45,10 +45,8 @@ class RepeatRules:
         may = error.retriable or error.reason in REPEATED_REASONS
         if self._sequenced:
             may |= error.reason in UNCONFIRMED_REASONS
-            may |= error.reason == SEQUENCE_GAP and not batch.journey.maybe_stored
-        return may and (
-            not self.is_counted(batch, error) or batch.journey.repeat_count < self._repeats_max
-        )
+            may |= error.reason == SEQUENCE_GAP and not batch.maybe_stored
+        return may and (not self.is_counted(batch, error) or batch.repeat_count < self._repeats_max)
 
     def is_counted(self, batch: SendBatch, error: CallError) -> bool:
         """Whether repeats after this error are few: they store twice, or they change nothing."""

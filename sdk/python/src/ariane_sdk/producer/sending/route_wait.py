@@ -16,7 +16,7 @@ from ariane_sdk.errors import (
 from ariane_sdk.message import Message, SendResult
 from ariane_sdk.net.error_copy import error_copy
 from ariane_sdk.producer.batches.topic_lane import NO_WISH, ParkedMessage, QueueWish, TopicLane
-from ariane_sdk.producer.sending.send_buffer import SendBuffer
+from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.routing.routes import Routes
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
@@ -35,10 +35,10 @@ class RouteWait:
     """Asks for what is not known of a topic until it comes or time is up."""
 
     def __init__(
-        self, routes: Routes, buffer: SendBuffer, *, clock: Clock, timeout_s: float, place: Place
+        self, routes: Routes, unsettled: Unsettled, *, clock: Clock, timeout_s: float, place: Place
     ) -> None:
         self._routes = routes
-        self._buffer = buffer
+        self._unsettled = unsettled
         self._clock = clock
         self._timeout_s = timeout_s
         self._place = place
@@ -58,7 +58,7 @@ class RouteWait:
     ) -> None:
         """Keep a message that must wait, and ask."""
         size_bytes = len(message.body)
-        self._buffer.size_bytes += size_bytes
+        self._unsettled.size_bytes += size_bytes
         parked = ParkedMessage(message, wish, future, size_bytes)
         if lane.route is None:
             lane.parked.append(parked)
@@ -103,7 +103,7 @@ class RouteWait:
             for position, each in enumerate(parked):
                 if each.future is future:
                     del parked[position]
-                    self._buffer.release(each.size_bytes)
+                    self._unsettled.release(each.size_bytes)
                     if not lane.turn.locked():
                         _stop_asking(lane)
                     return True
@@ -173,7 +173,7 @@ class RouteWait:
 
     def _release(self, lane: TopicLane, parked: Iterable[ParkedMessage], place: Place) -> None:
         for message, wish, future, size_bytes in parked:
-            self._buffer.release(size_bytes)
+            self._unsettled.release(size_bytes)
             if future is not None and future.done():
                 continue
             try:

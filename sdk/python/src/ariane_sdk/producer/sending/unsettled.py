@@ -1,9 +1,14 @@
-"""The batches of a producer that have no outcome yet."""
+"""The batches of a producer that have no outcome yet, and the bytes that they hold.
+
+Beyond a limit of bytes senders wait, and go on in the order they came in.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from itertools import count, islice
+from typing import Final
 
 from ariane_sdk.errors import CallError
 from ariane_sdk.message import SendResult
@@ -11,30 +16,61 @@ from ariane_sdk.producer.batches.bundle import Bundle
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.batches.singles_batch import SinglesBatch
 from ariane_sdk.producer.sending.queue_streams import QueueStreams
+from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
+
+WOKEN_AT_ONCE: Final = 64
+"""Of those who wait, so many look at the same time whether there is room for them."""
 
 
 class Unsettled:
     """Batches and bundles, in the order in which they were opened.
 
     Attributes:
+        size_bytes: Bytes of their records, and of messages that wait for a route.
         held: Refused batches that wait to be taken out.
     """
 
-    __slots__ = ("_all", "_landings", "_settled", "_streams", "held")
+    __slots__ = (
+        "_all",
+        "_clock",
+        "_landings",
+        "_places",
+        "_size_bytes_max",
+        "_streams",
+        "_timeout_s",
+        "_turns",
+        "held",
+        "size_bytes",
+    )
 
-    def __init__(self, streams: QueueStreams | None, settled: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        streams: QueueStreams | None,
+        *,
+        clock: Clock,
+        timeout_s: float,
+        size_bytes_max: int,
+    ) -> None:
         """Have none.
 
         Args:
             streams: Have the numbers of batches, if these are sequenced.
-            settled: Is told the bytes of a batch that is done.
+            clock: Tells when the time of a batch is up.
+            timeout_s: How long a batch may take.
+            size_bytes_max: Bytes beyond which there is no room.
         """
         self._streams = streams
-        self._settled = settled
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._size_bytes_max = size_bytes_max
         self._all: dict[SendBatch | Bundle, None] = {}
         self._landings: dict[str, Callable[[], None]] = {}
+        self._places = count()
+        # By place in the line, who came first in front.
+        self._turns: dict[int, asyncio.Future[None]] = {}
         self.held: set[SendBatch] = set()
+        self.size_bytes = 0
 
     def __len__(self) -> int:
         return len(self._all)
@@ -42,8 +78,48 @@ class Unsettled:
     def __contains__(self, batch: SendBatch | Bundle) -> bool:
         return batch in self._all
 
+    @property
+    def full(self) -> bool:
+        """Whether there is no room."""
+        return self.size_bytes >= self._size_bytes_max
+
+    @property
+    def crowded(self) -> bool:
+        """Whether who comes now has to wait: for room, or behind others."""
+        return self.size_bytes >= self._size_bytes_max or bool(self._turns)
+
+    def release(self, size_bytes: int) -> None:
+        """Make room."""
+        self.size_bytes -= size_bytes
+        if self._turns:
+            self._wake()
+
+    async def wait_for_room(self) -> None:
+        """Wait until there is room, behind all who wait already."""
+        if not self.crowded:
+            return
+        loop = asyncio.get_running_loop()
+        place = next(self._places)
+        try:
+            while True:
+                # Whoever has looked in vain keeps the place.
+                turn = self._turns[place] = loop.create_future()
+                await turn
+                if not self.full and next(iter(self._turns)) == place:
+                    return
+        finally:
+            del self._turns[place]
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._turns and not self.full:
+            for turn in islice(self._turns.values(), WOKEN_AT_ONCE):
+                if not turn.done():
+                    turn.set_result(None)
+
     def add(self, batch: SendBatch | Bundle) -> None:
-        """Take a batch that was just opened."""
+        """Take a batch that was just opened; its time begins."""
+        batch.deadline_s = self._clock.monotonic_s() + self._timeout_s
         self._all[batch] = None
 
     @property
@@ -72,7 +148,7 @@ class Unsettled:
         for batch in self._all:
             size_bytes = batch.withdraw(future)
             if size_bytes:
-                self._settled(size_bytes)
+                self.release(size_bytes)
                 if isinstance(batch, SendBatch) and not batch.count:
                     self.fail(batch, CallError("all its messages were withdrawn"))
                 return True
@@ -91,22 +167,22 @@ class Unsettled:
         del self._all[bundle]
         self._all.update(dict.fromkeys(batches))
         # Rows whose messages were all withdrawn took some, too.
-        self._settled(bundle.size_bytes - sum(batch.size_bytes for batch in batches))
+        self.release(bundle.size_bytes - sum(batch.size_bytes for batch in batches))
         return batches
 
     def bundle_stored(self, bundle: Bundle) -> None:
         """All messages of a bundle have their results."""
         del self._all[bundle]
-        self._settled(bundle.size_bytes)
+        self.release(bundle.size_bytes)
 
     def fail(self, batch: SendBatch, error: CallError) -> None:
         """Give a batch up."""
-        journey, size_bytes = batch.journey, batch.size_bytes
-        if self._streams is not None and journey.sequence is not None:
-            if journey.maybe_stored or error.outcome_unknown:
-                self._streams.begin_anew(batch.queue, journey.sequence)
+        size_bytes = batch.size_bytes
+        if self._streams is not None and batch.sequence is not None:
+            if batch.maybe_stored or error.outcome_unknown:
+                self._streams.begin_anew(batch.queue, batch.sequence)
             else:
-                self._streams.give_back(batch.queue, journey.sequence)
+                self._streams.give_back(batch.queue, batch.sequence)
         batch.fail(error)
         self.forget(batch, size_bytes)
 
@@ -118,10 +194,11 @@ class Unsettled:
                 self.fail(batch, CallError(f"{broker_name}: {error}", outcome_unknown=True))
 
     def forget(self, batch: SendBatch, size_bytes: int) -> None:
-        """A batch of so many bytes has its outcome, or somebody else sees to its messages."""
+        """A batch of so many bytes has its outcome, or its messages went into others."""
         del self._all[batch]
-        self.held.discard(batch)
-        self._settled(size_bytes)
+        if self.held:
+            self.held.discard(batch)
+        self.release(size_bytes)
         if self._landings:
             self.tell_landed((batch.topic,))
 
@@ -150,7 +227,32 @@ class Unsettled:
         for bundle in self.bundles:
             self.take_apart(bundle)
         for batch in self.batches:
-            refusal = batch.journey.last_refusal
+            refusal = batch.last_refusal
             before = "" if refusal is None else f" before another try, after: {refusal}"
             text = f"the producer was closed{before}"
-            self.fail(batch, CallError(text, outcome_unknown=batch.journey.in_flight))
+            self.fail(batch, CallError(text, outcome_unknown=batch.in_flight))
+
+
+class SendTurns:
+    """Lets others have their turn while one call takes much: after each so many bytes."""
+
+    __slots__ = ("_end_bytes", "_turn_bytes", "_unsettled")
+
+    def __init__(self, unsettled: Unsettled, turn_bytes: int) -> None:
+        self._unsettled = unsettled
+        self._turn_bytes = turn_bytes
+        # Nothing was taken yet: who comes first looks whether there is room.
+        self._end_bytes = -1
+
+    async def next(self, taken_bytes: int) -> None:
+        """Before another batch: let batches be sent, and wait for room, when a turn is over.
+
+        Args:
+            taken_bytes: Bytes that the call has taken so far.
+        """
+        if taken_bytes < self._end_bytes:
+            return
+        self._end_bytes = taken_bytes + self._turn_bytes
+        if self._unsettled.size_bytes:
+            await asyncio.sleep(0)
+            await self._unsettled.wait_for_room()

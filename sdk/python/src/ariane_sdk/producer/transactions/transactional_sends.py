@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ariane_sdk.client.session import Session
 from ariane_sdk.message import Message, MessageQueue, SendResult
-from ariane_sdk.producer.batches.topic_lane import NO_WISH, QueueSelector, QueueWish
+from ariane_sdk.producer.batches.topic_lane import QueueSelector, wish_of
 from ariane_sdk.producer.transactions.transaction import (
     HalfMessage,
     TransactionChecker,
@@ -14,13 +14,6 @@ from ariane_sdk.producer.transactions.transaction_answers import TransactionAnsw
 from ariane_sdk.producer.transactions.transaction_block import Transaction
 from ariane_sdk.producer.transactions.transaction_calls import TransactionCalls
 from ariane_sdk.runtime.clock import Clock
-
-
-def wish_of(message_queue: MessageQueue | None, selector: QueueSelector | None) -> QueueWish:
-    """Which queue the sender of a message wants."""
-    if message_queue is None and selector is None:
-        return NO_WISH
-    return QueueWish(message_queue, selector)
 
 
 class TransactionalSends:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ariane_sdk.runtime.prompt_run import PromptRun
+from ariane_sdk.producer.sending.append_stream import PromptRun
 
 
 async def test_what_comes_before_the_first_wait_is_done_at_once():

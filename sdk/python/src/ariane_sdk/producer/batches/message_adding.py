@@ -1,0 +1,99 @@
+"""Messages of any kind on their way into a batch: checked, compressed, encoded one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from ariane_record.errors import RecordError
+from ariane_record.single.message_id import UniqueIdGenerator
+from ariane_sdk.checks.delay import check_delay, check_delivery_time, is_delayed
+from ariane_sdk.checks.limits import (
+    check_body_size,
+    check_property_names,
+    checked_tag,
+    refusal_of,
+)
+from ariane_sdk.errors import MessageIllegal
+from ariane_sdk.message import Message, SendResult
+from ariane_sdk.producer.batches.body_packing import BodyPacking
+from ariane_sdk.producer.batches.open_batches import OpenBatches
+from ariane_sdk.producer.batches.send_batch import SendBatch
+from ariane_sdk.producer.sending.unsettled import Unsettled
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.settings import ProducerSettings
+
+TAGS_REMEMBERED_MAX: Final = 4096
+"""Tags that are known to be legal."""
+
+
+class MessageAdding:
+    """Puts messages into batches.
+
+    Attributes:
+        plain_bytes_max: Bytes of a body that is stored as it is.
+    """
+
+    def __init__(
+        self,
+        open_batches: OpenBatches,
+        unsettled: Unsettled,
+        *,
+        settings: ProducerSettings,
+        clock: Clock,
+        unique_ids: UniqueIdGenerator,
+    ) -> None:
+        self._open = open_batches
+        self._unsettled = unsettled
+        self._settings = settings
+        self._clock = clock
+        self._unique_ids = unique_ids
+        self._packing = BodyPacking(settings)
+        self._tags_seen: set[str] = set()
+        self.plain_bytes_max = min(settings.body_bytes_max, self._packing.size_bytes_min - 1)
+
+    def check(self, message: Message) -> None:
+        """See that a message breaks no rule.
+
+        Raises:
+            IllegalArgument: It does.
+        """
+        body_bytes_max = self._settings.body_bytes_max
+        if len(message.body) > body_bytes_max:
+            check_body_size(len(message.body), body_bytes_max)
+        if message.tag not in self._tags_seen:
+            if len(self._tags_seen) >= TAGS_REMEMBERED_MAX:
+                self._tags_seen.clear()
+            self._tags_seen.add(checked_tag(message.tag))
+        if message.properties:
+            check_property_names(message)
+        if is_delayed(message):
+            check_delay(message)
+            check_delivery_time(message, self._clock.now_ms(), self._settings.delay_days_max)
+        if isinstance(message.keys, str):
+            raise MessageIllegal(f"keys {message.keys!r}: a tuple of texts is expected, not a text")
+
+    def add(
+        self, batch: SendBatch, message: Message, future: asyncio.Future[SendResult] | None
+    ) -> None:
+        """Put a message that was checked into an open batch; the first one has that sent.
+
+        Raises:
+            MessageIllegal: The record format cannot carry it.
+        """
+        body, system_flag = message.body, 0
+        if len(body) >= self._packing.size_bytes_min:
+            body, system_flag = self._packing.packed(body)
+        try:
+            self._unsettled.size_bytes += batch.add(
+                message,
+                self._unique_ids.next_id(),
+                self._clock.now_ms(),
+                future,
+                body=body,
+                system_flag=system_flag,
+            )
+        except RecordError as error:
+            raise refusal_of(error) from error
+        if batch.count == 1:
+            self._open.begin(batch)
