@@ -55,7 +55,7 @@ class ProducerSettings:
 
     Attributes:
         call_timeout_s: How long one call may take, in seconds.
-        send_timeout_s: How long a message may wait and travel in all, repeats included.
+        send_timeout_s: How long a message may wait and be on its way in all, repeats included.
         idempotent: Whether brokers are told which batch comes again, so that it is stored once. A
             batch that may be stored is then repeated in its own queue until ``send_timeout_s`` is
             over.
@@ -67,15 +67,15 @@ class ProducerSettings:
         avoid_broker_s: How long a broker that did not answer gets no messages that others can take.
         body_bytes_max: Bytes of one body.
         delay_days_max: Days that a delivery time may be ahead. A broker that allows fewer refuses
-            later ones with all messages that travel in the same batch.
+            later ones with all messages of the same batch.
         batch_bytes_max: Bytes of records and their columns after which a batch takes no more; a
             larger message is a batch of its own.
         request_bytes_max: Bytes of batches in one call to a broker; a larger batch goes alone.
         calls_in_flight_max: Calls to one broker at the same time. Order within a queue is kept
             with any number.
         large_calls_in_flight_max: The same while 256 KiB or more wait for that broker. With 2 or
-            more, many small messages travel in two calls as well.
-        busy_wait_s: How long the event loop stays awake for the answer to a message that travels
+            more, many small messages are sent in two calls as well.
+        busy_wait_s: How long the event loop stays awake for the answer to a message that is sent
             alone, at most 0.01 s: a core is busy meanwhile, and the answer comes sooner by what it
             takes the system to wake the process, a fifth of a round trip on a machine of two cores.
             Where much is sent at a time it changes nothing.
@@ -92,7 +92,7 @@ class ProducerSettings:
         latency_bounds_s: Latencies of a call from which a broker is left alone, ascending.
         unavailable_s: How long it is left alone, for each of those.
         failed_call_latency_s: The latency as which a call counts that got no answer.
-        buffered_bytes_max: Bytes of records that wait or travel; senders wait beyond that.
+        buffered_bytes_max: Bytes of records that wait or are in flight; senders wait beyond that.
         tracer_provider: Makes OpenTelemetry spans; nothing means the application's global one.
         meter_provider: The same for measurements.
     """

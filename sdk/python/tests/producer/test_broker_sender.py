@@ -1,4 +1,4 @@
-"""Which batches leave for a broker, and which wait for others."""
+"""Which batches are sent to a broker, and which wait for others."""
 
 import asyncio
 

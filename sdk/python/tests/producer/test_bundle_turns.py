@@ -168,7 +168,7 @@ async def test_without_numbers_no_bundle_waits_for_a_batch_that_must_stay():
         line.sender.close()
 
 
-async def test_a_bundle_leaves_where_more_calls_than_two_are_in_flight_all_the_time():
+async def test_a_bundle_is_sent_where_more_calls_than_two_are_in_flight_all_the_time():
     line = Line(calls_in_flight_max=4)
     try:
         for queue in (A, B, C):

@@ -255,7 +255,7 @@ async def test_closing_tells_what_has_left_from_what_has_not(held):
     assert sum(unknown.values()) <= SENDERS
 
 
-async def test_what_is_cancelled_before_its_bundle_leaves_is_not_stored(many, held):
+async def test_what_is_cancelled_before_its_bundle_is_sent_is_not_stored(many, held):
     producer, _, running, answer = held
     sends = [asyncio.create_task(producer.send(Message(TOPICS[n], b"late"))) for n in range(40)]
     await asyncio.sleep(0.05)

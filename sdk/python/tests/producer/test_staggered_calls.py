@@ -1,4 +1,4 @@
-"""Very many tiny batches leave by turns, in order, and none waits for long."""
+"""Very many tiny batches are sent by turns, in order, and none waits for long."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -102,7 +102,7 @@ async def line(**options):
 
 
 @pytest.mark.parametrize("calls_in_flight_max", [1, 4])
-async def test_a_quarter_leaves_at_a_time_and_two_are_in_flight(calls_in_flight_max):
+async def test_a_quarter_is_sent_at_a_time_and_two_are_in_flight(calls_in_flight_max):
     async with line(calls_in_flight_max=calls_in_flight_max) as one:
         batches = batches_of(256, 4)
         await one.add(batches)
@@ -139,21 +139,21 @@ async def test_a_call_has_messages_enough_to_be_worth_it():
     [(23, 20, 1100), (100, 1, 1100), (255, 1, 1100), (256, 48, 100), (256, 4, 16384)],
     ids=["few batches", "few messages", "just too few", "large batches", "many bytes"],
 )
-async def test_others_leave_together(batch_count, messages, record_bytes):
+async def test_others_are_sent_together(batch_count, messages, record_bytes):
     async with line() as one:
         await one.add(batches_of(batch_count, messages, record_bytes=record_bytes))
         # Batches of many messages share two calls.
         assert one.sizes in ([batch_count], [batch_count // 2] * 2)
 
 
-async def test_all_leave_together_where_each_answer_waits_for_the_disk():
+async def test_all_are_sent_together_where_each_answer_waits_for_the_disk():
     async with line() as one:
         one.sender.answers_late = True
         await one.add(batches_of(256, 4))
         assert one.sizes == [256]
 
 
-async def test_all_leave_together_once_answers_wait_for_the_disk():
+async def test_all_are_sent_together_once_answers_wait_for_the_disk():
     async with line() as one:
         await one.add(batches_of(256, 4))
         one.sender.answers_late = True
@@ -161,7 +161,7 @@ async def test_all_leave_together_once_answers_wait_for_the_disk():
         assert one.sizes == [64, 56, 136]
 
 
-async def test_all_leave_together_where_nothing_may_overlap():
+async def test_all_are_sent_together_where_nothing_may_overlap():
     async with line(large_calls_in_flight_max=1) as one:
         await one.add(batches_of(256, 4))
         assert one.sizes == [256]
@@ -183,11 +183,11 @@ def test_turns_end_with_what_made_them_worth_it():
 def test_turns_end_when_batches_have_become_large():
     staggered = StaggeredCalls()
     staggered.plan(batches_of(100, 6), 0, 600)
-    staggered.left(10, 479, 479)
+    staggered.sent(10, 479, 479)
     assert staggered.active
-    staggered.left(0, 0, 0)  # All that might leave had to wait.
+    staggered.sent(0, 0, 0)  # All that might leave had to wait.
     assert staggered.active
-    staggered.left(10, 480, 480)
+    staggered.sent(10, 480, 480)
     assert not staggered.active
 
 

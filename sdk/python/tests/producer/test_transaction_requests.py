@@ -142,7 +142,7 @@ async def test_many_go_in_several_requests(broker, store):
     assert counts == [TOGETHER_MAX, TOGETHER_MAX, 1]
 
 
-async def test_many_leave_in_two_requests_when_nothing_is_under_way(broker, store):
+async def test_many_are_sent_in_two_requests_when_nothing_is_under_way(broker, store):
     await asyncio.gather(*map(store, range(40)))
     assert [len(request.half_messages) for request in broker.requests] == [20, 20]
     broker.requests.clear()
@@ -150,7 +150,7 @@ async def test_many_leave_in_two_requests_when_nothing_is_under_way(broker, stor
     assert [len(request.half_messages) for request in broker.requests] == [2 * HALF_MIN - 2]
 
 
-async def test_many_leave_together_beside_a_request_under_way(broker, store):
+async def test_many_are_sent_together_beside_a_request_under_way(broker, store):
     await store(0)
     broker.requests.clear()
     first = asyncio.ensure_future(store(1))
@@ -161,7 +161,7 @@ async def test_many_leave_together_beside_a_request_under_way(broker, store):
     assert [len(request.half_messages) for request in broker.requests] == [1, 40]
 
 
-async def test_many_leave_together_to_a_broker_that_waits_for_the_disk(broker, store):
+async def test_many_are_sent_together_to_a_broker_that_waits_for_the_disk(broker, store):
     broker.level = ACKNOWLEDGED_LEVEL_FLUSHED
     await store(0)
     broker.requests.clear()

@@ -1,8 +1,8 @@
 """Spans and measurements by OpenTelemetry, after its conventions for messaging.
 
 There is none of it unless the application has configured OpenTelemetry: then this module is not
-even loaded with it, and messages travel the same way as without. Otherwise every send has a span,
-whose W3C trace context travels in the properties ``traceparent`` and ``tracestate``, and every call
+even loaded with it, and messages are sent the same way as without. Otherwise every send has a span,
+whose W3C trace context is in the properties ``traceparent`` and ``tracestate``, and every call
 of a listener has one that is linked to those of its messages.
 """
 

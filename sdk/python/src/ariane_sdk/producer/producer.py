@@ -201,16 +201,16 @@ class Producer(TransactionalSends):
         Messages with a message group go to one queue in the order of the calls; so do those for
         one ``message_queue``. Others go where there is room.
 
-        A send that is cancelled takes its message back if that has not left yet: then it is surely
-        not stored. If it has left, it may be stored, and nobody hears of it any more.
+        A send that is cancelled takes its message back if that was not put into a call yet: then
+        it is surely not stored. Otherwise it may be stored, and nobody hears of it any more.
 
         Args:
             message: The message.
             message_queue: The queue it must go to.
             selector: Chooses that queue from the sorted writable queues of the topic.
-            timeout_s: How long to wait, for room as well. What has not left by then is taken back:
+            timeout_s: How long to wait, for room as well. What is in no call by then is taken back:
                 the error has the reason ``DEADLINE_PASSED``, and ``outcome_unknown`` says whether
-                it had left. Without, ``send_timeout_s`` of the settings holds.
+                it was. Without, ``send_timeout_s`` of the settings holds.
 
         Raises:
             MessageIllegal: It breaks a rule; it was not sent.
@@ -237,7 +237,7 @@ class Producer(TransactionalSends):
     ) -> None:
         """Send one message, and do not care what becomes of it: for logs and measurements.
 
-        It travels with others and is repeated like them; this waits for room in the buffer only.
+        It is sent with others and repeated like them; this waits for room in the buffer only.
         ``flush`` and ``close`` wait for it as well.
 
         Args:
@@ -287,7 +287,7 @@ class Producer(TransactionalSends):
     async def send_batch(self, messages: Sequence[Message]) -> Sequence[SendResult]:
         """Send many messages of any topics and groups, and wait for all.
 
-        They travel in as few calls as fit. Order is kept within each message group; there is no
+        They are sent in as few calls as fit. Order is kept within each message group; there is no
         atomicity across messages.
 
         Args:
@@ -491,14 +491,14 @@ class Producer(TransactionalSends):
                 future = self._submit(message, message_queue, selector)
                 return await future
         except (TimeoutError, asyncio.CancelledError) as error:
-            left = future is not None and not self._intake.withdraw(message.topic, future)
+            sent = future is not None and not self._intake.withdraw(message.topic, future)
             if not isinstance(error, TimeoutError):
                 raise
-            certainty = "it may have been stored" if left else "it was not stored"
+            certainty = "it may have been stored" if sent else "it was not stored"
             raise SendError(
                 f"not acknowledged within {timeout_s:g} s; {certainty}",
                 reason="DEADLINE_PASSED",
-                outcome_unknown=left,
+                outcome_unknown=sent,
                 retriable=True,
             ) from None
 

@@ -109,7 +109,7 @@ class BlockIntake:
             TopicRefused: No broker takes messages for the topic.
         """
         if self._clock.monotonic_s() >= deadline_s:
-            raise DeadlinePassed("time was up before it left", retriable=True)
+            raise DeadlinePassed("time was up before it was sent", retriable=True)
         goes_to = queue or lane.next_queue(self._sending.is_welcome)
         block, unique_ids = encode()
         batch = BlockBatch(

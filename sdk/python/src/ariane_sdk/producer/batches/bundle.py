@@ -1,10 +1,10 @@
-"""Plain messages for many queues of one broker: they wait, travel and are settled together.
+"""Plain messages for many queues of one broker: they wait, are sent and are settled together.
 
 With 1,024 messages on their way to 256 topics a batch has 4 messages, and the price of a batch is
 that of several messages: an object, its place in line, its call, its outcome. A bundle
 has the messages of many such batches in columns, and none of that for each of them::
 
-    rows     topics     orders  flights  bills          a batch each, made when the bundle travels
+    rows     topics     orders  flights  bills          a batch each, made when the bundle is sent
              queues          3        0      2
 
     columns  rows       0  1  0  2  1  0  0  2 ...      one entry for each message, as it came
@@ -50,7 +50,7 @@ class BundleSettings(NamedTuple):
 
     Attributes:
         unique_ids: Makes the ids of messages.
-        sequenced: Whether each batch gets a sequence before it travels.
+        sequenced: Whether each batch gets a sequence before it is sent.
         body_bytes_max: Bytes that one body may have.
     """
 
@@ -60,7 +60,7 @@ class BundleSettings(NamedTuple):
 
 
 class _Sent(NamedTuple):
-    """What became of the messages when the bundle left.
+    """What became of the messages when the bundle was sent.
 
     Attributes:
         blocks: The batches, encoded.
@@ -72,7 +72,7 @@ class _Sent(NamedTuple):
 
 
 class Bundle:
-    """Takes messages while it is open; then travels once, and is settled or taken apart.
+    """Takes messages while it is open; then is sent once, and is settled or taken apart.
 
     Attributes:
         open: Whether it still takes messages.
@@ -171,13 +171,13 @@ class Bundle:
         self.size_bytes += len(body) + shape.overhead_bytes
 
     def withdraw(self, future: asyncio.Future[SendResult]) -> int:
-        """Take a message back, as long as the bundle has not left.
+        """Take a message back, as long as the bundle is in no call.
 
         Args:
             future: Who waited for it.
 
         Returns:
-            Bytes that it took; 0 if it stays: it is not here, or has left.
+            Bytes that it took; 0 if it stays: it is not here, or was sent.
         """
         if not self.open or future not in self._futures:
             return 0
@@ -189,7 +189,7 @@ class Bundle:
         return size_bytes
 
     def to_wire(self, producer_group: str, streams: QueueStreams | None) -> list[ByteBuffer]:
-        """Close it, and say what travels.
+        """Close it, and say what is sent.
 
         Args:
             producer_group: The producer's group.
@@ -228,7 +228,7 @@ class Bundle:
         """
         sent = self._sent
         if sent is None:
-            raise AssertionError("a bundle is stored after it has travelled")
+            raise AssertionError("a bundle is stored after it was sent")
         places = table_places(answer, len(self._counts))
         counts = np.array(self._counts)
         sizes = sent.blocks.sizes
@@ -255,7 +255,7 @@ class Bundle:
         """Have each row go on as a batch by itself.
 
         Returns:
-            A batch for each row that has messages. If the bundle has travelled, each is encoded,
+            A batch for each row that has messages. If the bundle was sent, each is encoded,
             and in flight; otherwise its messages can still be withdrawn. Asked again, the same.
         """
         if self._apart is not None:
@@ -316,7 +316,7 @@ class Bundle:
             unique_ids=settings.unique_ids,
             cut_count=NEVER_CUT,
         )
-        # Nobody adds to it; but messages are withdrawn as long as it has not left.
+        # Nobody adds to it; but messages are withdrawn until it is sent.
         batch.open = self._sent is None
         batch.deadline_s = self.deadline_s
         return batch

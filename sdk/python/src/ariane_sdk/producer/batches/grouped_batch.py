@@ -70,7 +70,7 @@ class GroupedBatch(SinglesBatch):
         return taken
 
     def take_apart(self) -> list[tuple[Message, asyncio.Future[SendResult]]]:
-        """Give its messages away; it travels no more, and is settled when all of them are.
+        """Give its messages away; it is sent no more, and is settled when all of them are.
 
         Returns:
             Each message, and the future that is to have its outcome.

@@ -138,7 +138,7 @@ class Intake:
         """Take back a message of ``take`` whose future is no longer waited for.
 
         Returns:
-            Whether it will surely not be stored; otherwise it has left, or has its outcome.
+            Whether it will surely not be stored; otherwise it is in a call, or has its outcome.
         """
         future.cancel()
         lane = self._lanes.get(topic)

@@ -235,13 +235,13 @@ class SendBatch:
         return size
 
     def withdraw(self, future: asyncio.Future[SendResult]) -> int:
-        """Take a message back, as long as the batch has not left.
+        """Take a message back, as long as the batch is in no call.
 
         Args:
             future: Who waited for it.
 
         Returns:
-            Bytes that it took; 0 if it stays: it is not here, or has left.
+            Bytes that it took; 0 if it stays: it is not here, or was sent.
         """
         if not self.open or future not in self._futures:
             return 0
@@ -279,7 +279,7 @@ class SendBatch:
         return encoder
 
     def to_wire(self) -> EncodedBatch:
-        """Close it, and say what travels."""
+        """Close it, and say what is sent."""
         self.open = False
         block = self._block = self._sealed()
         return encoded_batch(
@@ -296,7 +296,7 @@ class SendBatch:
         return np.array(times_ms, "<i8").tobytes() if times_ms else b""
 
     def _sealed(self) -> RecordBlock | LooseBlock:
-        """The records, which say the sequence of this travel."""
+        """The records, which say the sequence of this call."""
         sequence, block = self.sequence, self._block
         if block is None:
             self._block_sequence = sequence
@@ -324,7 +324,7 @@ class SendBatch:
         """Go to another queue next; a batch that is not movable stays.
 
         Args:
-            is_welcome: Says of a broker's name whether a batch would leave there at once.
+            is_welcome: Says of a broker's name whether a batch would be sent there at once.
 
         Raises:
             SendError: No broker takes messages for the topic.
@@ -359,7 +359,7 @@ class SendBatch:
         """What its messages got."""
         block = self._block
         if block is None:
-            raise AssertionError("a batch is stored after it has travelled")
+            raise AssertionError("a batch is stored after it was sent")
         first = result.first_queue_offset
         # There is one more, behind the last.
         commit_log_offsets = accumulate(
@@ -391,7 +391,7 @@ class SendBatch:
         """Tell everybody that it was not acknowledged.
 
         Args:
-            cause: The last error; what earlier travels may have done is added to it.
+            cause: The last error; what earlier calls may have done is added to it.
         """
         self.open = False
         unknown = self.maybe_stored or cause.outcome_unknown

@@ -1,4 +1,4 @@
-"""A batch of messages that were sent one by one: what is plain is encoded when it leaves.
+"""A batch of messages that were sent one by one: what is plain is encoded when it is sent.
 
 Then all plain messages of a request are encoded together, those of many tiny batches too. A message
 that is not plain is encoded at once, and so is everything that comes before or behind it in its
@@ -29,7 +29,7 @@ NEVER_CUT: Final = 1 << 62
 
 
 class SinglesBatch(SendBatch):
-    """Travels like every batch.
+    """Is sent like every batch.
 
     Attributes:
         run: Its messages, as long as all are plain and none is encoded; then nothing.
@@ -137,7 +137,7 @@ class SinglesBatch(SendBatch):
         """Take what became of the plain messages.
 
         Args:
-            block: Their records, which say the sequence of the journey.
+            block: Their records, which say the sequence of the batch.
             unique_ids: The id of each.
         """
         self.run = None
@@ -157,7 +157,7 @@ class SinglesBatch(SendBatch):
 
 
 def encode_together(batches: Sequence[SendBatch]) -> None:
-    """Encode the plain messages of batches that leave; their journeys have their sequences.
+    """Encode the plain messages of batches that are sent; these have their sequences.
 
     Args:
         batches: Any batches of one producer, closed.

@@ -78,8 +78,8 @@ class BrokerSender:
 
     Attributes:
         broker_name: The broker.
-        cut_count: After so many messages, about half of all that wait or travel, another batch
-            begins, so that two calls can share them.
+        cut_count: After so many messages, about half of all that wait or are in flight, another
+            batch begins, so that two calls can share them.
         answers_late: Whether the broker answers only when more than its memory has the messages.
     """
 
@@ -129,7 +129,7 @@ class BrokerSender:
 
     @property
     def idle(self) -> bool:
-        """Whether a batch would leave at once."""
+        """Whether a batch would be sent at once."""
         return self._calls_in_flight < self._calls_in_flight_max
 
     @property
@@ -152,7 +152,7 @@ class BrokerSender:
         self._send_soon()
 
     def add_again(self, batches: Sequence[SendBatch]) -> None:
-        """Have batches travel once more, before everything that came later.
+        """Have batches sent once more, before everything that came later.
 
         What may go anywhere goes behind what must stay: before a batch that is repeated under its
         numbers it would take the next ones of their queue, and the broker would refuse both.
@@ -173,16 +173,16 @@ class BrokerSender:
         return movable
 
     def look_again(self) -> None:
-        """Let leave what may leave earlier than it was to."""
+        """Send what may be sent earlier than it was to."""
         self._send_soon()
 
     def take_out(self, batches: Collection[SendBatch]) -> None:
-        """Let none of these leave, if they wait here."""
+        """Send none of these, if they wait here."""
         self._waiting = deque(batch for batch in self._waiting if batch not in batches)
         self._send_soon()  # Others may have waited behind them.
 
     def close(self) -> None:
-        """Let nothing leave any more."""
+        """Send nothing any more."""
         self._closed = True
         for handle in (self._sending_soon, self._wake_up):
             if handle is not None:
@@ -200,13 +200,13 @@ class BrokerSender:
             pass
 
     def _send_oldest(self) -> bool:
-        """Let leave what has waited longest, or else what may; whether anything did."""
+        """Send what has waited longest, or else what may be sent; whether there was anything."""
         if self._bundles.line and not self._has_older_batch(self._bundles.first):
             return self._send_bundle() or self._send_batches()
         return self._send_batches() or self._send_bundle()
 
     def _has_older_batch(self, bundle: Bundle) -> bool:
-        """Whether a batch that may leave has waited longer than a bundle."""
+        """Whether a batch that may be sent has waited longer than a bundle."""
         now_s = self._clock.monotonic_s()
         return any(
             batch.deadline_s <= bundle.deadline_s
@@ -232,7 +232,7 @@ class BrokerSender:
             calls_max = max(calls_max, self._calls_in_flight_max, self._large_calls_in_flight_max)
         if not self._is_bundle_ready() or self._calls_in_flight >= calls_max:
             return False
-        # Behind a batch that is repeated under its numbers nothing else may leave for its queue.
+        # Behind a batch that is repeated under its numbers nothing else may go to its queue.
         held = {each.queue for each in self._waiting if each.sequence is not None}
         in_flight = self._queues_in_flight if self._sequenced else _NO_QUEUES
         bundle = self._bundles.take_first(in_flight, len(self._waiting))
@@ -243,7 +243,7 @@ class BrokerSender:
             return True
         queues = set(bundle.queues) if self._sequenced else set()
         count, row_count = bundle.count, len(bundle.queues)
-        self._staggered.left(row_count, count, bundle.size_bytes)
+        self._staggered.sent(row_count, count, bundle.size_bytes)
         self._send((), bundle, queues, count, row_count)
         return True
 
@@ -270,7 +270,7 @@ class BrokerSender:
         self._send_call(call)
 
     def _may_send(self) -> bool:
-        """Whether what waits leaves now, or goes on gathering."""
+        """Whether what waits is sent now, or goes on gathering."""
         if self._staggered.active:
             return self._calls_in_flight < STAGGERED_CALLS_MAX
         if self.idle:
@@ -295,7 +295,7 @@ class BrokerSender:
         )
 
     def _plan(self) -> None:
-        """Say whether batches leave by turns, and where those of the next turn of the loop end."""
+        """Say whether batches are sent by turns, and where those of the loop's next turn end."""
         if not self._may_overlap:
             return
         bundles = self._bundles
@@ -378,7 +378,7 @@ class BrokerSender:
                 held_queues.add(batch.queue)
         self._waiting.extendleft(reversed(held))
         if self._staggered.active:
-            self._staggered.left(len(taken), count, size_bytes)
+            self._staggered.sent(len(taken), count, size_bytes)
         self._wake_up_at(next_s, now_s)
         return taken
 

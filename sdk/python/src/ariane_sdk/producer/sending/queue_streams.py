@@ -1,7 +1,7 @@
 """Numbers of messages, so that brokers recognise a batch that comes again.
 
 The messages of one producer to one queue are a stream, numbered from 0. A batch takes its numbers
-when it leaves, and keeps them, and its queue, for as long as it may be stored under them. When that
+when it is sent, and keeps them, and its queue, as long as it may be stored under them. When that
 is given up without knowing, nobody can tell which number the broker expects next: the stream begins
 anew with a larger epoch, and the broker refuses what may still be on its way under the old one.
 """
@@ -35,7 +35,7 @@ class QueueStreams:
         self._next: dict[MessageQueue, ProducerSequence] = {}
 
     def take(self, queue: MessageQueue, count: int) -> ProducerSequence:
-        """The place of a batch that leaves.
+        """The place of a batch that is sent.
 
         Args:
             queue: Where it goes.
@@ -49,7 +49,7 @@ class QueueStreams:
     def take_all(
         self, queues: Sequence[MessageQueue], counts: Sequence[int]
     ) -> list[ProducerSequence]:
-        """The places of batches that leave together, for a queue each.
+        """The places of batches that are sent together, for a queue each.
 
         Args:
             queues: Where they go, one at least.

@@ -1,4 +1,4 @@
-"""Which errors have a batch travel again, and which of those travels are counted."""
+"""After which errors a batch is sent again, and which of those repeats are counted."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RepeatRules:
         self._sequenced = sequenced
 
     def may_repeat(self, batch: SendBatch, error: CallError) -> bool:
-        """Whether a batch travels again after an error, as long as it has time."""
+        """Whether a batch is sent again after an error, as long as it has time."""
         may = error.retriable or error.reason in REPEATED_REASONS
         if self._sequenced:
             may |= error.reason in UNCONFIRMED_REASONS
@@ -61,11 +61,11 @@ class RepeatRules:
         return error.reason in COUNTED_REASONS
 
     def is_surely_missing(self, error: CallError, age_s: float) -> bool:
-        """Whether the broker says that no travel of a batch has stored it.
+        """Whether the broker says that no call has stored a batch.
 
         Args:
             error: What it says of the batch.
-            age_s: Since when it may have travelled.
+            age_s: Since when it may have been sent.
         """
         if error.reason != SEQUENCE_GAP:
             return False

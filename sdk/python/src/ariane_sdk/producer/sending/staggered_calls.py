@@ -1,4 +1,4 @@
-"""Very many tiny batches leave by turns: some are at the broker while others are made and settled.
+"""Very many tiny batches are sent by turns: some are at the broker while others are being made.
 
 With 1,024 messages on their way to 256 topics a batch has 4 messages. All of them in one call would
 have client and broker work in turn; in two calls half as many messages would find each batch open,
@@ -8,8 +8,8 @@ and more batches cost more. So there are more turns than calls in flight::
                       |
     in flight  [ a quarter ][ a quarter ]                                     two calls at most
 
-A batch waits for three quarters to leave before it, which is longer than its call takes: it finds
-more messages than one that leaves with all others, not fewer. Whoever has waited longest leaves
+A batch waits for three quarters to be sent before it, which is longer than its call takes: it finds
+more messages than one that is sent with all others, not fewer. What has waited longest is sent
 first, so nobody waits for more than the turns of those who came before.
 """
 
@@ -24,10 +24,10 @@ BATCHES_PER_CALL_MAX: Final = 4096
 """Brokers take no more in one call."""
 
 STAGGERED_BATCHES_MIN: Final = 24
-"""Fewer batches leave together: they are not enough for several calls."""
+"""Fewer batches are sent together: they are not enough for several calls."""
 
 TURNS: Final = 4
-"""Calls in which everything that waits leaves."""
+"""Calls in which everything that waits is sent."""
 
 CALL_COUNT_MIN: Final = 64
 """Messages that a call takes at least, so that its own price does not count beside theirs."""
@@ -55,7 +55,7 @@ class CallShare(NamedTuple):
 
 
 class StaggeredCalls:
-    """Says whether the batches for one broker leave by turns, and how many at a time.
+    """Says whether the batches for one broker are sent by turns, and how many at a time.
 
     Attributes:
         active: Whether they do.
@@ -64,14 +64,14 @@ class StaggeredCalls:
     __slots__ = ("_turn_size", "active")
 
     def __init__(self) -> None:
-        """Have all leave together at first."""
+        """Have all sent together at first."""
         self.active = False
         self._turn_size = 0
 
     def plan(
         self, waiting: Collection[SendBatch], batches_in_flight: int, outstanding: int
     ) -> None:
-        """See what there is before anything leaves.
+        """See what there is before anything is sent.
 
         Args:
             waiting: The batches that wait.
@@ -91,7 +91,7 @@ class StaggeredCalls:
             self._turn_size = 0
 
     def stop(self) -> None:
-        """Have all leave together again."""
+        """Have all sent together again."""
         self.active = False
 
     def share(self, waiting_count: int) -> CallShare:
@@ -103,8 +103,8 @@ class StaggeredCalls:
         self._turn_size = turn_size(waiting_count, self._turn_size)
         return CallShare(CALL_COUNT_MIN, self._turn_size)
 
-    def left(self, batch_count: int, count: int, size_bytes: int) -> None:
-        """See from what leaves whether batches are still tiny.
+    def sent(self, batch_count: int, count: int, size_bytes: int) -> None:
+        """See from what is sent whether batches are still tiny.
 
         Args:
             batch_count: The batches of a call.
@@ -116,11 +116,11 @@ class StaggeredCalls:
 
 
 def turn_size(waiting_count: int, last_size: int) -> int:
-    """Batches that leave in a turn.
+    """Batches that are sent in a turn.
 
     Args:
         waiting_count: The batches that wait.
-        last_size: How many left in the last one.
+        last_size: How many were sent in the last one.
     """
     # Of what becomes less, a quarter each time would never be all.
     return min(BATCHES_PER_CALL_MAX, max(-(-waiting_count // TURNS), last_size * 7 // 8))

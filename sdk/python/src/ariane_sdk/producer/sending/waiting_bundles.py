@@ -1,6 +1,6 @@
 """The bundles that wait for one broker: who comes first, and when another begins.
 
-They leave by turns, as all very many tiny batches do (``_staggered_calls``)::
+They are sent by turns, as all very many tiny batches are (``staggered_calls``)::
 
     waiting    [ 64 topics ][ 64 topics ][ 64 topics ][ 40 topics .. ]    all still take messages
                     |                                       |
@@ -69,11 +69,11 @@ class WaitingBundles:
         return len(self.line) > 1 or first.full or len(first.queues) >= self._rows_max
 
     def plan(self, batch_count: int, *, tiny: bool) -> None:
-        """See what there is before anything leaves.
+        """See what there is before anything is sent.
 
         Args:
-            batch_count: The batches that wait or travel, in bundles or by themselves.
-            tiny: Whether there are so many tiny ones that they leave by turns.
+            batch_count: The batches that wait or are in flight, in bundles or by themselves.
+            tiny: Whether there are so many tiny ones that they are sent by turns.
         """
         enough = BATCHES_LEFT_MIN if self.wanted else BATCHES_MIN
         self.wanted = tiny and batch_count >= enough
@@ -91,10 +91,10 @@ class WaitingBundles:
         self.line.append(bundle)
 
     def take_first(self, held_queues: AbstractSet[MessageQueue], batch_count: int) -> Bundle | None:
-        """The first one, which leaves now; None while one of its queues is held.
+        """The first one, which is sent now; None while one of its queues is held.
 
         Args:
-            held_queues: To which nothing may leave.
+            held_queues: To which nothing may be sent.
             batch_count: The batches that wait by themselves.
         """
         if not held_queues.isdisjoint(self.first.queues):

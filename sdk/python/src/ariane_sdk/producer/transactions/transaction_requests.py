@@ -6,7 +6,7 @@ r"""Half messages and ends on their way to brokers: those of one turn go in one 
     store_half ---+--> one request on the stream --> answer
     end ---------/     of a broker                      \--> how its transaction ended
 
-Nothing waits for company: a lone one leaves at the end of the turn of the loop in which it came.
+Nothing waits for company: a lone one is sent at the end of the turn of the loop in which it came.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TOGETHER_MAX: Final = 64
 hundreds under way, the broker would wait for the next request while the producer makes it."""
 
 HALF_MIN: Final = 16
-"""Of each of the two requests in which many leave when nothing is under way: from there on the
+"""Of each of the two requests in which many are sent when nothing is under way: from there on the
 answer to one lets the next be made while the broker works on the other. In one request all would
 wait for one answer, and client and broker work in turn."""
 
@@ -143,7 +143,7 @@ class TransactionRequests:
             self._send(address, peer, together)
 
     def _count_max(self, address: str, count: int) -> int:
-        """How many of those that leave go in one request."""
+        """How many of those that are sent go in one request."""
         stream = self._streams.get(address)
         half = (count + 1) // 2
         is_cut = (
