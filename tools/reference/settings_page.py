@@ -8,6 +8,7 @@ from typing import Final
 from pydantic import BeforeValidator, PlainSerializer
 from pydantic.fields import FieldInfo
 
+from ariane_admin.service.settings import AdminSettings
 from ariane_broker.settings import BrokerSettings
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk import ConsumerSettings, ProducerSettings
@@ -28,6 +29,7 @@ SERVICES: Final[tuple[tuple[str, Settings], ...]] = (
     ("Name server", NamesrvSettings),
     ("Broker", BrokerSettings),
     ("Transaction checker", CheckerSettings),
+    ("Admin", AdminSettings),
 )
 """Heading and class of each process that is configured so."""
 
@@ -46,6 +48,8 @@ CONTRADICTIONS: Final[tuple[tuple[Settings, str], ...]] = (
     (BrokerSettings, "--store-path store --segment-bytes 1048576"),
     (NamesrvSettings, "--listen 9876"),
     (CheckerSettings, "--check-count-max 3"),
+    (AdminSettings, "--name-servers 127.0.0.1:9876"),
+    (AdminSettings, "--data-path admin --console-listen 0.0.0.0:9882"),
 )
 """Flags that are refused, each for a reason of its own; the page shows the refusals themselves."""
 

@@ -33,6 +33,8 @@ LOG = "The commit log knows nothing"
 DERIVED = "Queues and index do not know"
 COPYING = "Copying stands above recovery"
 OPEN_STORE = "An open store does not know"
+ADMIN_SERVICE = "The admin service knows nothing of the command line"
+LIGHT_COMMANDS = "The command line starts without"
 
 BAD_IMPORTS = [
     (ARROWS, "ariane_broker", "ariane_namesrv"),
@@ -75,6 +77,10 @@ BAD_IMPORTS = [
         "ariane.broker.v1.transaction_service_pb2",
     ),
     (PROTOBUF, "ariane_broker.read", "ariane_broker.rpc"),
+    (ADMIN_SERVICE, "ariane_admin.service", "ariane_admin.commands"),
+    (ADMIN_SERVICE, "ariane_admin.console", "click"),
+    (LIGHT_COMMANDS, "ariane_admin.commands", "ariane_admin.service"),
+    (LIGHT_COMMANDS, "ariane_admin.asking", "starlette"),
     (PROTOBUF, "ariane_broker.transactions", "ariane.common.v1.message_pb2"),
 ]
 

@@ -472,6 +472,18 @@ _ROWS: Final = (
         StatusCode.ABORTED,
         "Read it again and decide anew.",
     ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_PEER_UNREACHABLE,
+        StatusCode.UNAVAILABLE,
+        "Look whether the named process lives, and ask again.",
+        retriable=True,
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_CHANGE_UNCONFIRMED,
+        StatusCode.ABORTED,
+        "Look whether it was done before asking again.",
+        outcome_unknown=True,
+    ),
 )
 
 ERROR_TABLE: Final = MappingProxyType({row.reason: row for row in _ROWS})

@@ -5,10 +5,18 @@ from __future__ import annotations
 import json
 
 import pytest
+from grpc import aio
+from sqlalchemy import create_engine, text
 
 from ariane_admin.cli import main
+from ariane_admin.database import SCHEMA
+from ariane_admin.service.app import AdminApp
+from ariane_admin.service.settings import AdminSettings
 from ariane_admin.terminal.exits import ExitStatus
+from ariane_servicekit import Address, SystemClock, serving
+from ariane_servicekit.database import Database
 from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
 
 SMALL_STORE = (
     # A test needs little room, and how full the machine's disk is, is not its matter.
@@ -71,3 +79,52 @@ def lines(tmp_path):
         return str(path)
 
     return write
+
+
+@pytest.fixture(scope="session")
+def postgresql_url(request):
+    cache = request.config.rootpath / ".cache" / "postgresql"
+    try:
+        with running_postgresql(cache_folder=cache) as url:
+            yield url
+    except PostgresqlUnavailable as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request, tmp_path):
+    """An empty database."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/admin.db"
+        return
+    server = create_engine(request.getfixturevalue("postgresql_url"), isolation_level="AUTOCOMMIT")
+    with server.connect() as link:
+        link.execute(text("CREATE DATABASE admin"))
+        yield server.url.set(database="admin").render_as_string(hide_password=False)
+        link.execute(text("DROP DATABASE admin WITH (FORCE)"))
+    server.dispose()
+
+
+@pytest.fixture
+async def database(database_url):
+    """A database of this version."""
+    opened = Database(database_url, SCHEMA, SystemClock())
+    await opened.open(wait_s=0)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+async def admin(cluster, tmp_path):
+    """Admin of the cluster, inside the test's process; its channel."""
+    settings = AdminSettings(
+        listen=Address("127.0.0.1", 0),
+        console_listen=Address("127.0.0.1", 0),
+        name_servers=tuple(map(Address.parse, cluster.name_servers.split(","))),
+        data_path=tmp_path / "admin",
+    )
+    async with (
+        serving(settings, AdminApp) as address,
+        aio.insecure_channel(str(address)) as channel,
+    ):
+        yield channel

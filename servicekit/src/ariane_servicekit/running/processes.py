@@ -207,19 +207,22 @@ class ServiceProcess:
 
 
 class LocalCluster:
-    """Name servers, brokers and transaction checkers on 127.0.0.1, by default on any free ports.
+    """Name servers, brokers, transaction checkers and admin on 127.0.0.1, by default on free ports.
 
-    Leaving the block stops checkers, then brokers, then name servers, in order. When this process
-    dies without leaving it, the children stop all the same (see ``launcher``).
+    Leaving the block stops admin, then checkers, then brokers, then name servers, in order. When
+    this process dies without leaving it, the children stop all the same (see ``launcher``).
 
     Args:
         data_path: Folder for everything: ``broker-a/`` and so on, ``namesrv-0/``,
-            ``txn-checker/``, ``logs/``.
+            ``txn-checker/``, ``admin/``, ``logs/``.
         brokers: How many brokers: broker-a, broker-b and so on.
         name_servers: How many name servers.
         name_server_port: Of the first name server, the others take the next ones; 0: any.
         checkers: How many transaction checkers; they share one SQLite file.
         checker_port: Of the first checker, the others take the next ones; 0: any.
+        admin: Whether to run admin.
+        admin_port: Of admin; 0: any.
+        extra_admin_args: Further flags for admin.
         flush_mode: Of the brokers: ``async`` or ``sync``.
         extra_broker_args: Further flags for each broker.
         broker_module: What a broker is: for tests, one that is composed with parts of their own.
@@ -234,6 +237,9 @@ class LocalCluster:
         name_server_port: int = 0,
         checkers: int = 0,
         checker_port: int = 0,
+        admin: bool = False,
+        admin_port: int = 0,
+        extra_admin_args: Sequence[str] = (),
         flush_mode: str = "async",
         extra_broker_args: Sequence[str] = (),
         broker_module: str = "ariane_broker",
@@ -250,6 +256,9 @@ class LocalCluster:
         ]
         self.brokers: list[ServiceProcess] = []
         self.checkers: list[ServiceProcess] = []
+        self.admins: list[ServiceProcess] = []
+        self._admin_ports = [admin_port] if admin else []
+        self._admin_flags = tuple(extra_admin_args)
         self._checker_ports = [
             checker_port + number if checker_port else 0 for number in range(checkers)
         ]
@@ -266,7 +275,7 @@ class LocalCluster:
     @property
     def processes(self) -> Sequence[ServiceProcess]:
         """All processes in the order in which they are stopped."""
-        return (*self.checkers, *self.brokers, *self.name_server_processes)
+        return (*self.admins, *self.checkers, *self.brokers, *self.name_server_processes)
 
     async def start(self) -> None:
         """Start all and wait until all are ready; stops what it started when one fails.
@@ -282,13 +291,16 @@ class LocalCluster:
                 self._checker(number, port) for number, port in enumerate(self._checker_ports)
             ]
             await _all(process.start() for process in (*self.brokers, *self.checkers))
+            # The checkers' ports are known by now.
+            self.admins = [self._admin(port) for port in self._admin_ports]
+            await _all(process.start() for process in self.admins)
         except BaseException:
             await self.stop()
             raise
 
     async def stop(self) -> dict[str, int]:
         """Stop all that run, in order; return the exit statuses by name. Repeating is harmless."""
-        for group in (self.checkers, self.brokers, self.name_server_processes):
+        for group in (self.admins, self.checkers, self.brokers, self.name_server_processes):
             await _all(process.stop() for process in group if process.running)
         ended = ((process.name, process) for process in self.processes if process.started)
         return {name: process.exit_status or 0 for name, process in ended}
@@ -365,6 +377,18 @@ class LocalCluster:
         )
         return ServiceProcess(
             name, "ariane_txn_checker", arguments, log_path, Address("127.0.0.1", port)
+        )
+
+    def _admin(self, port: int) -> ServiceProcess:
+        checkers = ",".join(process.address for process in self.checkers)
+        return self._process(
+            "admin",
+            "ariane_admin.service",
+            "--data-path",
+            *("--name-servers", self.name_servers),
+            *(("--checkers", checkers) if checkers else ()),
+            *self._admin_flags,
+            port=port,
         )
 
     def _process(

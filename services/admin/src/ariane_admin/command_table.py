@@ -128,7 +128,7 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
     ),
     "dev": Room(
         "ariane_admin.commands.dev:dev",
-        "Run a name server, brokers and a transaction checker on this machine until Ctrl-C.",
+        "Run a name server, brokers, a transaction checker and admin on this machine until Ctrl-C.",
     ),
     "doctor": Room(
         "ariane_admin.commands.doctor:doctor", "Examine the cluster from here, and say what to do."

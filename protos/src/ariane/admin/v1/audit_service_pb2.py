@@ -22,12 +22,11 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from ariane.admin.v1 import operation_pb2 as ariane_dot_admin_dot_v1_dot_operation__pb2
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/admin/v1/audit_service.proto\x12\x0f\x61riane.admin.v1\x1a\x1f\x61riane/admin/v1/operation.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xad\x02\n\nAuditEntry\x12\x10\n\x08\x65ntry_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x16\n\x0esource_address\x18\x05 \x01(\t\x12\x0e\n\x06method\x18\x06 \x01(\t\x12\x15\n\rresource_name\x18\x07 \x01(\t\x12\x14\n\x0crequest_json\x18\x08 \x01(\t\x12\x13\n\x0b\x62\x65\x66ore_json\x18\t \x01(\t\x12\x12\n\nafter_json\x18\n \x01(\t\x12\x16\n\x0e\x66\x61ilure_reason\x18\x0b \x01(\t\x12\x17\n\x0fprevious_sha256\x18\x0c \x01(\x0c\x12\x14\n\x0c\x65ntry_sha256\x18\r \x01(\x0c\"\xd3\x01\n\x17ListAuditEntriesRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x15\n\rresource_name\x18\x03 \x01(\t\x12.\n\nbegin_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\x06 \x01(\x05\x12\x12\n\npage_token\x18\x07 \x01(\t\"a\n\x18ListAuditEntriesResponse\x12,\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1b.ariane.admin.v1.AuditEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"I\n\x19RecordAuditEntriesRequest\x12,\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1b.ariane.admin.v1.AuditEntry\"1\n\x1aRecordAuditEntriesResponse\x12\x13\n\x0b\x65ntry_count\x18\x01 \x01(\x05\"H\n\x17VerifyAuditTrailRequest\x12\x16\n\x0e\x66irst_sequence\x18\x01 \x01(\x03\x12\x15\n\rlast_sequence\x18\x02 \x01(\x03\"I\n\x18VerifyAuditTrailResponse\x12-\n\toperation\x18\x01 \x01(\x0b\x32\x1a.ariane.admin.v1.Operation2\xed\x02\n\x0c\x41uditService\x12q\n\x10ListAuditEntries\x12(.ariane.admin.v1.ListAuditEntriesRequest\x1a).ariane.admin.v1.ListAuditEntriesResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x07\x12w\n\x12RecordAuditEntries\x12*.ariane.admin.v1.RecordAuditEntriesRequest\x1a+.ariane.admin.v1.RecordAuditEntriesResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x01\x12q\n\x10VerifyAuditTrail\x12(.ariane.admin.v1.VerifyAuditTrailRequest\x1a).ariane.admin.v1.VerifyAuditTrailResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x07\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/admin/v1/audit_service.proto\x12\x0f\x61riane.admin.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc4\x03\n\nAuditEntry\x12\x10\n\x08\x65ntry_id\x18\x01 \x01(\t\x12\x16\n\x0e\x62\x65gin_sequence\x18\x02 \x01(\x03\x12.\n\nbegin_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x14\n\x0c\x63laimed_user\x18\x05 \x01(\t\x12\x16\n\x0esource_address\x18\x06 \x01(\t\x12\x0e\n\x06method\x18\x07 \x01(\t\x12\x15\n\rresource_name\x18\x08 \x01(\t\x12\x14\n\x0crequest_json\x18\t \x01(\t\x12\x13\n\x0b\x62\x65\x66ore_json\x18\n \x01(\t\x12\x12\n\nafter_json\x18\x0b \x01(\t\x12.\n\x07outcome\x18\x0c \x01(\x0e\x32\x1d.ariane.admin.v1.AuditOutcome\x12\x16\n\x0e\x66\x61ilure_reason\x18\r \x01(\t\x12\x17\n\x0f\x66\x61ilure_message\x18\x0e \x01(\t\x12\x14\n\x0c\x65nd_sequence\x18\x0f \x01(\x03\x12,\n\x08\x65nd_time\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rrecord_sha256\x18\x11 \x01(\x0c\"\xd3\x01\n\x17ListAuditEntriesRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x15\n\rresource_name\x18\x03 \x01(\t\x12.\n\nbegin_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\x06 \x01(\x05\x12\x12\n\npage_token\x18\x07 \x01(\t\"a\n\x18ListAuditEntriesResponse\x12,\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1b.ariane.admin.v1.AuditEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"_\n\x17VerifyAuditTrailRequest\x12\x16\n\x0e\x66irst_sequence\x18\x01 \x01(\x03\x12\x16\n\x0eknown_sequence\x18\x02 \x01(\x03\x12\x14\n\x0cknown_sha256\x18\x03 \x01(\x0c\"\x9d\x01\n\x18VerifyAuditTrailResponse\x12\x14\n\x0crecord_count\x18\x01 \x01(\x03\x12\x15\n\rnext_sequence\x18\x02 \x01(\x03\x12\x17\n\x0f\x62roken_sequence\x18\x03 \x01(\x03\x12\x0f\n\x07\x66inding\x18\x04 \x01(\t\x12\x15\n\rlast_sequence\x18\x05 \x01(\x03\x12\x13\n\x0blast_sha256\x18\x06 \x01(\x0c*\xad\x01\n\x0c\x41uditOutcome\x12\x1d\n\x19\x41UDIT_OUTCOME_UNSPECIFIED\x10\x00\x12\x17\n\x13\x41UDIT_OUTCOME_BEGUN\x10\x01\x12\x16\n\x12\x41UDIT_OUTCOME_DONE\x10\x02\x12\x18\n\x14\x41UDIT_OUTCOME_PARTLY\x10\x03\x12\x18\n\x14\x41UDIT_OUTCOME_FAILED\x10\x04\x12\x19\n\x15\x41UDIT_OUTCOME_UNKNOWN\x10\x05\x32\xf4\x01\n\x0c\x41uditService\x12q\n\x10ListAuditEntries\x12(.ariane.admin.v1.ListAuditEntriesRequest\x1a).ariane.admin.v1.ListAuditEntriesResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x07\x12q\n\x10VerifyAuditTrail\x12(.ariane.admin.v1.VerifyAuditTrailRequest\x1a).ariane.admin.v1.VerifyAuditTrailResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x07\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,24 +36,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\022mq.ariane.admin.v1P\001Z&ariane.mq/go/arianepb/admin/v1;adminv1'
   _globals['_AUDITSERVICE'].methods_by_name['ListAuditEntries']._loaded_options = None
   _globals['_AUDITSERVICE'].methods_by_name['ListAuditEntries']._serialized_options = b'\312\363\030\004\010\010\020\007'
-  _globals['_AUDITSERVICE'].methods_by_name['RecordAuditEntries']._loaded_options = None
-  _globals['_AUDITSERVICE'].methods_by_name['RecordAuditEntries']._serialized_options = b'\312\363\030\004\010\t\020\001'
   _globals['_AUDITSERVICE'].methods_by_name['VerifyAuditTrail']._loaded_options = None
   _globals['_AUDITSERVICE'].methods_by_name['VerifyAuditTrail']._serialized_options = b'\312\363\030\004\010\010\020\007'
-  _globals['_AUDITENTRY']._serialized_start=154
-  _globals['_AUDITENTRY']._serialized_end=455
-  _globals['_LISTAUDITENTRIESREQUEST']._serialized_start=458
-  _globals['_LISTAUDITENTRIESREQUEST']._serialized_end=669
-  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_start=671
-  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_end=768
-  _globals['_RECORDAUDITENTRIESREQUEST']._serialized_start=770
-  _globals['_RECORDAUDITENTRIESREQUEST']._serialized_end=843
-  _globals['_RECORDAUDITENTRIESRESPONSE']._serialized_start=845
-  _globals['_RECORDAUDITENTRIESRESPONSE']._serialized_end=894
-  _globals['_VERIFYAUDITTRAILREQUEST']._serialized_start=896
-  _globals['_VERIFYAUDITTRAILREQUEST']._serialized_end=968
-  _globals['_VERIFYAUDITTRAILRESPONSE']._serialized_start=970
-  _globals['_VERIFYAUDITTRAILRESPONSE']._serialized_end=1043
-  _globals['_AUDITSERVICE']._serialized_start=1046
-  _globals['_AUDITSERVICE']._serialized_end=1411
+  _globals['_AUDITOUTCOME']._serialized_start=1146
+  _globals['_AUDITOUTCOME']._serialized_end=1319
+  _globals['_AUDITENTRY']._serialized_start=121
+  _globals['_AUDITENTRY']._serialized_end=573
+  _globals['_LISTAUDITENTRIESREQUEST']._serialized_start=576
+  _globals['_LISTAUDITENTRIESREQUEST']._serialized_end=787
+  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_start=789
+  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_end=886
+  _globals['_VERIFYAUDITTRAILREQUEST']._serialized_start=888
+  _globals['_VERIFYAUDITTRAILREQUEST']._serialized_end=983
+  _globals['_VERIFYAUDITTRAILRESPONSE']._serialized_start=986
+  _globals['_VERIFYAUDITTRAILRESPONSE']._serialized_end=1143
+  _globals['_AUDITSERVICE']._serialized_start=1322
+  _globals['_AUDITSERVICE']._serialized_end=1566
 # @@protoc_insertion_point(module_scope)

@@ -3,12 +3,12 @@
 isort:skip_file
 """
 
-from ariane.admin.v1 import operation_pb2 as _operation_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -20,73 +20,127 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _AuditOutcome:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AuditOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AuditOutcome.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    AUDIT_OUTCOME_UNSPECIFIED: _AuditOutcome.ValueType  # 0
+    """Never sent."""
+    AUDIT_OUTCOME_BEGUN: _AuditOutcome.ValueType  # 1
+    """No end is written: it is in work, or admin died meanwhile. It may have been done."""
+    AUDIT_OUTCOME_DONE: _AuditOutcome.ValueType  # 2
+    """It was done."""
+    AUDIT_OUTCOME_PARTLY: _AuditOutcome.ValueType  # 3
+    """It was done in part: some brokers did not do theirs."""
+    AUDIT_OUTCOME_FAILED: _AuditOutcome.ValueType  # 4
+    """It was refused or failed; what was changed before that is not known."""
+    AUDIT_OUTCOME_UNKNOWN: _AuditOutcome.ValueType  # 5
+    """An answer is missing: it may have been done."""
+
+class AuditOutcome(_AuditOutcome, metaclass=_AuditOutcomeEnumTypeWrapper):
+    """How a change ended."""
+
+AUDIT_OUTCOME_UNSPECIFIED: AuditOutcome.ValueType  # 0
+"""Never sent."""
+AUDIT_OUTCOME_BEGUN: AuditOutcome.ValueType  # 1
+"""No end is written: it is in work, or admin died meanwhile. It may have been done."""
+AUDIT_OUTCOME_DONE: AuditOutcome.ValueType  # 2
+"""It was done."""
+AUDIT_OUTCOME_PARTLY: AuditOutcome.ValueType  # 3
+"""It was done in part: some brokers did not do theirs."""
+AUDIT_OUTCOME_FAILED: AuditOutcome.ValueType  # 4
+"""It was refused or failed; what was changed before that is not known."""
+AUDIT_OUTCOME_UNKNOWN: AuditOutcome.ValueType  # 5
+"""An answer is missing: it may have been done."""
+Global___AuditOutcome: _TypeAlias = AuditOutcome  # noqa: Y015
+
 @_typing.final
 class AuditEntry(_message.Message):
-    """One change, or one attempt at it."""
+    """One change, or one attempt at it: the record of its begin, and that of its end."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ENTRY_ID_FIELD_NUMBER: _builtins.int
-    SEQUENCE_FIELD_NUMBER: _builtins.int
-    TIME_FIELD_NUMBER: _builtins.int
+    BEGIN_SEQUENCE_FIELD_NUMBER: _builtins.int
+    BEGIN_TIME_FIELD_NUMBER: _builtins.int
     USER_FIELD_NUMBER: _builtins.int
+    CLAIMED_USER_FIELD_NUMBER: _builtins.int
     SOURCE_ADDRESS_FIELD_NUMBER: _builtins.int
     METHOD_FIELD_NUMBER: _builtins.int
     RESOURCE_NAME_FIELD_NUMBER: _builtins.int
     REQUEST_JSON_FIELD_NUMBER: _builtins.int
     BEFORE_JSON_FIELD_NUMBER: _builtins.int
     AFTER_JSON_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
     FAILURE_REASON_FIELD_NUMBER: _builtins.int
-    PREVIOUS_SHA256_FIELD_NUMBER: _builtins.int
-    ENTRY_SHA256_FIELD_NUMBER: _builtins.int
+    FAILURE_MESSAGE_FIELD_NUMBER: _builtins.int
+    END_SEQUENCE_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    RECORD_SHA256_FIELD_NUMBER: _builtins.int
     entry_id: _builtins.str
-    """Drawn by the service that made the change."""
-    sequence: _builtins.int
-    """Its place in the chain, from 1. Output only."""
+    """Drawn by admin."""
+    begin_sequence: _builtins.int
+    """Place of the begin in the chain, from 1."""
     user: _builtins.str
-    """Who asked; empty without authentication."""
+    """Who asked, as checked by admin; empty without authentication."""
+    claimed_user: _builtins.str
+    """Who asked by own account; nobody has checked it."""
     source_address: _builtins.str
-    """From where: the address that the service saw, host and port."""
+    """From where: the address that admin saw; of the browser where the console asked."""
     method: _builtins.str
     """What was asked: the method's full name, such as "ariane.admin.v1.TopicService/DeleteTopic"."""
     resource_name: _builtins.str
-    """What it was asked for: the name of the topic, group, broker, filter, transaction or user."""
+    """What it was asked for: the name of the topic, group, broker, setting or transaction."""
     request_json: _builtins.str
-    """The request in JSON, secrets shown as "***", 16 KiB at most."""
+    """The request in JSON, 16 KiB at most; bodies of messages are left out."""
     before_json: _builtins.str
     """What it was before, in JSON; empty for creations and where it is not known; 16 KiB at most."""
     after_json: _builtins.str
-    """What it became, in JSON; empty for deletions; 16 KiB at most."""
+    """The answer in JSON: what it became, and what came of it at each broker; 16 KiB at most."""
+    outcome: Global___AuditOutcome.ValueType
+    """How it ended."""
     failure_reason: _builtins.str
-    """The error reason, such as "ACCESS_DENIED"; empty when it was done."""
-    previous_sha256: _builtins.bytes
-    """SHA-256 of the entry before, 32 bytes. Output only."""
-    entry_sha256: _builtins.bytes
-    """SHA-256 of this entry with all fields but this one, 32 bytes. Output only."""
+    """The error reason, such as "TOPIC_NOT_FOUND"; empty when it was done."""
+    failure_message: _builtins.str
+    """The error's text; empty when it was done."""
+    end_sequence: _builtins.int
+    """Place of the end in the chain; 0 while there is none."""
+    record_sha256: _builtins.bytes
+    """SHA-256 of the last record of the change, 32 bytes."""
     @_builtins.property
-    def time(self) -> _timestamp_pb2.Timestamp:
-        """When it was asked for, by the clock of the service that was asked."""
+    def begin_time(self) -> _timestamp_pb2.Timestamp:
+        """When it began, by admin's database."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """When it ended. Absent while nobody wrote an end."""
 
     def __init__(
         self,
         *,
         entry_id: _builtins.str = ...,
-        sequence: _builtins.int = ...,
-        time: _timestamp_pb2.Timestamp | None = ...,
+        begin_sequence: _builtins.int = ...,
+        begin_time: _timestamp_pb2.Timestamp | None = ...,
         user: _builtins.str = ...,
+        claimed_user: _builtins.str = ...,
         source_address: _builtins.str = ...,
         method: _builtins.str = ...,
         resource_name: _builtins.str = ...,
         request_json: _builtins.str = ...,
         before_json: _builtins.str = ...,
         after_json: _builtins.str = ...,
+        outcome: Global___AuditOutcome.ValueType = ...,
         failure_reason: _builtins.str = ...,
-        previous_sha256: _builtins.bytes = ...,
-        entry_sha256: _builtins.bytes = ...,
+        failure_message: _builtins.str = ...,
+        end_sequence: _builtins.int = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+        record_sha256: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["begin_time", b"begin_time", "end_time", b"end_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_json", b"after_json", "before_json", b"before_json", "entry_id", b"entry_id", "entry_sha256", b"entry_sha256", "failure_reason", b"failure_reason", "method", b"method", "previous_sha256", b"previous_sha256", "request_json", b"request_json", "resource_name", b"resource_name", "sequence", b"sequence", "source_address", b"source_address", "time", b"time", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_json", b"after_json", "before_json", b"before_json", "begin_sequence", b"begin_sequence", "begin_time", b"begin_time", "claimed_user", b"claimed_user", "end_sequence", b"end_sequence", "end_time", b"end_time", "entry_id", b"entry_id", "failure_message", b"failure_message", "failure_reason", b"failure_reason", "method", b"method", "outcome", b"outcome", "record_sha256", b"record_sha256", "request_json", b"request_json", "resource_name", b"resource_name", "source_address", b"source_address", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -94,7 +148,7 @@ Global___AuditEntry: _TypeAlias = AuditEntry  # noqa: Y015
 
 @_typing.final
 class ListAuditEntriesRequest(_message.Message):
-    """Asks for entries."""
+    """Asks for changes."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -106,9 +160,9 @@ class ListAuditEntriesRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     user: _builtins.str
-    """Only changes that this user asked for. Empty: all."""
+    """Only changes that this user asked for, checked or claimed. Empty: all."""
     method: _builtins.str
-    """Only this method, by its full name. Empty: all."""
+    """Only methods whose full name ends so, such as "DeleteTopic". Empty: all."""
     resource_name: _builtins.str
     """Only what was asked for this name. Empty: all."""
     page_size: _builtins.int
@@ -117,11 +171,11 @@ class ListAuditEntriesRequest(_message.Message):
     """Where to go on: `next_page_token` of the page before, empty for the first."""
     @_builtins.property
     def begin_time(self) -> _timestamp_pb2.Timestamp:
-        """At or after this time. Absent: from the first."""
+        """Begun at or after this time. Absent: from the first."""
 
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp:
-        """Before this time. Absent: to the last."""
+        """Begun before this time. Absent: to the last."""
 
     def __init__(
         self,
@@ -144,7 +198,7 @@ Global___ListAuditEntriesRequest: _TypeAlias = ListAuditEntriesRequest  # noqa: 
 
 @_typing.final
 class ListAuditEntriesResponse(_message.Message):
-    """Answers with entries."""
+    """Answers with changes."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -154,7 +208,7 @@ class ListAuditEntriesResponse(_message.Message):
     """Empty at the end."""
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditEntry]:
-        """Entries, newest first."""
+        """Changes, newest first."""
 
     def __init__(
         self,
@@ -171,72 +225,32 @@ class ListAuditEntriesResponse(_message.Message):
 Global___ListAuditEntriesResponse: _TypeAlias = ListAuditEntriesResponse  # noqa: Y015
 
 @_typing.final
-class RecordAuditEntriesRequest(_message.Message):
-    """Adds entries."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ENTRIES_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditEntry]:
-        """The entries, 1 to 1000; output-only fields are ignored."""
-
-    def __init__(
-        self,
-        *,
-        entries: _abc.Iterable[Global___AuditEntry] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___RecordAuditEntriesRequest: _TypeAlias = RecordAuditEntriesRequest  # noqa: Y015
-
-@_typing.final
-class RecordAuditEntriesResponse(_message.Message):
-    """Answers an addition."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ENTRY_COUNT_FIELD_NUMBER: _builtins.int
-    entry_count: _builtins.int
-    """How many were new."""
-    def __init__(
-        self,
-        *,
-        entry_count: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["entry_count", b"entry_count"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___RecordAuditEntriesResponse: _TypeAlias = RecordAuditEntriesResponse  # noqa: Y015
-
-@_typing.final
 class VerifyAuditTrailRequest(_message.Message):
     """Checks the chain."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     FIRST_SEQUENCE_FIELD_NUMBER: _builtins.int
-    LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
+    KNOWN_SEQUENCE_FIELD_NUMBER: _builtins.int
+    KNOWN_SHA256_FIELD_NUMBER: _builtins.int
     first_sequence: _builtins.int
-    """First entry to check, by sequence; 0 means the first there is."""
-    last_sequence: _builtins.int
-    """Last entry to check, by sequence; 0 means the last there is."""
+    """First record to check; 0 means the first there is."""
+    known_sequence: _builtins.int
+    """A record that somebody noted elsewhere, such as in admin's log. 0: none. A trail that was
+    written anew as a whole fits in itself, but not with this.
+    """
+    known_sha256: _builtins.bytes
+    """The hash that was noted of it, 32 bytes."""
     def __init__(
         self,
         *,
         first_sequence: _builtins.int = ...,
-        last_sequence: _builtins.int = ...,
+        known_sequence: _builtins.int = ...,
+        known_sha256: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_sequence", b"first_sequence", "last_sequence", b"last_sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_sequence", b"first_sequence", "known_sequence", b"known_sequence", "known_sha256", b"known_sha256"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -248,19 +262,37 @@ class VerifyAuditTrailResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    OPERATION_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def operation(self) -> _operation_pb2.Operation:
-        """Counts the entries checked."""
-
+    RECORD_COUNT_FIELD_NUMBER: _builtins.int
+    NEXT_SEQUENCE_FIELD_NUMBER: _builtins.int
+    BROKEN_SEQUENCE_FIELD_NUMBER: _builtins.int
+    FINDING_FIELD_NUMBER: _builtins.int
+    LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
+    LAST_SHA256_FIELD_NUMBER: _builtins.int
+    record_count: _builtins.int
+    """Records that were checked by this call."""
+    next_sequence: _builtins.int
+    """Where to go on; 0 at the end, and where the chain is broken."""
+    broken_sequence: _builtins.int
+    """The first record that does not fit; 0 when all do."""
+    finding: _builtins.str
+    """How it does not fit, for people; empty when all do."""
+    last_sequence: _builtins.int
+    """The last record that was checked."""
+    last_sha256: _builtins.bytes
+    """Its hash, 32 bytes: to be noted elsewhere."""
     def __init__(
         self,
         *,
-        operation: _operation_pb2.Operation | None = ...,
+        record_count: _builtins.int = ...,
+        next_sequence: _builtins.int = ...,
+        broken_sequence: _builtins.int = ...,
+        finding: _builtins.str = ...,
+        last_sequence: _builtins.int = ...,
+        last_sha256: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broken_sequence", b"broken_sequence", "finding", b"finding", "last_sequence", b"last_sequence", "last_sha256", b"last_sha256", "next_sequence", b"next_sequence", "record_count", b"record_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,8 +26,9 @@ if _version_not_supported:
 
 
 class AuditServiceStub(object):
-    """Who changed what, when and from where. Entries are only ever added, and each carries the hash of
-    the one before it, so that a missing or altered entry shows.
+    """Who changed what, when and from where. A change is written down before it begins and once more
+    when it has ended, so that one that fails half-way, or admin with it, shows. Records are only
+    ever added, and each carries the hash of the one before it: one that is missing or altered shows.
     """
 
     def __init__(self, channel):
@@ -41,11 +42,6 @@ class AuditServiceStub(object):
                 request_serializer=ariane_dot_admin_dot_v1_dot_audit__service__pb2.ListAuditEntriesRequest.SerializeToString,
                 response_deserializer=ariane_dot_admin_dot_v1_dot_audit__service__pb2.ListAuditEntriesResponse.FromString,
                 _registered_method=True)
-        self.RecordAuditEntries = channel.unary_unary(
-                '/ariane.admin.v1.AuditService/RecordAuditEntries',
-                request_serializer=ariane_dot_admin_dot_v1_dot_audit__service__pb2.RecordAuditEntriesRequest.SerializeToString,
-                response_deserializer=ariane_dot_admin_dot_v1_dot_audit__service__pb2.RecordAuditEntriesResponse.FromString,
-                _registered_method=True)
         self.VerifyAuditTrail = channel.unary_unary(
                 '/ariane.admin.v1.AuditService/VerifyAuditTrail',
                 request_serializer=ariane_dot_admin_dot_v1_dot_audit__service__pb2.VerifyAuditTrailRequest.SerializeToString,
@@ -54,30 +50,21 @@ class AuditServiceStub(object):
 
 
 class AuditServiceServicer(object):
-    """Who changed what, when and from where. Entries are only ever added, and each carries the hash of
-    the one before it, so that a missing or altered entry shows.
+    """Who changed what, when and from where. A change is written down before it begins and once more
+    when it has ended, so that one that fails half-way, or admin with it, shows. Records are only
+    ever added, and each carries the hash of the one before it: one that is missing or altered shows.
     """
 
     def ListAuditEntries(self, request, context):
-        """Lists entries, newest first.
+        """Lists changes, newest first.
         Errors: PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def RecordAuditEntries(self, request, context):
-        """Adds entries for changes that were made directly at another service. Repeating is harmless:
-        entries are told apart by their entry id.
-        Errors: FIELD_INVALID.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def VerifyAuditTrail(self, request, context):
-        """Checks the chain of hashes over a range of entries. The operation fails at the first entry
-        that does not fit and names it.
+        """Checks a stretch of the chain. Long trails take several calls: go on at `next_sequence`.
         Errors: FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -91,11 +78,6 @@ def add_AuditServiceServicer_to_server(servicer, server):
                     servicer.ListAuditEntries,
                     request_deserializer=ariane_dot_admin_dot_v1_dot_audit__service__pb2.ListAuditEntriesRequest.FromString,
                     response_serializer=ariane_dot_admin_dot_v1_dot_audit__service__pb2.ListAuditEntriesResponse.SerializeToString,
-            ),
-            'RecordAuditEntries': grpc.unary_unary_rpc_method_handler(
-                    servicer.RecordAuditEntries,
-                    request_deserializer=ariane_dot_admin_dot_v1_dot_audit__service__pb2.RecordAuditEntriesRequest.FromString,
-                    response_serializer=ariane_dot_admin_dot_v1_dot_audit__service__pb2.RecordAuditEntriesResponse.SerializeToString,
             ),
             'VerifyAuditTrail': grpc.unary_unary_rpc_method_handler(
                     servicer.VerifyAuditTrail,
@@ -111,8 +93,9 @@ def add_AuditServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AuditService(object):
-    """Who changed what, when and from where. Entries are only ever added, and each carries the hash of
-    the one before it, so that a missing or altered entry shows.
+    """Who changed what, when and from where. A change is written down before it begins and once more
+    when it has ended, so that one that fails half-way, or admin with it, shows. Records are only
+    ever added, and each carries the hash of the one before it: one that is missing or altered shows.
     """
 
     @staticmethod
@@ -132,33 +115,6 @@ class AuditService(object):
             '/ariane.admin.v1.AuditService/ListAuditEntries',
             ariane_dot_admin_dot_v1_dot_audit__service__pb2.ListAuditEntriesRequest.SerializeToString,
             ariane_dot_admin_dot_v1_dot_audit__service__pb2.ListAuditEntriesResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def RecordAuditEntries(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ariane.admin.v1.AuditService/RecordAuditEntries',
-            ariane_dot_admin_dot_v1_dot_audit__service__pb2.RecordAuditEntriesRequest.SerializeToString,
-            ariane_dot_admin_dot_v1_dot_audit__service__pb2.RecordAuditEntriesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,8 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AuditServiceStub:
-    """Who changed what, when and from where. Entries are only ever added, and each carries the hash of
-    the one before it, so that a missing or altered entry shows.
+    """Who changed what, when and from where. A change is written down before it begins and once more
+    when it has ended, so that one that fails half-way, or admin with it, shows. Records are only
+    ever added, and each carries the hash of the one before it: one that is missing or altered shows.
     """
 
     @_typing.overload
@@ -36,45 +37,35 @@ class AuditServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AuditServiceAsyncStub: ...
     ListAuditEntries: _grpc.UnaryUnaryMultiCallable[_audit_service_pb2.ListAuditEntriesRequest, _audit_service_pb2.ListAuditEntriesResponse]
-    """Lists entries, newest first.
+    """Lists changes, newest first.
     Errors: PAGE_TOKEN_INVALID.
     """
-    RecordAuditEntries: _grpc.UnaryUnaryMultiCallable[_audit_service_pb2.RecordAuditEntriesRequest, _audit_service_pb2.RecordAuditEntriesResponse]
-    """Adds entries for changes that were made directly at another service. Repeating is harmless:
-    entries are told apart by their entry id.
-    Errors: FIELD_INVALID.
-    """
     VerifyAuditTrail: _grpc.UnaryUnaryMultiCallable[_audit_service_pb2.VerifyAuditTrailRequest, _audit_service_pb2.VerifyAuditTrailResponse]
-    """Checks the chain of hashes over a range of entries. The operation fails at the first entry
-    that does not fit and names it.
+    """Checks a stretch of the chain. Long trails take several calls: go on at `next_sequence`.
     Errors: FIELD_INVALID.
     """
 
 @_typing.type_check_only
 class AuditServiceAsyncStub(AuditServiceStub):
-    """Who changed what, when and from where. Entries are only ever added, and each carries the hash of
-    the one before it, so that a missing or altered entry shows.
+    """Who changed what, when and from where. A change is written down before it begins and once more
+    when it has ended, so that one that fails half-way, or admin with it, shows. Records are only
+    ever added, and each carries the hash of the one before it: one that is missing or altered shows.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListAuditEntries: _aio.UnaryUnaryMultiCallable[_audit_service_pb2.ListAuditEntriesRequest, _audit_service_pb2.ListAuditEntriesResponse]  # type: ignore[assignment]
-    """Lists entries, newest first.
+    """Lists changes, newest first.
     Errors: PAGE_TOKEN_INVALID.
     """
-    RecordAuditEntries: _aio.UnaryUnaryMultiCallable[_audit_service_pb2.RecordAuditEntriesRequest, _audit_service_pb2.RecordAuditEntriesResponse]  # type: ignore[assignment]
-    """Adds entries for changes that were made directly at another service. Repeating is harmless:
-    entries are told apart by their entry id.
-    Errors: FIELD_INVALID.
-    """
     VerifyAuditTrail: _aio.UnaryUnaryMultiCallable[_audit_service_pb2.VerifyAuditTrailRequest, _audit_service_pb2.VerifyAuditTrailResponse]  # type: ignore[assignment]
-    """Checks the chain of hashes over a range of entries. The operation fails at the first entry
-    that does not fit and names it.
+    """Checks a stretch of the chain. Long trails take several calls: go on at `next_sequence`.
     Errors: FIELD_INVALID.
     """
 
 class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Who changed what, when and from where. Entries are only ever added, and each carries the hash of
-    the one before it, so that a missing or altered entry shows.
+    """Who changed what, when and from where. A change is written down before it begins and once more
+    when it has ended, so that one that fails half-way, or admin with it, shows. Records are only
+    ever added, and each carries the hash of the one before it: one that is missing or altered shows.
     """
 
     @_abc_1.abstractmethod
@@ -83,19 +74,8 @@ class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _audit_service_pb2.ListAuditEntriesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_audit_service_pb2.ListAuditEntriesResponse, _abc.Awaitable[_audit_service_pb2.ListAuditEntriesResponse]]:
-        """Lists entries, newest first.
+        """Lists changes, newest first.
         Errors: PAGE_TOKEN_INVALID.
-        """
-
-    @_abc_1.abstractmethod
-    def RecordAuditEntries(
-        self,
-        request: _audit_service_pb2.RecordAuditEntriesRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_audit_service_pb2.RecordAuditEntriesResponse, _abc.Awaitable[_audit_service_pb2.RecordAuditEntriesResponse]]:
-        """Adds entries for changes that were made directly at another service. Repeating is harmless:
-        entries are told apart by their entry id.
-        Errors: FIELD_INVALID.
         """
 
     @_abc_1.abstractmethod
@@ -104,8 +84,7 @@ class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _audit_service_pb2.VerifyAuditTrailRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_audit_service_pb2.VerifyAuditTrailResponse, _abc.Awaitable[_audit_service_pb2.VerifyAuditTrailResponse]]:
-        """Checks the chain of hashes over a range of entries. The operation fails at the first entry
-        that does not fit and names it.
+        """Checks a stretch of the chain. Long trails take several calls: go on at `next_sequence`.
         Errors: FIELD_INVALID.
         """
 

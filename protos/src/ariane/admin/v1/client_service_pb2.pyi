@@ -3,6 +3,7 @@
 isort:skip_file
 """
 
+from ariane.admin.v1 import silent_broker_pb2 as _silent_broker_pb2
 from ariane.broker.v1 import client_service_pb2 as _client_service_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
@@ -91,21 +92,27 @@ class ListClientsResponse(_message.Message):
 
     CLIENTS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
     @_builtins.property
     def clients(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClusterClient]:
         """Clients, by client id."""
 
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
+        """Brokers that did not answer: their part is missing above."""
+
     def __init__(
         self,
         *,
         clients: _abc.Iterable[Global___ClusterClient] | None = ...,
         next_page_token: _builtins.str = ...,
+        silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clients", b"clients", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clients", b"clients", "next_page_token", b"next_page_token", "silent_brokers", b"silent_brokers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,7 +3,7 @@
 isort:skip_file
 """
 
-from ariane.admin.v1 import operation_pb2 as _operation_pb2
+from ariane.admin.v1 import silent_broker_pb2 as _silent_broker_pb2
 from ariane.broker.v1 import broker_service_pb2 as _broker_service_pb2
 from ariane.namesrv.v1 import route_pb2 as _route_pb2
 from ariane.replication.v1 import replica_pb2 as _replica_pb2
@@ -12,6 +12,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.rpc import status_pb2 as _status_pb2
 import builtins as _builtins
 import sys
@@ -23,6 +24,34 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _DiagnosisSeverity:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DiagnosisSeverityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DiagnosisSeverity.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DIAGNOSIS_SEVERITY_UNSPECIFIED: _DiagnosisSeverity.ValueType  # 0
+    """Never sent."""
+    DIAGNOSIS_SEVERITY_NOTE: _DiagnosisSeverity.ValueType  # 1
+    """So it is meant, or it passes by itself."""
+    DIAGNOSIS_SEVERITY_WARNING: _DiagnosisSeverity.ValueType  # 2
+    """It works, and somebody should look."""
+    DIAGNOSIS_SEVERITY_ERROR: _DiagnosisSeverity.ValueType  # 3
+    """Something does not work, or will lose or repeat messages."""
+
+class DiagnosisSeverity(_DiagnosisSeverity, metaclass=_DiagnosisSeverityEnumTypeWrapper):
+    """How bad a finding is."""
+
+DIAGNOSIS_SEVERITY_UNSPECIFIED: DiagnosisSeverity.ValueType  # 0
+"""Never sent."""
+DIAGNOSIS_SEVERITY_NOTE: DiagnosisSeverity.ValueType  # 1
+"""So it is meant, or it passes by itself."""
+DIAGNOSIS_SEVERITY_WARNING: DiagnosisSeverity.ValueType  # 2
+"""It works, and somebody should look."""
+DIAGNOSIS_SEVERITY_ERROR: DiagnosisSeverity.ValueType  # 3
+"""Something does not work, or will lose or repeat messages."""
+Global___DiagnosisSeverity: _TypeAlias = DiagnosisSeverity  # noqa: Y015
 
 @_typing.final
 class Cluster(_message.Message):
@@ -38,6 +67,7 @@ class Cluster(_message.Message):
     CLIENT_COUNT_FIELD_NUMBER: _builtins.int
     THROUGHPUT_FIELD_NUMBER: _builtins.int
     LAG_MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
     """The name."""
     broker_count: _builtins.int
@@ -56,6 +86,10 @@ class Cluster(_message.Message):
     def throughput(self) -> Global___Throughput:
         """What goes in and out."""
 
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
+        """Brokers that did not answer: the sums lack their part."""
+
     def __init__(
         self,
         *,
@@ -67,10 +101,11 @@ class Cluster(_message.Message):
         client_count: _builtins.int = ...,
         throughput: Global___Throughput | None = ...,
         lag_message_count: _builtins.int = ...,
+        silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["throughput", b"throughput"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_count", b"broker_count", "client_count", b"client_count", "cluster_name", b"cluster_name", "consumer_group_count", b"consumer_group_count", "lag_message_count", b"lag_message_count", "silent_broker_count", b"silent_broker_count", "throughput", b"throughput", "topic_count", b"topic_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_count", b"broker_count", "client_count", b"client_count", "cluster_name", b"cluster_name", "consumer_group_count", b"consumer_group_count", "lag_message_count", b"lag_message_count", "silent_broker_count", b"silent_broker_count", "silent_brokers", b"silent_brokers", "throughput", b"throughput", "topic_count", b"topic_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -164,6 +199,7 @@ class ClusterBroker(_message.Message):
     STORE_FIELD_NUMBER: _builtins.int
     THROUGHPUT_FIELD_NUMBER: _builtins.int
     CLIENT_COUNT_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The broker's version."""
@@ -184,6 +220,10 @@ class ClusterBroker(_message.Message):
         """What goes in and out."""
 
     @_builtins.property
+    def state(self) -> _broker_service_pb2.GetBrokerStateResponse:
+        """All that it says of itself."""
+
+    @_builtins.property
     def error(self) -> _status_pb2.Status:
         """Why it did not answer; absent when it did. Without an answer only `liveness` is filled."""
 
@@ -196,11 +236,12 @@ class ClusterBroker(_message.Message):
         store: _broker_service_pb2.StoreState | None = ...,
         throughput: Global___Throughput | None = ...,
         client_count: _builtins.int = ...,
+        state: _broker_service_pb2.GetBrokerStateResponse | None = ...,
         error: _status_pb2.Status | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "liveness", b"liveness", "store", b"store", "throughput", b"throughput"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "liveness", b"liveness", "state", b"state", "store", b"store", "throughput", b"throughput"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_count", b"client_count", "error", b"error", "liveness", b"liveness", "store", b"store", "throughput", b"throughput", "version", b"version", "writable", b"writable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_count", b"client_count", "error", b"error", "liveness", b"liveness", "state", b"state", "store", b"store", "throughput", b"throughput", "version", b"version", "writable", b"writable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -472,29 +513,25 @@ Global___GetBrokerResponse: _TypeAlias = GetBrokerResponse  # noqa: Y015
 
 @_typing.final
 class DrainBrokerRequest(_message.Message):
-    """Empties a broker."""
+    """Leads producers away from a broker."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     CLUSTER_NAME_FIELD_NUMBER: _builtins.int
     BROKER_NAME_FIELD_NUMBER: _builtins.int
-    REQUEST_ID_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
     """The cluster. May be empty where only one is known."""
     broker_name: _builtins.str
     """The broker's name."""
-    request_id: _builtins.str
-    """Drawn by the caller; a repetition within 24 h is answered with the first result. May be empty."""
     def __init__(
         self,
         *,
         cluster_name: _builtins.str = ...,
         broker_name: _builtins.str = ...,
-        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_name", b"broker_name", "cluster_name", b"cluster_name", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_name", b"broker_name", "cluster_name", b"cluster_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -506,19 +543,27 @@ class DrainBrokerResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    OPERATION_FIELD_NUMBER: _builtins.int
+    WRITABLE_FIELD_NUMBER: _builtins.int
+    TOPIC_COUNT_FIELD_NUMBER: _builtins.int
+    NOT_TOLD_FIELD_NUMBER: _builtins.int
+    writable: _builtins.bool
+    """Whether the broker takes messages now."""
+    topic_count: _builtins.int
+    """Topics whose write permission changed, at the name server where most did."""
     @_builtins.property
-    def operation(self) -> _operation_pb2.Operation:
-        """Counts the messages that are still to be consumed."""
+    def not_told(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Name servers that did not take it, each with the reason, for people."""
 
     def __init__(
         self,
         *,
-        operation: _operation_pb2.Operation | None = ...,
+        writable: _builtins.bool = ...,
+        topic_count: _builtins.int = ...,
+        not_told: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["not_told", b"not_told", "topic_count", b"topic_count", "writable", b"writable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -556,20 +601,111 @@ class RestoreBrokerResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    BROKER_FIELD_NUMBER: _builtins.int
+    WRITABLE_FIELD_NUMBER: _builtins.int
+    TOPIC_COUNT_FIELD_NUMBER: _builtins.int
+    NOT_TOLD_FIELD_NUMBER: _builtins.int
+    writable: _builtins.bool
+    """Whether the broker takes messages now."""
+    topic_count: _builtins.int
+    """Topics whose write permission changed, at the name server where most did."""
     @_builtins.property
-    def broker(self) -> Global___ClusterBroker:
-        """The broker as it is now."""
+    def not_told(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Name servers that did not take it, each with the reason, for people."""
 
     def __init__(
         self,
         *,
-        broker: Global___ClusterBroker | None = ...,
+        writable: _builtins.bool = ...,
+        topic_count: _builtins.int = ...,
+        not_told: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["broker", b"broker"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker", b"broker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["not_told", b"not_told", "topic_count", b"topic_count", "writable", b"writable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RestoreBrokerResponse: _TypeAlias = RestoreBrokerResponse  # noqa: Y015
+
+@_typing.final
+class DiagnoseClusterRequest(_message.Message):
+    """Asks what is wrong."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DiagnoseClusterRequest: _TypeAlias = DiagnoseClusterRequest  # noqa: Y015
+
+@_typing.final
+class DiagnoseClusterResponse(_message.Message):
+    """Answers with what is wrong."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FINDINGS_FIELD_NUMBER: _builtins.int
+    NAME_SERVER_COUNT_FIELD_NUMBER: _builtins.int
+    BROKER_COUNT_FIELD_NUMBER: _builtins.int
+    name_server_count: _builtins.int
+    """Name servers that were asked."""
+    broker_count: _builtins.int
+    """Brokers that were asked."""
+    @_builtins.property
+    def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___DiagnosisFinding]:
+        """What was found, the worst first; empty when all is well. At most 1000."""
+
+    def __init__(
+        self,
+        *,
+        findings: _abc.Iterable[Global___DiagnosisFinding] | None = ...,
+        name_server_count: _builtins.int = ...,
+        broker_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_count", b"broker_count", "findings", b"findings", "name_server_count", b"name_server_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DiagnoseClusterResponse: _TypeAlias = DiagnoseClusterResponse  # noqa: Y015
+
+@_typing.final
+class DiagnosisFinding(_message.Message):
+    """One thing that is wrong."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEVERITY_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    FINDING_FIELD_NUMBER: _builtins.int
+    ADVICE_FIELD_NUMBER: _builtins.int
+    severity: Global___DiagnosisSeverity.ValueType
+    """How bad it is."""
+    subject: _builtins.str
+    """With what, such as "broker broker-a"."""
+    finding: _builtins.str
+    """What is wrong, for people."""
+    advice: _builtins.str
+    """What to do, for people."""
+    def __init__(
+        self,
+        *,
+        severity: Global___DiagnosisSeverity.ValueType = ...,
+        subject: _builtins.str = ...,
+        finding: _builtins.str = ...,
+        advice: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["advice", b"advice", "finding", b"finding", "severity", b"severity", "subject", b"subject"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DiagnosisFinding: _TypeAlias = DiagnosisFinding  # noqa: Y015

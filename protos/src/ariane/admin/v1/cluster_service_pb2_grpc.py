@@ -66,6 +66,11 @@ class ClusterServiceStub(object):
                 request_serializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.RestoreBrokerRequest.SerializeToString,
                 response_deserializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.RestoreBrokerResponse.FromString,
                 _registered_method=True)
+        self.DiagnoseCluster = channel.unary_unary(
+                '/ariane.admin.v1.ClusterService/DiagnoseCluster',
+                request_serializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.DiagnoseClusterRequest.SerializeToString,
+                response_deserializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.DiagnoseClusterResponse.FromString,
+                _registered_method=True)
 
 
 class ClusterServiceServicer(object):
@@ -106,9 +111,9 @@ class ClusterServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DrainBroker(self, request, context):
-        """Empties a broker for maintenance: its write permission is wiped at every name server, it takes
-        no more messages, and the operation ends when its groups have consumed what it holds. Asked
-        for again with the same request id, answers with the same operation.
+        """Leads producers away from a broker for maintenance: its write permission is wiped at every name
+        server, and it takes no more messages; consumers go on. It is empty when its lag is 0
+        (LagService). Repeating is harmless.
         Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -118,6 +123,14 @@ class ClusterServiceServicer(object):
     def RestoreBroker(self, request, context):
         """Puts a drained broker to work again. Repeating is harmless.
         Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DiagnoseCluster(self, request, context):
+        """Examines the cluster: every name server, every address that a route may name, clocks, versions,
+        subscriptions. What is wrong, and what to do.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -155,6 +168,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.RestoreBroker,
                     request_deserializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.RestoreBrokerRequest.FromString,
                     response_serializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.RestoreBrokerResponse.SerializeToString,
+            ),
+            'DiagnoseCluster': grpc.unary_unary_rpc_method_handler(
+                    servicer.DiagnoseCluster,
+                    request_deserializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.DiagnoseClusterRequest.FromString,
+                    response_serializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.DiagnoseClusterResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -321,6 +339,33 @@ class ClusterService(object):
             '/ariane.admin.v1.ClusterService/RestoreBroker',
             ariane_dot_admin_dot_v1_dot_cluster__service__pb2.RestoreBrokerRequest.SerializeToString,
             ariane_dot_admin_dot_v1_dot_cluster__service__pb2.RestoreBrokerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DiagnoseCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.admin.v1.ClusterService/DiagnoseCluster',
+            ariane_dot_admin_dot_v1_dot_cluster__service__pb2.DiagnoseClusterRequest.SerializeToString,
+            ariane_dot_admin_dot_v1_dot_cluster__service__pb2.DiagnoseClusterResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -52,14 +52,18 @@ class ClusterServiceStub:
     Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
     """
     DrainBroker: _grpc.UnaryUnaryMultiCallable[_cluster_service_pb2.DrainBrokerRequest, _cluster_service_pb2.DrainBrokerResponse]
-    """Empties a broker for maintenance: its write permission is wiped at every name server, it takes
-    no more messages, and the operation ends when its groups have consumed what it holds. Asked
-    for again with the same request id, answers with the same operation.
+    """Leads producers away from a broker for maintenance: its write permission is wiped at every name
+    server, and it takes no more messages; consumers go on. It is empty when its lag is 0
+    (LagService). Repeating is harmless.
     Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
     """
     RestoreBroker: _grpc.UnaryUnaryMultiCallable[_cluster_service_pb2.RestoreBrokerRequest, _cluster_service_pb2.RestoreBrokerResponse]
     """Puts a drained broker to work again. Repeating is harmless.
     Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
+    """
+    DiagnoseCluster: _grpc.UnaryUnaryMultiCallable[_cluster_service_pb2.DiagnoseClusterRequest, _cluster_service_pb2.DiagnoseClusterResponse]
+    """Examines the cluster: every name server, every address that a route may name, clocks, versions,
+    subscriptions. What is wrong, and what to do.
     """
 
 @_typing.type_check_only
@@ -86,14 +90,18 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
     """
     DrainBroker: _aio.UnaryUnaryMultiCallable[_cluster_service_pb2.DrainBrokerRequest, _cluster_service_pb2.DrainBrokerResponse]  # type: ignore[assignment]
-    """Empties a broker for maintenance: its write permission is wiped at every name server, it takes
-    no more messages, and the operation ends when its groups have consumed what it holds. Asked
-    for again with the same request id, answers with the same operation.
+    """Leads producers away from a broker for maintenance: its write permission is wiped at every name
+    server, and it takes no more messages; consumers go on. It is empty when its lag is 0
+    (LagService). Repeating is harmless.
     Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
     """
     RestoreBroker: _aio.UnaryUnaryMultiCallable[_cluster_service_pb2.RestoreBrokerRequest, _cluster_service_pb2.RestoreBrokerResponse]  # type: ignore[assignment]
     """Puts a drained broker to work again. Repeating is harmless.
     Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
+    """
+    DiagnoseCluster: _aio.UnaryUnaryMultiCallable[_cluster_service_pb2.DiagnoseClusterRequest, _cluster_service_pb2.DiagnoseClusterResponse]  # type: ignore[assignment]
+    """Examines the cluster: every name server, every address that a route may name, clocks, versions,
+    subscriptions. What is wrong, and what to do.
     """
 
 class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -147,9 +155,9 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _cluster_service_pb2.DrainBrokerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_service_pb2.DrainBrokerResponse, _abc.Awaitable[_cluster_service_pb2.DrainBrokerResponse]]:
-        """Empties a broker for maintenance: its write permission is wiped at every name server, it takes
-        no more messages, and the operation ends when its groups have consumed what it holds. Asked
-        for again with the same request id, answers with the same operation.
+        """Leads producers away from a broker for maintenance: its write permission is wiped at every name
+        server, and it takes no more messages; consumers go on. It is empty when its lag is 0
+        (LagService). Repeating is harmless.
         Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
         """
 
@@ -161,6 +169,16 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_cluster_service_pb2.RestoreBrokerResponse, _abc.Awaitable[_cluster_service_pb2.RestoreBrokerResponse]]:
         """Puts a drained broker to work again. Repeating is harmless.
         Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def DiagnoseCluster(
+        self,
+        request: _cluster_service_pb2.DiagnoseClusterRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_service_pb2.DiagnoseClusterResponse, _abc.Awaitable[_cluster_service_pb2.DiagnoseClusterResponse]]:
+        """Examines the cluster: every name server, every address that a route may name, clocks, versions,
+        subscriptions. What is wrong, and what to do.
         """
 
 def add_ClusterServiceServicer_to_server(servicer: ClusterServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

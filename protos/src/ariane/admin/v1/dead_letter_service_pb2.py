@@ -22,13 +22,13 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from ariane.admin.v1 import operation_pb2 as ariane_dot_admin_dot_v1_dot_operation__pb2
+from ariane.admin.v1 import silent_broker_pb2 as ariane_dot_admin_dot_v1_dot_silent__broker__pb2
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 from ariane.common.v1 import message_pb2 as ariane_dot_common_dot_v1_dot_message__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)ariane/admin/v1/dead_letter_service.proto\x12\x0f\x61riane.admin.v1\x1a\x1f\x61riane/admin/v1/operation.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb3\x01\n\x0f\x44\x65\x61\x64LetterQuery\x12\x14\n\x0corigin_topic\x18\x01 \x01(\t\x12.\n\nbegin_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ncause_text\x18\x04 \x01(\t\x12\x18\n\x10include_redriven\x18\x05 \x01(\x08\"\xda\x01\n\nDeadLetter\x12*\n\x07message\x18\x01 \x01(\x0b\x32\x19.ariane.common.v1.Message\x12\x14\n\x0corigin_topic\x18\x02 \x01(\t\x12\x19\n\x11origin_message_id\x18\x03 \x01(\t\x12\r\n\x05\x63\x61use\x18\x04 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x05 \x01(\x05\x12\x30\n\x0cgive_up_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1c\n\x14redrive_operation_id\x18\x07 \x01(\t\"\x88\x01\n\x16ListDeadLettersRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12/\n\x05query\x18\x02 \x01(\x0b\x32 .ariane.admin.v1.DeadLetterQuery\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"e\n\x17ListDeadLettersResponse\x12\x31\n\x0c\x64\x65\x61\x64_letters\x18\x01 \x03(\x0b\x32\x1b.ariane.admin.v1.DeadLetter\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xf2\x01\n\x19RedriveDeadLettersRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x32\n\x0bmessage_ids\x18\x02 \x01(\x0b\x32\x1b.ariane.admin.v1.MessageIdsH\x00\x12\x31\n\x05query\x18\x03 \x01(\x0b\x32 .ariane.admin.v1.DeadLetterQueryH\x00\x12\x14\n\x0ctarget_topic\x18\x04 \x01(\t\x12\x1f\n\x17messages_per_second_max\x18\x05 \x01(\x01\x12\x12\n\nrequest_id\x18\x06 \x01(\tB\x0b\n\tselection\"!\n\nMessageIds\x12\x13\n\x0bmessage_ids\x18\x01 \x03(\t\"K\n\x1aRedriveDeadLettersResponse\x12-\n\toperation\x18\x01 \x01(\x0b\x32\x1a.ariane.admin.v1.Operation2\xfc\x01\n\x11\x44\x65\x61\x64LetterService\x12n\n\x0fListDeadLetters\x12\'.ariane.admin.v1.ListDeadLettersRequest\x1a(.ariane.admin.v1.ListDeadLettersResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x03\x12w\n\x12RedriveDeadLetters\x12*.ariane.admin.v1.RedriveDeadLettersRequest\x1a+.ariane.admin.v1.RedriveDeadLettersResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)ariane/admin/v1/dead_letter_service.proto\x12\x0f\x61riane.admin.v1\x1a#ariane/admin/v1/silent_broker.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbc\x01\n\x0f\x44\x65\x61\x64LetterQuery\x12\x14\n\x0corigin_topic\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12.\n\nbegin_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10include_redriven\x18\x06 \x01(\x08\"N\n\x0f\x44\x65\x61\x64LetterPlace\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\"\xfd\x01\n\nDeadLetter\x12*\n\x07message\x18\x01 \x01(\x0b\x32\x19.ariane.common.v1.Message\x12\x14\n\x0corigin_topic\x18\x02 \x01(\t\x12\x19\n\x11origin_message_id\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\r\n\x05\x63\x61use\x18\x05 \x01(\t\x12\x30\n\x0cgive_up_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08redriven\x18\x07 \x01(\x08\x12/\n\x05place\x18\x08 \x01(\x0b\x32 .ariane.admin.v1.DeadLetterPlace\"\xa0\x01\n\x16ListDeadLettersRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12/\n\x05query\x18\x02 \x01(\x0b\x32 .ariane.admin.v1.DeadLetterQuery\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\x16\n\x0e\x62ody_bytes_max\x18\x05 \x01(\x05\"\x9c\x01\n\x17ListDeadLettersResponse\x12\x31\n\x0c\x64\x65\x61\x64_letters\x18\x01 \x03(\x0b\x32\x1b.ariane.admin.v1.DeadLetter\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\xc3\x01\n\x19RedriveDeadLettersRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x30\n\x06places\x18\x02 \x03(\x0b\x32 .ariane.admin.v1.DeadLetterPlace\x12/\n\x05query\x18\x03 \x01(\x0b\x32 .ariane.admin.v1.DeadLetterQuery\x12\x10\n\x08to_group\x18\x04 \x01(\x08\x12\x19\n\x11message_count_max\x18\x05 \x01(\x05\"m\n\x1aRedriveDeadLettersResponse\x12\x16\n\x0eredriven_count\x18\x01 \x01(\x03\x12\x17\n\x0f\x64uplicate_count\x18\x02 \x01(\x03\x12\x10\n\x08\x66\x61ilures\x18\x03 \x03(\t\x12\x0c\n\x04more\x18\x04 \x01(\x08\x32\xfc\x01\n\x11\x44\x65\x61\x64LetterService\x12n\n\x0fListDeadLetters\x12\'.ariane.admin.v1.ListDeadLettersRequest\x1a(.ariane.admin.v1.ListDeadLettersResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x03\x12w\n\x12RedriveDeadLetters\x12*.ariane.admin.v1.RedriveDeadLettersRequest\x1a+.ariane.admin.v1.RedriveDeadLettersResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,20 +40,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DEADLETTERSERVICE'].methods_by_name['ListDeadLetters']._serialized_options = b'\312\363\030\004\010\007\020\003'
   _globals['_DEADLETTERSERVICE'].methods_by_name['RedriveDeadLetters']._loaded_options = None
   _globals['_DEADLETTERSERVICE'].methods_by_name['RedriveDeadLetters']._serialized_options = b'\312\363\030\004\010\005\020\003'
-  _globals['_DEADLETTERQUERY']._serialized_start=192
-  _globals['_DEADLETTERQUERY']._serialized_end=371
-  _globals['_DEADLETTER']._serialized_start=374
-  _globals['_DEADLETTER']._serialized_end=592
-  _globals['_LISTDEADLETTERSREQUEST']._serialized_start=595
-  _globals['_LISTDEADLETTERSREQUEST']._serialized_end=731
-  _globals['_LISTDEADLETTERSRESPONSE']._serialized_start=733
-  _globals['_LISTDEADLETTERSRESPONSE']._serialized_end=834
-  _globals['_REDRIVEDEADLETTERSREQUEST']._serialized_start=837
-  _globals['_REDRIVEDEADLETTERSREQUEST']._serialized_end=1079
-  _globals['_MESSAGEIDS']._serialized_start=1081
-  _globals['_MESSAGEIDS']._serialized_end=1114
-  _globals['_REDRIVEDEADLETTERSRESPONSE']._serialized_start=1116
-  _globals['_REDRIVEDEADLETTERSRESPONSE']._serialized_end=1191
-  _globals['_DEADLETTERSERVICE']._serialized_start=1194
-  _globals['_DEADLETTERSERVICE']._serialized_end=1446
+  _globals['_DEADLETTERQUERY']._serialized_start=196
+  _globals['_DEADLETTERQUERY']._serialized_end=384
+  _globals['_DEADLETTERPLACE']._serialized_start=386
+  _globals['_DEADLETTERPLACE']._serialized_end=464
+  _globals['_DEADLETTER']._serialized_start=467
+  _globals['_DEADLETTER']._serialized_end=720
+  _globals['_LISTDEADLETTERSREQUEST']._serialized_start=723
+  _globals['_LISTDEADLETTERSREQUEST']._serialized_end=883
+  _globals['_LISTDEADLETTERSRESPONSE']._serialized_start=886
+  _globals['_LISTDEADLETTERSRESPONSE']._serialized_end=1042
+  _globals['_REDRIVEDEADLETTERSREQUEST']._serialized_start=1045
+  _globals['_REDRIVEDEADLETTERSREQUEST']._serialized_end=1240
+  _globals['_REDRIVEDEADLETTERSRESPONSE']._serialized_start=1242
+  _globals['_REDRIVEDEADLETTERSRESPONSE']._serialized_end=1351
+  _globals['_DEADLETTERSERVICE']._serialized_start=1354
+  _globals['_DEADLETTERSERVICE']._serialized_end=1606
 # @@protoc_insertion_point(module_scope)

@@ -3,7 +3,7 @@
 isort:skip_file
 """
 
-from ariane.admin.v1 import operation_pb2 as _operation_pb2
+from ariane.admin.v1 import silent_broker_pb2 as _silent_broker_pb2
 from ariane.common.v1 import message_pb2 as _message_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
@@ -28,14 +28,19 @@ class DeadLetterQuery(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ORIGIN_TOPIC_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     BEGIN_TIME_FIELD_NUMBER: _builtins.int
     END_TIME_FIELD_NUMBER: _builtins.int
-    CAUSE_TEXT_FIELD_NUMBER: _builtins.int
     INCLUDE_REDRIVEN_FIELD_NUMBER: _builtins.int
     origin_topic: _builtins.str
     """Only those that came from this topic. Empty: all."""
-    cause_text: _builtins.str
-    """Only those whose cause contains this text. Empty: all."""
+    key: _builtins.str
+    """Only those with this key or unique id. Empty: all."""
+    reason: _builtins.str
+    """Only those that were given up for this reason: ATTEMPTS_EXHAUSTED, REJECTED or CONSUMER_DIED.
+    Empty: all.
+    """
     include_redriven: _builtins.bool
     """Whether to take in those that were redriven already."""
     @_builtins.property
@@ -50,18 +55,49 @@ class DeadLetterQuery(_message.Message):
         self,
         *,
         origin_topic: _builtins.str = ...,
+        key: _builtins.str = ...,
+        reason: _builtins.str = ...,
         begin_time: _timestamp_pb2.Timestamp | None = ...,
         end_time: _timestamp_pb2.Timestamp | None = ...,
-        cause_text: _builtins.str = ...,
         include_redriven: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["begin_time", b"begin_time", "end_time", b"end_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_time", b"begin_time", "cause_text", b"cause_text", "end_time", b"end_time", "include_redriven", b"include_redriven", "origin_topic", b"origin_topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_time", b"begin_time", "end_time", b"end_time", "include_redriven", b"include_redriven", "key", b"key", "origin_topic", b"origin_topic", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeadLetterQuery: _TypeAlias = DeadLetterQuery  # noqa: Y015
+
+@_typing.final
+class DeadLetterPlace(_message.Message):
+    """Where a dead letter lies in its group's dead-letter queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_NAME_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    broker_name: _builtins.str
+    """The broker."""
+    queue_id: _builtins.int
+    """The queue."""
+    queue_offset: _builtins.int
+    """Its queue offset."""
+    def __init__(
+        self,
+        *,
+        broker_name: _builtins.str = ...,
+        queue_id: _builtins.int = ...,
+        queue_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_name", b"broker_name", "queue_id", b"queue_id", "queue_offset", b"queue_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeadLetterPlace: _TypeAlias = DeadLetterPlace  # noqa: Y015
 
 @_typing.final
 class DeadLetter(_message.Message):
@@ -72,20 +108,21 @@ class DeadLetter(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     ORIGIN_TOPIC_FIELD_NUMBER: _builtins.int
     ORIGIN_MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     CAUSE_FIELD_NUMBER: _builtins.int
-    ATTEMPTS_FIELD_NUMBER: _builtins.int
     GIVE_UP_TIME_FIELD_NUMBER: _builtins.int
-    REDRIVE_OPERATION_ID_FIELD_NUMBER: _builtins.int
+    REDRIVEN_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
     origin_topic: _builtins.str
     """The topic that it came from."""
     origin_message_id: _builtins.str
     """Its message id there."""
+    reason: _builtins.str
+    """Why the group gave it up: ATTEMPTS_EXHAUSTED, REJECTED or CONSUMER_DIED."""
     cause: _builtins.str
-    """Why it failed last, as the consumer said; at most 1024 bytes."""
-    attempts: _builtins.int
-    """How often it was tried."""
-    redrive_operation_id: _builtins.str
-    """The operation that sent it back last; empty when none did."""
+    """Why it failed last, as the consumer said."""
+    redriven: _builtins.bool
+    """Whether it was sent back."""
     @_builtins.property
     def message(self) -> _message_pb2.Message:
         """The message as it lies in the dead-letter queue."""
@@ -94,20 +131,25 @@ class DeadLetter(_message.Message):
     def give_up_time(self) -> _timestamp_pb2.Timestamp:
         """When the group gave it up."""
 
+    @_builtins.property
+    def place(self) -> Global___DeadLetterPlace:
+        """Where it lies."""
+
     def __init__(
         self,
         *,
         message: _message_pb2.Message | None = ...,
         origin_topic: _builtins.str = ...,
         origin_message_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
         cause: _builtins.str = ...,
-        attempts: _builtins.int = ...,
         give_up_time: _timestamp_pb2.Timestamp | None = ...,
-        redrive_operation_id: _builtins.str = ...,
+        redriven: _builtins.bool = ...,
+        place: Global___DeadLetterPlace | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["give_up_time", b"give_up_time", "message", b"message"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["give_up_time", b"give_up_time", "message", b"message", "place", b"place"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "cause", b"cause", "give_up_time", b"give_up_time", "message", b"message", "origin_message_id", b"origin_message_id", "origin_topic", b"origin_topic", "redrive_operation_id", b"redrive_operation_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "give_up_time", b"give_up_time", "message", b"message", "origin_message_id", b"origin_message_id", "origin_topic", b"origin_topic", "place", b"place", "reason", b"reason", "redriven", b"redriven"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -123,12 +165,15 @@ class ListDeadLettersRequest(_message.Message):
     QUERY_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    BODY_BYTES_MAX_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
     page_size: _builtins.int
     """At most this many, 1 to 1000; 0 means 100."""
     page_token: _builtins.str
     """Where to go on: `next_page_token` of the page before, empty for the first."""
+    body_bytes_max: _builtins.int
+    """At most this many bytes of each body; 0 means whole bodies."""
     @_builtins.property
     def query(self) -> Global___DeadLetterQuery:
         """Which ones. Absent: all that were not redriven."""
@@ -140,10 +185,11 @@ class ListDeadLettersRequest(_message.Message):
         query: Global___DeadLetterQuery | None = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        body_bytes_max: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["query", b"query"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "page_size", b"page_size", "page_token", b"page_token", "query", b"query"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body_bytes_max", b"body_bytes_max", "consumer_group", b"consumer_group", "page_size", b"page_size", "page_token", b"page_token", "query", b"query"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -157,21 +203,27 @@ class ListDeadLettersResponse(_message.Message):
 
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
     @_builtins.property
     def dead_letters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetter]:
-        """Dead letters, newest first."""
+        """Dead letters, by broker, queue and queue offset."""
+
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
+        """Brokers that did not answer: their part is missing above."""
 
     def __init__(
         self,
         *,
         dead_letters: _abc.Iterable[Global___DeadLetter] | None = ...,
         next_page_token: _builtins.str = ...,
+        silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "next_page_token", b"next_page_token", "silent_brokers", b"silent_brokers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -184,22 +236,19 @@ class RedriveDeadLettersRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
-    MESSAGE_IDS_FIELD_NUMBER: _builtins.int
+    PLACES_FIELD_NUMBER: _builtins.int
     QUERY_FIELD_NUMBER: _builtins.int
-    TARGET_TOPIC_FIELD_NUMBER: _builtins.int
-    MESSAGES_PER_SECOND_MAX_FIELD_NUMBER: _builtins.int
-    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TO_GROUP_FIELD_NUMBER: _builtins.int
+    MESSAGE_COUNT_MAX_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
-    target_topic: _builtins.str
-    """The topic to send them to. Empty: each to where it came from."""
-    messages_per_second_max: _builtins.float
-    """At most this many a second; 0 means no limit."""
-    request_id: _builtins.str
-    """Drawn by the caller; a repetition within 24 h is answered with the first result. May be empty."""
+    to_group: _builtins.bool
+    """Whether only this group gets them again, and no other group of the topic."""
+    message_count_max: _builtins.int
+    """Send at most this many; 0 means 10,000. Ask again while `more` says so."""
     @_builtins.property
-    def message_ids(self) -> Global___MessageIds:
-        """Those with these message ids in the dead-letter queue."""
+    def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetterPlace]:
+        """Those at these places, at most 1000. Empty: those that the query finds."""
 
     @_builtins.property
     def query(self) -> Global___DeadLetterQuery:
@@ -209,45 +258,18 @@ class RedriveDeadLettersRequest(_message.Message):
         self,
         *,
         consumer_group: _builtins.str = ...,
-        message_ids: Global___MessageIds | None = ...,
+        places: _abc.Iterable[Global___DeadLetterPlace] | None = ...,
         query: Global___DeadLetterQuery | None = ...,
-        target_topic: _builtins.str = ...,
-        messages_per_second_max: _builtins.float = ...,
-        request_id: _builtins.str = ...,
+        to_group: _builtins.bool = ...,
+        message_count_max: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["message_ids", b"message_ids", "query", b"query", "selection", b"selection"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["query", b"query"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "message_ids", b"message_ids", "messages_per_second_max", b"messages_per_second_max", "query", b"query", "request_id", b"request_id", "selection", b"selection", "target_topic", b"target_topic"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_selection: _TypeAlias = _typing.Literal["message_ids", "query"]  # noqa: Y015
-    _WhichOneofArgType_selection: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_selection) -> _WhichOneofReturnType_selection | None: ...
-
-Global___RedriveDeadLettersRequest: _TypeAlias = RedriveDeadLettersRequest  # noqa: Y015
-
-@_typing.final
-class MessageIds(_message.Message):
-    """Ids of messages."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    MESSAGE_IDS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def message_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The ids, 1 to 1000."""
-
-    def __init__(
-        self,
-        *,
-        message_ids: _abc.Iterable[_builtins.str] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_ids", b"message_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "message_count_max", b"message_count_max", "places", b"places", "query", b"query", "to_group", b"to_group"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___MessageIds: _TypeAlias = MessageIds  # noqa: Y015
+Global___RedriveDeadLettersRequest: _TypeAlias = RedriveDeadLettersRequest  # noqa: Y015
 
 @_typing.final
 class RedriveDeadLettersResponse(_message.Message):
@@ -255,19 +277,31 @@ class RedriveDeadLettersResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    OPERATION_FIELD_NUMBER: _builtins.int
+    REDRIVEN_COUNT_FIELD_NUMBER: _builtins.int
+    DUPLICATE_COUNT_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    redriven_count: _builtins.int
+    """Messages sent back."""
+    duplicate_count: _builtins.int
+    """Messages that had been sent back before."""
+    more: _builtins.bool
+    """Whether there may be more: ask again."""
     @_builtins.property
-    def operation(self) -> _operation_pb2.Operation:
-        """Counts the messages sent back."""
+    def failures(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Messages that could not be sent back, each with the cause, for people; at most 100."""
 
     def __init__(
         self,
         *,
-        operation: _operation_pb2.Operation | None = ...,
+        redriven_count: _builtins.int = ...,
+        duplicate_count: _builtins.int = ...,
+        failures: _abc.Iterable[_builtins.str] | None = ...,
+        more: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate_count", b"duplicate_count", "failures", b"failures", "more", b"more", "redriven_count", b"redriven_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

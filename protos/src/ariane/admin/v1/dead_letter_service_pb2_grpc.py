@@ -60,9 +60,8 @@ class DeadLetterServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RedriveDeadLetters(self, request, context):
-        """Sends dead letters back to their topics: named ones, those of a query, or all. Each is driven
-        once, also when the operation is interrupted and goes on, and also when it is asked for twice
-        with one request id.
+        """Sends dead letters back to where they came from: those at some places, or those of a query.
+        Each is sent back once for good, also when the call is interrupted and made again.
         Errors: GROUP_NOT_FOUND, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -38,9 +38,8 @@ class DeadLetterServiceStub:
     Errors: GROUP_NOT_FOUND, PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     RedriveDeadLetters: _grpc.UnaryUnaryMultiCallable[_dead_letter_service_pb2.RedriveDeadLettersRequest, _dead_letter_service_pb2.RedriveDeadLettersResponse]
-    """Sends dead letters back to their topics: named ones, those of a query, or all. Each is driven
-    once, also when the operation is interrupted and goes on, and also when it is asked for twice
-    with one request id.
+    """Sends dead letters back to where they came from: those at some places, or those of a query.
+    Each is sent back once for good, also when the call is interrupted and made again.
     Errors: GROUP_NOT_FOUND, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
     """
 
@@ -54,9 +53,8 @@ class DeadLetterServiceAsyncStub(DeadLetterServiceStub):
     Errors: GROUP_NOT_FOUND, PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     RedriveDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letter_service_pb2.RedriveDeadLettersRequest, _dead_letter_service_pb2.RedriveDeadLettersResponse]  # type: ignore[assignment]
-    """Sends dead letters back to their topics: named ones, those of a query, or all. Each is driven
-    once, also when the operation is interrupted and goes on, and also when it is asked for twice
-    with one request id.
+    """Sends dead letters back to where they came from: those at some places, or those of a query.
+    Each is sent back once for good, also when the call is interrupted and made again.
     Errors: GROUP_NOT_FOUND, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
     """
 
@@ -79,9 +77,8 @@ class DeadLetterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _dead_letter_service_pb2.RedriveDeadLettersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_dead_letter_service_pb2.RedriveDeadLettersResponse, _abc.Awaitable[_dead_letter_service_pb2.RedriveDeadLettersResponse]]:
-        """Sends dead letters back to their topics: named ones, those of a query, or all. Each is driven
-        once, also when the operation is interrupted and goes on, and also when it is asked for twice
-        with one request id.
+        """Sends dead letters back to where they came from: those at some places, or those of a query.
+        Each is sent back once for good, also when the call is interrupted and made again.
         Errors: GROUP_NOT_FOUND, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
         """
 

@@ -4,10 +4,10 @@ isort:skip_file
 """
 
 from ariane.admin.v1 import cluster_service_pb2 as _cluster_service_pb2
+from ariane.admin.v1 import silent_broker_pb2 as _silent_broker_pb2
 from ariane.broker.v1 import client_service_pb2 as _client_service_pb2
 from ariane.broker.v1 import group_service_pb2 as _group_service_pb2
 from ariane.common.v1 import message_pb2 as _message_pb2
-from ariane.common.v1 import subscription_pb2 as _subscription_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -37,6 +37,8 @@ class ClusterGroup(_message.Message):
     CONSUME_MODEL_FIELD_NUMBER: _builtins.int
     LAG_MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
     DEAD_LETTER_COUNT_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    OLDEST_STORE_TIME_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The name."""
     uneven: _builtins.bool
@@ -48,10 +50,18 @@ class ClusterGroup(_message.Message):
     lag_message_count: _builtins.int
     """Messages that it has not consumed yet, summed over topics."""
     dead_letter_count: _builtins.int
-    """Messages in its dead-letter queue."""
+    """Messages in its dead-letter queue; in answers about one group only."""
     @_builtins.property
     def placements(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupPlacement]:
         """Its settings on each broker, by cluster and broker. Not paged: bounded by the brokers."""
+
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Topics that it has offsets of, sorted; at most 100."""
+
+    @_builtins.property
+    def oldest_store_time(self) -> _timestamp_pb2.Timestamp:
+        """When the oldest message was stored that it has not consumed yet. Absent without a backlog."""
 
     def __init__(
         self,
@@ -63,10 +73,12 @@ class ClusterGroup(_message.Message):
         consume_model: _client_service_pb2.ConsumeModel.ValueType = ...,
         lag_message_count: _builtins.int = ...,
         dead_letter_count: _builtins.int = ...,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
+        oldest_store_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["oldest_store_time", b"oldest_store_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consume_model", b"consume_model", "consumer_group", b"consumer_group", "dead_letter_count", b"dead_letter_count", "lag_message_count", b"lag_message_count", "member_count", b"member_count", "placements", b"placements", "uneven", b"uneven"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consume_model", b"consume_model", "consumer_group", b"consumer_group", "dead_letter_count", b"dead_letter_count", "lag_message_count", b"lag_message_count", "member_count", b"member_count", "oldest_store_time", b"oldest_store_time", "placements", b"placements", "topics", b"topics", "uneven", b"uneven"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -191,18 +203,24 @@ class GetGroupResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUP_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def group(self) -> Global___ClusterGroup:
         """The group."""
+
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
+        """Brokers that did not answer: their part is missing above."""
 
     def __init__(
         self,
         *,
         group: Global___ClusterGroup | None = ...,
+        silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "silent_brokers", b"silent_brokers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -250,21 +268,27 @@ class ListGroupsResponse(_message.Message):
 
     GROUPS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClusterGroup]:
         """Groups, by name."""
 
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
+        """Brokers that did not answer: their part is missing above."""
+
     def __init__(
         self,
         *,
         groups: _abc.Iterable[Global___ClusterGroup] | None = ...,
         next_page_token: _builtins.str = ...,
+        silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "next_page_token", b"next_page_token", "silent_brokers", b"silent_brokers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -272,7 +296,7 @@ Global___ListGroupsResponse: _TypeAlias = ListGroupsResponse  # noqa: Y015
 
 @_typing.final
 class UpdateGroupRequest(_message.Message):
-    """Replaces a group's settings."""
+    """Replaces a group's settings. To pause a group is to set `consume_enabled` to false."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -331,16 +355,20 @@ class DeleteGroupRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
+    KEEP_DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
+    keep_dead_letters: _builtins.bool
+    """Whether its dead letters stay; they can be read and sent back as before."""
     def __init__(
         self,
         *,
         consumer_group: _builtins.str = ...,
+        keep_dead_letters: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "keep_dead_letters", b"keep_dead_letters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -353,6 +381,12 @@ class DeleteGroupResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OUTCOMES_FIELD_NUMBER: _builtins.int
+    RETRY_MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    DEAD_LETTER_COUNT_FIELD_NUMBER: _builtins.int
+    retry_message_count: _builtins.int
+    """Messages of its retry topic that went."""
+    dead_letter_count: _builtins.int
+    """Its dead letters, deleted or kept."""
     @_builtins.property
     def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[_cluster_service_pb2.BrokerOutcome]:
         """One entry for each broker, by name."""
@@ -361,10 +395,12 @@ class DeleteGroupResponse(_message.Message):
         self,
         *,
         outcomes: _abc.Iterable[_cluster_service_pb2.BrokerOutcome] | None = ...,
+        retry_message_count: _builtins.int = ...,
+        dead_letter_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcomes", b"outcomes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letter_count", b"dead_letter_count", "outcomes", b"outcomes", "retry_message_count", b"retry_message_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -408,21 +444,27 @@ class ListGroupMembersResponse(_message.Message):
 
     MEMBERS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClusterGroupMember]:
         """Members, by client id."""
 
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
+        """Brokers that did not answer: their part is missing above."""
+
     def __init__(
         self,
         *,
         members: _abc.Iterable[Global___ClusterGroupMember] | None = ...,
         next_page_token: _builtins.str = ...,
+        silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["members", b"members", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["members", b"members", "next_page_token", b"next_page_token", "silent_brokers", b"silent_brokers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -502,97 +544,31 @@ class ListSubscriptionConflictsResponse(_message.Message):
 
     CONFLICTS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
     @_builtins.property
-    def conflicts(self) -> _containers.RepeatedCompositeFieldContainer[Global___SubscriptionConflict]:
+    def conflicts(self) -> _containers.RepeatedCompositeFieldContainer[_client_service_pb2.SubscriptionConflict]:
         """Conflicts, by group and client id."""
+
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
+        """Brokers that did not answer: their part is missing above."""
 
     def __init__(
         self,
         *,
-        conflicts: _abc.Iterable[Global___SubscriptionConflict] | None = ...,
+        conflicts: _abc.Iterable[_client_service_pb2.SubscriptionConflict] | None = ...,
         next_page_token: _builtins.str = ...,
+        silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conflicts", b"conflicts", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conflicts", b"conflicts", "next_page_token", b"next_page_token", "silent_brokers", b"silent_brokers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListSubscriptionConflictsResponse: _TypeAlias = ListSubscriptionConflictsResponse  # noqa: Y015
-
-@_typing.final
-class SubscriptionConflict(_message.Message):
-    """Two members of a group that want different things of a topic."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
-    TOPIC_FIELD_NUMBER: _builtins.int
-    ESTABLISHED_FIELD_NUMBER: _builtins.int
-    DIFFERING_FIELD_NUMBER: _builtins.int
-    FIRST_SEEN_TIME_FIELD_NUMBER: _builtins.int
-    consumer_group: _builtins.str
-    """The group."""
-    topic: _builtins.str
-    """The topic."""
-    @_builtins.property
-    def established(self) -> Global___SubscriptionSide:
-        """The member that came first."""
-
-    @_builtins.property
-    def differing(self) -> Global___SubscriptionSide:
-        """The member that differs."""
-
-    @_builtins.property
-    def first_seen_time(self) -> _timestamp_pb2.Timestamp:
-        """When the difference was first seen."""
-
-    def __init__(
-        self,
-        *,
-        consumer_group: _builtins.str = ...,
-        topic: _builtins.str = ...,
-        established: Global___SubscriptionSide | None = ...,
-        differing: Global___SubscriptionSide | None = ...,
-        first_seen_time: _timestamp_pb2.Timestamp | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["differing", b"differing", "established", b"established", "first_seen_time", b"first_seen_time"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "differing", b"differing", "established", b"established", "first_seen_time", b"first_seen_time", "topic", b"topic"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___SubscriptionConflict: _TypeAlias = SubscriptionConflict  # noqa: Y015
-
-@_typing.final
-class SubscriptionSide(_message.Message):
-    """One side of a conflict."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    CLIENT_ID_FIELD_NUMBER: _builtins.int
-    SUBSCRIPTION_FIELD_NUMBER: _builtins.int
-    client_id: _builtins.str
-    """The member."""
-    @_builtins.property
-    def subscription(self) -> _subscription_pb2.Subscription:
-        """What it wants. Absent: it does not subscribe to the topic."""
-
-    def __init__(
-        self,
-        *,
-        client_id: _builtins.str = ...,
-        subscription: _subscription_pb2.Subscription | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["subscription", b"subscription"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "subscription", b"subscription"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___SubscriptionSide: _TypeAlias = SubscriptionSide  # noqa: Y015
 
 @_typing.final
 class ResetGroupOffsetsRequest(_message.Message):
@@ -709,28 +685,18 @@ class ResetGroupOffsetsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OFFSETS_FIELD_NUMBER: _builtins.int
-    OUTCOMES_FIELD_NUMBER: _builtins.int
-    MEMBER_COUNT_FIELD_NUMBER: _builtins.int
-    member_count: _builtins.int
-    """How many members were told."""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupQueueOffset]:
         """The offsets as they are (or would be) now, by broker and queue."""
-
-    @_builtins.property
-    def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[_cluster_service_pb2.BrokerOutcome]:
-        """One entry for each broker, by name."""
 
     def __init__(
         self,
         *,
         offsets: _abc.Iterable[Global___GroupQueueOffset] | None = ...,
-        outcomes: _abc.Iterable[_cluster_service_pb2.BrokerOutcome] | None = ...,
-        member_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["member_count", b"member_count", "offsets", b"offsets", "outcomes", b"outcomes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offsets", b"offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -773,24 +739,18 @@ class CloneGroupOffsetsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OFFSETS_FIELD_NUMBER: _builtins.int
-    OUTCOMES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupQueueOffset]:
         """The copied offsets, by broker and queue."""
-
-    @_builtins.property
-    def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[_cluster_service_pb2.BrokerOutcome]:
-        """One entry for each broker, by name."""
 
     def __init__(
         self,
         *,
         offsets: _abc.Iterable[Global___GroupQueueOffset] | None = ...,
-        outcomes: _abc.Iterable[_cluster_service_pb2.BrokerOutcome] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offsets", b"offsets", "outcomes", b"outcomes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offsets", b"offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,6 +3,7 @@
 isort:skip_file
 """
 
+from ariane.admin.v1 import silent_broker_pb2 as _silent_broker_pb2
 from ariane.broker.v1 import offset_service_pb2 as _offset_service_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
@@ -100,21 +101,27 @@ class ListGroupLagsResponse(_message.Message):
 
     LAGS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
     @_builtins.property
     def lags(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupLag]:
         """Backlogs, in the order asked for."""
 
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
+        """Brokers that did not answer: their part is missing above."""
+
     def __init__(
         self,
         *,
         lags: _abc.Iterable[Global___GroupLag] | None = ...,
         next_page_token: _builtins.str = ...,
+        silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lags", b"lags", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lags", b"lags", "next_page_token", b"next_page_token", "silent_brokers", b"silent_brokers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -131,17 +138,13 @@ class GroupLag(_message.Message):
     MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
     DELAY_FIELD_NUMBER: _builtins.int
     OLDEST_STORE_TIME_FIELD_NUMBER: _builtins.int
-    CONSUMED_MESSAGES_PER_SECOND_FIELD_NUMBER: _builtins.int
     MEMBER_COUNT_FIELD_NUMBER: _builtins.int
-    SILENT_BROKER_NAMES_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
     topic: _builtins.str
     """The topic."""
     message_count: _builtins.int
     """Messages not consumed yet, summed over queues."""
-    consumed_messages_per_second: _builtins.float
-    """Messages consumed a second, averaged over the last minute."""
     member_count: _builtins.int
     """Live members of the group; 0 tells why nothing moves."""
     @_builtins.property
@@ -152,10 +155,6 @@ class GroupLag(_message.Message):
     def oldest_store_time(self) -> _timestamp_pb2.Timestamp:
         """When that message was stored. Absent without a backlog."""
 
-    @_builtins.property
-    def silent_broker_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Brokers that did not answer: the sums lack their queues."""
-
     def __init__(
         self,
         *,
@@ -164,13 +163,11 @@ class GroupLag(_message.Message):
         message_count: _builtins.int = ...,
         delay: _duration_pb2.Duration | None = ...,
         oldest_store_time: _timestamp_pb2.Timestamp | None = ...,
-        consumed_messages_per_second: _builtins.float = ...,
         member_count: _builtins.int = ...,
-        silent_broker_names: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["delay", b"delay", "oldest_store_time", b"oldest_store_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumed_messages_per_second", b"consumed_messages_per_second", "consumer_group", b"consumer_group", "delay", b"delay", "member_count", b"member_count", "message_count", b"message_count", "oldest_store_time", b"oldest_store_time", "silent_broker_names", b"silent_broker_names", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "delay", b"delay", "member_count", b"member_count", "message_count", b"message_count", "oldest_store_time", b"oldest_store_time", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -218,21 +215,27 @@ class ListQueueLagsResponse(_message.Message):
 
     LAGS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
     @_builtins.property
     def lags(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueLag]:
         """Backlogs, by topic, broker and queue."""
 
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
+        """Brokers that did not answer: their part is missing above."""
+
     def __init__(
         self,
         *,
         lags: _abc.Iterable[Global___QueueLag] | None = ...,
         next_page_token: _builtins.str = ...,
+        silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lags", b"lags", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lags", b"lags", "next_page_token", b"next_page_token", "silent_brokers", b"silent_brokers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,6 +3,7 @@
 isort:skip_file
 """
 
+from ariane.admin.v1 import silent_broker_pb2 as _silent_broker_pb2
 from ariane.common.v1 import message_pb2 as _message_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
@@ -95,9 +96,9 @@ class GetMessageRequest(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
-    """The topic that the message is of."""
+    """The topic that the message is of; needed for a unique id."""
     message_id: _builtins.str
-    """The id, as in `StoredPosition.message_id`."""
+    """The broker's id, as in `StoredPosition.message_id`, or the producer's unique one."""
     def __init__(
         self,
         *,
@@ -233,6 +234,7 @@ class QueryMessagesResponse(_message.Message):
     MESSAGES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     TRUNCATIONS_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
     @_builtins.property
@@ -243,16 +245,21 @@ class QueryMessagesResponse(_message.Message):
     def truncations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bool]:
         """One entry for each message, in order: whether its body was cut."""
 
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
+        """Brokers that did not answer: their part is missing above."""
+
     def __init__(
         self,
         *,
         messages: _abc.Iterable[_message_pb2.Message] | None = ...,
         next_page_token: _builtins.str = ...,
         truncations: _abc.Iterable[_builtins.bool] | None = ...,
+        silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "next_page_token", b"next_page_token", "truncations", b"truncations"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "next_page_token", b"next_page_token", "silent_brokers", b"silent_brokers", "truncations", b"truncations"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,6 +4,7 @@ isort:skip_file
 """
 
 from ariane.admin.v1 import cluster_service_pb2 as _cluster_service_pb2
+from ariane.admin.v1 import silent_broker_pb2 as _silent_broker_pb2
 from ariane.broker.v1 import pull_service_pb2 as _pull_service_pb2
 from ariane.broker.v1 import topic_service_pb2 as _topic_service_pb2
 from ariane.common.v1 import message_pb2 as _message_pb2
@@ -35,21 +36,28 @@ class ClusterTopic(_message.Message):
     MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     CONSUMER_GROUPS_FIELD_NUMBER: _builtins.int
+    QUEUE_ORDER_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The name."""
     uneven: _builtins.bool
     """Whether the parts differ in more than their version, such as in queue counts."""
     message_count: _builtins.int
-    """Messages kept, summed over queues."""
+    """Messages kept, summed over queues; in answers about one topic only."""
     size_bytes: _builtins.int
-    """Bytes kept, summed over queues; an estimate."""
+    """Bytes kept, summed over queues; an estimate; in answers about one topic only."""
+    queue_order: _builtins.str
+    """Among which queues its message groups are divided, "broker-a:4;broker-b:4"; empty: no order is
+    fixed.
+    """
     @_builtins.property
     def placements(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicPlacement]:
         """Its part on each broker, by cluster and broker. Not paged: bounded by the number of brokers."""
 
     @_builtins.property
     def consumer_groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Consumer groups that have an offset in it, sorted; at most 100."""
+        """Consumer groups that have an offset in it, sorted; at most 100, in answers about one topic
+        only.
+        """
 
     def __init__(
         self,
@@ -60,10 +68,11 @@ class ClusterTopic(_message.Message):
         message_count: _builtins.int = ...,
         size_bytes: _builtins.int = ...,
         consumer_groups: _abc.Iterable[_builtins.str] | None = ...,
+        queue_order: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_groups", b"consumer_groups", "message_count", b"message_count", "placements", b"placements", "size_bytes", b"size_bytes", "topic", b"topic", "uneven", b"uneven"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_groups", b"consumer_groups", "message_count", b"message_count", "placements", b"placements", "queue_order", b"queue_order", "size_bytes", b"size_bytes", "topic", b"topic", "uneven", b"uneven"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -194,18 +203,24 @@ class GetTopicResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def topic(self) -> Global___ClusterTopic:
         """The topic."""
+
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
+        """Brokers that did not answer: their part is missing above."""
 
     def __init__(
         self,
         *,
         topic: Global___ClusterTopic | None = ...,
+        silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["silent_brokers", b"silent_brokers", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -257,21 +272,27 @@ class ListTopicsResponse(_message.Message):
 
     TOPICS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClusterTopic]:
         """Topics, by name."""
 
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
+        """Brokers that did not answer: their part is missing above."""
+
     def __init__(
         self,
         *,
         topics: _abc.Iterable[Global___ClusterTopic] | None = ...,
         next_page_token: _builtins.str = ...,
+        silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "silent_brokers", b"silent_brokers", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -310,6 +331,7 @@ class UpdateTopicRequest(_message.Message):
     PERMISSION_FIELD_NUMBER: _builtins.int
     MESSAGE_TYPE_FIELD_NUMBER: _builtins.int
     ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    ALLOW_UNREAD_QUEUES_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     read_queue_count: _builtins.int
@@ -320,6 +342,8 @@ class UpdateTopicRequest(_message.Message):
     """New permission. Unspecified: unchanged."""
     message_type: _message_pb2.MessageType.ValueType
     """New message type. Absent: unchanged."""
+    allow_unread_queues: _builtins.bool
+    """Whether queues may have messages, or get them, that are not read."""
     @_builtins.property
     def broker_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only on these brokers. Empty: on all that carry it."""
@@ -338,10 +362,11 @@ class UpdateTopicRequest(_message.Message):
         permission: _route_pb2.TopicPermission.ValueType = ...,
         message_type: _message_pb2.MessageType.ValueType | None = ...,
         attributes: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        allow_unread_queues: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_message_type", b"_message_type", "_read_queue_count", b"_read_queue_count", "_write_queue_count", b"_write_queue_count", "message_type", b"message_type", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_message_type", b"_message_type", "_read_queue_count", b"_read_queue_count", "_write_queue_count", b"_write_queue_count", "attributes", b"attributes", "broker_names", b"broker_names", "message_type", b"message_type", "permission", b"permission", "read_queue_count", b"read_queue_count", "topic", b"topic", "write_queue_count", b"write_queue_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_message_type", b"_message_type", "_read_queue_count", b"_read_queue_count", "_write_queue_count", b"_write_queue_count", "allow_unread_queues", b"allow_unread_queues", "attributes", b"attributes", "broker_names", b"broker_names", "message_type", b"message_type", "permission", b"permission", "read_queue_count", b"read_queue_count", "topic", b"topic", "write_queue_count", b"write_queue_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__message_type: _TypeAlias = _typing.Literal["message_type"]  # noqa: Y015
     _WhichOneofArgType__message_type: _TypeAlias = _typing.Literal["_message_type", b"_message_type"]  # noqa: Y015
@@ -478,21 +503,27 @@ class ListTopicQueuesResponse(_message.Message):
 
     QUEUES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicQueue]:
         """Queues, by cluster, broker and queue."""
 
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
+        """Brokers that did not answer: their part is missing above."""
+
     def __init__(
         self,
         *,
         queues: _abc.Iterable[Global___TopicQueue] | None = ...,
         next_page_token: _builtins.str = ...,
+        silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "queues", b"queues"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "queues", b"queues", "silent_brokers", b"silent_brokers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -236,6 +236,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """An alert rule of that name stands already; `rule`. ALREADY_EXISTS."""
     ERROR_REASON_RESOURCE_CHANGED: _ErrorReason.ValueType  # 187
     """Somebody else changed it since the caller looked; `version`. ABORTED."""
+    ERROR_REASON_PEER_UNREACHABLE: _ErrorReason.ValueType  # 188
+    """A process that the service must ask does not answer; nothing was changed. UNAVAILABLE."""
+    ERROR_REASON_CHANGE_UNCONFIRMED: _ErrorReason.ValueType  # 189
+    """A process did not answer to a change in time; the outcome is unknown. ABORTED."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call failed. `google.rpc.ErrorInfo.reason` carries the name without its prefix, with the
@@ -457,4 +461,8 @@ ERROR_REASON_ALERT_RULE_EXISTS: ErrorReason.ValueType  # 186
 """An alert rule of that name stands already; `rule`. ALREADY_EXISTS."""
 ERROR_REASON_RESOURCE_CHANGED: ErrorReason.ValueType  # 187
 """Somebody else changed it since the caller looked; `version`. ABORTED."""
+ERROR_REASON_PEER_UNREACHABLE: ErrorReason.ValueType  # 188
+"""A process that the service must ask does not answer; nothing was changed. UNAVAILABLE."""
+ERROR_REASON_CHANGE_UNCONFIRMED: ErrorReason.ValueType  # 189
+"""A process did not answer to a change in time; the outcome is unknown. ABORTED."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

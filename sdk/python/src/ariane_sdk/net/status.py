@@ -162,6 +162,8 @@ REASON_ROWS: Final[Mapping[str, ReasonRow]] = {
     "ALERT_RULE_NOT_FOUND": ReasonRow(CallError),
     "ALERT_RULE_EXISTS": ReasonRow(CallError),
     "RESOURCE_CHANGED": ReasonRow(CallError),
+    "PEER_UNREACHABLE": ReasonRow(ServiceUnavailable, retriable=True),
+    "CHANGE_UNCONFIRMED": ReasonRow(CallError, outcome_unknown=True),
 }
 """One row for each reason of the contract; a test compares the two lists."""
 

@@ -17,15 +17,14 @@ from ariane.broker.v1.broker_service_pb2_grpc import BrokerServiceStub
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
 from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceStub
+from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
 from ariane.broker.v1.query_service_pb2_grpc import QueryServiceStub
 from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.common.v1.process_service_pb2_grpc import ProcessServiceStub
 from ariane.namesrv.v1.maintenance_service_pb2_grpc import MaintenanceServiceStub
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
-from ariane_admin.errors import CommandFailed
-from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import ClusterClient, LiveBroker
-from ariane_sdk.errors import CallError
+from ariane_sdk.errors import CallError, ServiceUnavailable
 from ariane_sdk.wire import error_from_rpc
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from ariane.broker.v1.client_service_pb2_grpc import ClientServiceAsyncStub
     from ariane.broker.v1.group_service_pb2_grpc import GroupServiceAsyncStub
     from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceAsyncStub
+    from ariane.broker.v1.pull_service_pb2_grpc import PullServiceAsyncStub
     from ariane.broker.v1.query_service_pb2_grpc import QueryServiceAsyncStub
     from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceAsyncStub
     from ariane.common.v1.process_service_pb2_grpc import ProcessServiceAsyncStub
@@ -76,7 +76,8 @@ class ClusterDoors:
         """The primaries that live: all, those of a cluster, or those of some names.
 
         Raises:
-            CommandFailed: NOT_FOUND where a name is no broker's, or there is none at all.
+            CallError: BROKER_NOT_REGISTERED where a name is no broker's or cluster's, NO_BROKER
+                where there is none at all.
         """
         found = [
             broker
@@ -87,15 +88,20 @@ class ClusterDoors:
         ]
         missing = set(names) - {broker.broker_name for broker in found}
         if missing:
-            raise CommandFailed(
+            raise CallError(
                 f"no broker {min(missing)} is registered; ariane broker list shows all",
-                ExitStatus.NOT_FOUND,
+                reason="BROKER_NOT_REGISTERED",
+                metadata={"broker_name": min(missing)},
             )
         if not found:
-            where = f"in cluster {cluster_name}" if cluster_name else "with the name servers"
-            raise CommandFailed(
-                f"no broker is registered {where}",
-                ExitStatus.NOT_FOUND if cluster_name else ExitStatus.UNREACHABLE,
+            if cluster_name:
+                raise CallError(
+                    f"no broker is registered in cluster {cluster_name}",
+                    reason="BROKER_NOT_REGISTERED",
+                    metadata={"cluster_name": cluster_name},
+                )
+            raise ServiceUnavailable(
+                "no broker is registered with the name servers", reason="NO_BROKER", retriable=True
             )
         return found
 
@@ -124,6 +130,10 @@ class ClusterDoors:
     def offsets(self, address: str) -> OffsetServiceAsyncStub:
         """The offset service of a broker."""
         return OffsetServiceStub(self.client.channel(address))
+
+    def pulls(self, address: str) -> PullServiceAsyncStub:
+        """The pull service of a broker."""
+        return PullServiceStub(self.client.channel(address))
 
     def queries(self, address: str) -> QueryServiceAsyncStub:
         """The query service of a broker."""

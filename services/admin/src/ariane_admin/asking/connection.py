@@ -20,6 +20,11 @@ DEFAULT_CHECKER = "127.0.0.1:9880"
 
 CHECKER_VARIABLE = "ARIANE_TXN_CHECKER"
 
+DEFAULT_ADMIN = "127.0.0.1:9881"
+"""Where its admin listens."""
+
+ADMIN_VARIABLE = "ARIANE_ADMIN"
+
 _PORT_DIGITS_MAX = 5
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

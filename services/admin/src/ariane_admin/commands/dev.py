@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import tempfile
 import time
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ _BROKERS_MAX = 26
 _PORT_MAX = 65_535
 _NAME_SERVER_PORT = 9876
 _CHECKER_PORT = 9880
+_ADMIN_PORT = 9881
+_CONSOLE_PORT = 9882
 
 _LOG_LINES_SHOWN = 3
 
@@ -71,7 +74,9 @@ def dev(
     exit_after_ready: bool,
     output: Output,
 ) -> None:
-    """Run a name server, brokers and a transaction checker on this machine until Ctrl-C.
+    """Run a name server, brokers, a transaction checker and admin on this machine until Ctrl-C.
+
+    Admin has a console: the page of it is told with the other addresses.
 
     \b
     Examples:
@@ -84,6 +89,9 @@ def dev(
             f"{', '.join(missing)} not installed; pip install 'ariane-admin[dev]' brings all"
             " that this command starts"
         )
+    # Beside a second cluster the usual ports are taken.
+    usual = name_server_port == _NAME_SERVER_PORT
+    console = f"127.0.0.1:{_CONSOLE_PORT if usual else _free_port()}"
     with _store(data_path) as store_path, contextlib.suppress(KeyboardInterrupt):
         run_async(
             _run(
@@ -92,11 +100,14 @@ def dev(
                     brokers=brokers,
                     name_server_port=name_server_port,
                     checkers=1,
-                    # Beside a second cluster the usual port is taken.
-                    checker_port=_CHECKER_PORT if name_server_port == _NAME_SERVER_PORT else 0,
+                    checker_port=_CHECKER_PORT if usual else 0,
+                    admin=True,
+                    admin_port=_ADMIN_PORT if usual else 0,
+                    extra_admin_args=("--console-listen", console),
                     extra_broker_args=_BROKER_FLAGS,
                 ),
                 output,
+                console=console,
                 temporary=data_path is None,
                 exit_after_ready=exit_after_ready,
             )
@@ -113,7 +124,12 @@ def _store(data_path: Path | None) -> Iterator[Path]:
 
 
 async def _run(
-    cluster: LocalCluster, output: Output, *, temporary: bool, exit_after_ready: bool
+    cluster: LocalCluster,
+    output: Output,
+    *,
+    console: str,
+    temporary: bool,
+    exit_after_ready: bool,
 ) -> None:
     began = time.perf_counter()
     try:
@@ -124,6 +140,8 @@ async def _run(
         guide = DevGuide(
             name_servers=cluster.name_servers,
             checker=cluster.checkers[0].address,
+            admin=cluster.admins[0].address,
+            console=f"http://{console}/",
             services=tuple((each.name, each.address, each.pid) for each in cluster.processes),
             store_path=cluster.data_path,
             temporary=temporary,
@@ -139,6 +157,14 @@ async def _run(
         if not output.for_programs:
             click.echo("Stopping.")
         await cluster.stop()
+
+
+def _free_port() -> int:
+    """A port that is free now; should somebody take it meanwhile, admin says so and ends."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def _without_middle(text: str) -> str:

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ariane_admin.asking.connection import (
+    ADMIN_VARIABLE,
     CHECKER_VARIABLE,
+    DEFAULT_ADMIN,
     DEFAULT_CHECKER,
     DEFAULT_NAME_SERVERS,
     NAME_SERVERS_VARIABLE,
@@ -34,6 +36,12 @@ class DevGuide:
     name_servers: str
     checker: str
     """Where the transaction checker is."""
+
+    admin: str
+    """Where admin is."""
+
+    console: str
+    """Its page for browsers."""
 
     services: tuple[tuple[str, str, int], ...]
     """Name, address and process id."""
@@ -55,6 +63,8 @@ class DevGuide:
         )
         if self.checker != DEFAULT_CHECKER:
             first.append(f"export {CHECKER_VARIABLE}={self.checker}")
+        if self.admin != DEFAULT_ADMIN:
+            first.append(f"export {ADMIN_VARIABLE}={self.admin}")
         return [
             *first,
             f"{ariane} topic create hello",
@@ -75,6 +85,7 @@ class DevGuide:
         return (
             f"ArianeMQ runs on this machine, ready in {self.seconds:.1f} s.\n\n"
             f"{services}\n\n"
+            f"  console: {self.console}\n"
             f"  store: {self.store_path} ({fate})\n\n"
             "Try next, in another terminal:\n\n"
             + "\n\n".join(self.commands())
@@ -87,6 +98,8 @@ class DevGuide:
             "event": "ready",
             "name_servers": self.name_servers,
             "checker": self.checker,
+            "admin": self.admin,
+            "console": self.console,
             "services": [
                 {"name": name, "address": address, "pid": pid}
                 for name, address, pid in self.services

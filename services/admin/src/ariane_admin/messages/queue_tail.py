@@ -9,7 +9,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ariane_admin.asking.roll_call import SILENT, RollCall
+from ariane_admin.asking.answers import SILENT
+from ariane_admin.asking.roll_call import RollCall
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.queue_places import QueuePlaces
 from ariane_admin.messages.start_position import StartPosition

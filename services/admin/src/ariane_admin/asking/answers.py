@@ -1,0 +1,86 @@
+"""Who answers: what some brokers tell is a part when others keep silent, and says so.
+
+For questions only. A change that a broker did not take is a failure (``cluster_doors.ask_each``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
+
+from ariane_sdk import LiveBroker
+from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
+
+SILENT: Final = (ServiceUnavailable, DeadlinePassed)
+"""How a broker fails that is frozen, dead, or cut off. Another error is an answer."""
+
+_Answer = TypeVar("_Answer")
+
+
+class Answers:
+    """Brokers that are asked side by side; one that did not answer is not asked again.
+
+    Attributes:
+        brokers: Whom to ask.
+        silent: Those that did not answer, by name, each with the error.
+    """
+
+    def __init__(self, brokers: Sequence[LiveBroker]) -> None:
+        self.brokers = brokers
+        self.silent: dict[str, CallError] = {}
+
+    @property
+    def unanswered(self) -> list[str]:
+        """Names of the brokers that did not answer."""
+        return sorted(self.silent)
+
+    async def ask(
+        self, ask: Callable[[LiveBroker], Awaitable[_Answer]], *, nobody_ok: bool = False
+    ) -> list[_Answer]:
+        """The answers, in the order of the brokers. One that keeps silent is left out.
+
+        Args:
+            ask: The question; must change nothing.
+            nobody_ok: Whether the caller has something to show when nobody answers.
+
+        Raises:
+            CallError: A broker answered with an error, or nobody answered.
+        """
+        asked = [one for one in self.brokers if one.broker_name not in self.silent]
+        answers = await asyncio.gather(*map(ask, asked), return_exceptions=True)
+        told: list[_Answer] = []
+        fresh: list[CallError] = []
+        for broker, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, SILENT):
+                answer.outcome_unknown = False
+                self.silent[broker.broker_name] = answer
+                fresh.append(answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                told.append(answer)
+        if self.silent and not told and not nobody_ok:
+            raise next(iter(self.silent.values()))
+        for error in fresh:
+            self.fell_silent(error)
+        return told
+
+    def leave_out(self, broker_name: str, error: CallError) -> None:
+        """Do without a broker that answered first and fell silent while it was read.
+
+        Args:
+            broker_name: The broker.
+            error: How it failed.
+
+        Raises:
+            CallError: No other is left.
+        """
+        error.outcome_unknown = False
+        self.silent[broker_name] = error
+        if len(self.silent) == len(self.brokers):
+            raise error
+        self.fell_silent(error)
+
+    def fell_silent(self, error: CallError) -> None:
+        """Called once for each broker that did not answer."""

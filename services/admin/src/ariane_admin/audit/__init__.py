@@ -1,0 +1,1 @@
+"""Who changed what: a chain of records in the database, and what writes them."""

@@ -1,0 +1,202 @@
+"""Around every changing method of a service: a record before it begins, and one when it has ended.
+
+Which methods change is the contract's word: their access rule says create, update, delete or
+publish. No servicer has to remember the trail, and none can forget it. A change whose begin cannot
+be written down is not made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from secrets import token_hex
+from typing import Any, Final, Protocol, runtime_checkable
+
+from google.protobuf.message import Message
+from grpc import aio
+
+from ariane.admin.v1.audit_service_pb2 import (
+    AUDIT_OUTCOME_DONE,
+    AUDIT_OUTCOME_FAILED,
+    AUDIT_OUTCOME_PARTLY,
+    AUDIT_OUTCOME_UNKNOWN,
+)
+from ariane.common.v1 import access_pb2
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_admin.audit.caller import caller_of
+from ariane_admin.audit.told import resource_name, told
+from ariane_admin.audit.trail import Asked, AuditTrail, Ended, Written
+from ariane_servicekit import ErrorTranslator, RpcService, ServiceError, current_call, get_logger
+from ariane_servicekit.database import Database
+from ariane_servicekit.rpc.access import access_rule
+
+CHANGING: Final = frozenset(
+    {
+        access_pb2.ACTION_CREATE,
+        access_pb2.ACTION_UPDATE,
+        access_pb2.ACTION_DELETE,
+        access_pb2.ACTION_PUBLISH,
+    }
+)
+"""Actions that leave an entry."""
+
+_SHORTFALLS: Final = ("not_told", "failures", "silent_brokers")
+"""Fields of answers that name who did not do its part."""
+
+_Context = aio.ServicerContext[Any, Any]
+_Behavior = Callable[[Any, _Context], Awaitable[Message]]
+
+_log = get_logger(__name__)
+
+
+@runtime_checkable
+class KnowsBefore(Protocol):
+    """A servicer that can tell what a thing is before it is changed."""
+
+    async def before(self, method: str, request: Any) -> Message | None:
+        """What the thing of a request is now.
+
+        Args:
+            method: The method's name, such as "UpdateTopic".
+            request: Its request.
+
+        Returns:
+            The thing; nothing where it is not there.
+        """
+        ...
+
+
+class Auditing:
+    """Puts services under the trail.
+
+    Args:
+        trail: Where records go.
+        database: Whose threads write them.
+        translator: Names the reasons of failures as callers see them.
+        console_pass: What the console says to be believed where it was called from.
+    """
+
+    def __init__(
+        self,
+        trail: AuditTrail,
+        database: Database,
+        translator: ErrorTranslator,
+        console_pass: str,
+    ) -> None:
+        self._trail = trail
+        self._database = database
+        self._translator = translator
+        self._console_pass = console_pass
+
+    def audited(self, service: RpcService) -> RpcService:
+        """The service with all its changing methods under the trail."""
+        changing = {
+            method.name: method.full_name
+            for method in service.descriptor.methods
+            if access_rule(method).action in CHANGING
+        }
+        behaviors = {
+            name: self._around(service.servicer, name, _slashed(full_name))
+            for name, full_name in changing.items()
+        }
+        servicer = _Audited(service.servicer, behaviors)
+        return RpcService(service.descriptor, service.add, servicer, service.decoders)
+
+    def _around(self, servicer: object, name: str, method: str) -> _Behavior:
+        behavior: _Behavior = getattr(servicer, name)
+
+        async def run(request: Message, context: _Context) -> Message:
+            if getattr(request, "validate_only", False):
+                return await behavior(request, context)
+            begun = await self._begin(servicer, name, method, request)
+            try:
+                answer = await behavior(request, context)
+            except BaseException as error:
+                # Also when the caller has gone, or admin stops: what was begun gets its end.
+                await asyncio.shield(self._end(begun, self._failure(error)))
+                raise
+            await asyncio.shield(self._end(begun, _success(answer)))
+            return answer
+
+        return run
+
+    async def _begin(self, servicer: object, name: str, method: str, request: Message) -> Written:
+        caller = caller_of(current_call(), self._console_pass)
+        before: Message | None = None
+        if isinstance(servicer, KnowsBefore):
+            try:
+                before = await servicer.before(name, request)
+            except Exception as error:  # noqa: BLE001 - the change itself meets the same, and says so
+                _log.info("audit_before_unknown", method=method, error=str(error))
+        asked = Asked(
+            entry_id=token_hex(16),
+            user="",  # There is no authentication yet.
+            claimed_user=caller.claimed_user,
+            source_address=caller.source_address,
+            method=method,
+            resource_name=resource_name(request),
+            request_json=told(request),
+            before_json="" if before is None else told(before),
+        )
+        return await self._database.call(self._trail.begin, asked)
+
+    async def _end(self, begun: Written, ended: Ended) -> None:
+        try:
+            written = await self._database.call(self._trail.end, begun, ended)
+        except Exception as error:
+            _log.exception("audit_end_unwritten", entry_id=begun.record.entry_id)
+            raise ServiceError(
+                ErrorReason.ERROR_REASON_INTERNAL_FAULT,
+                f"change {begun.record.entry_id} ended, and the audit trail could not be told how",
+                {"entry_id": begun.record.entry_id},
+            ) from error
+        # The hash leaves the database with the log: a trail that is written anew does not fit it.
+        _log.info(
+            "changed",
+            entry_id=written.record.entry_id,
+            method=written.record.method,
+            resource=written.record.resource_name,
+            outcome=written.record.outcome,
+            sequence=written.record.sequence,
+            sha256=written.sha256.hex(),
+        )
+
+    def _failure(self, error: BaseException) -> Ended:
+        if not isinstance(error, Exception):
+            return Ended(AUDIT_OUTCOME_UNKNOWN, "", "CANCELLED", "the call was cancelled")
+        public = self._translator.service_error(error)
+        unknown = public.row.outcome_unknown
+        return Ended(
+            AUDIT_OUTCOME_UNKNOWN if unknown else AUDIT_OUTCOME_FAILED,
+            "",
+            public.row.name,
+            public.message,
+        )
+
+
+class _Audited:
+    """A servicer, some of whose methods are others."""
+
+    def __init__(self, servicer: object, behaviors: Mapping[str, _Behavior]) -> None:
+        self._servicer = servicer
+        self._behaviors = behaviors
+
+    def __getattr__(self, name: str) -> Any:
+        found = self._behaviors.get(name)
+        return getattr(self._servicer, name) if found is None else found
+
+
+def _success(answer: Message) -> Ended:
+    parts = [each for name in ("outcomes", "changes") for each in getattr(answer, name, ())]
+    partly = any(map(_failed, parts)) or any(getattr(answer, name, ()) for name in _SHORTFALLS)
+    return Ended(AUDIT_OUTCOME_PARTLY if partly else AUDIT_OUTCOME_DONE, told(answer))
+
+
+def _failed(part: Any) -> bool:
+    return bool(getattr(part, "failure", "")) or (hasattr(part, "error") and part.HasField("error"))
+
+
+def _slashed(full_name: str) -> str:
+    """The name that calls bear, "a.v1.TopicService/CreateTopic", of a method's own with a dot."""
+    service, _, method = full_name.rpartition(".")
+    return f"{service}/{method}"

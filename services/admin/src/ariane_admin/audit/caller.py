@@ -1,0 +1,58 @@
+"""Who calls, and from where."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from typing import Final
+
+from ariane_servicekit import Call
+
+USER_KEY: Final = "x-ariane-user"
+"""Metadata key: who asks, by own account. The trail keeps it as claimed."""
+
+ORIGIN_KEY: Final = "x-ariane-origin"
+"""Metadata key: from where, as the console saw its browser. Counts with the console's pass only."""
+
+PROOF_KEY: Final = "x-ariane-console-proof"
+"""Metadata key: the secret that admin drew for its own console at the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls.
+
+    Attributes:
+        claimed_user: Who, by own account.
+        source_address: From where.
+    """
+
+    claimed_user: str
+    source_address: str
+
+
+def caller_of(call: Call | None, console_pass: str) -> Caller:
+    """Who makes a call.
+
+    Args:
+        call: The call in work.
+        console_pass: What the console says to be believed where it was called from.
+    """
+    if call is None:
+        return Caller("", "")
+    said = {
+        key: value if isinstance(value, str) else value.decode("utf-8", "replace")
+        for key, value in call.context.invocation_metadata() or ()
+        if key in {USER_KEY, ORIGIN_KEY, PROOF_KEY}
+    }
+    address = _plain(call.peer)
+    if hmac.compare_digest(said.get(PROOF_KEY, "").encode(), console_pass.encode()):
+        address = said.get(ORIGIN_KEY, address)
+    return Caller(said.get(USER_KEY, ""), address)
+
+
+def _plain(peer: str) -> str:
+    """An address without gRPC's kind before it: "ipv4:127.0.0.1:40211"."""
+    kind, _, rest = peer.partition(":")
+    text = rest if kind in {"ipv4", "ipv6"} else peer
+    return text.replace("%5B", "[").replace("%5D", "]")

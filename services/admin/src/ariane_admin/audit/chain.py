@@ -1,0 +1,105 @@
+"""The chain of the audit trail: how a record is hashed, and what breaks a chain. Pure functions.
+
+::
+
+    sha256 of record n = SHA-256( sha256 of record n-1 | JSON list of the fields of record n )
+
+The first record follows 32 zero bytes. The JSON is ASCII without spaces, fields in the order of
+``AuditRecord``. A record that is altered, missing or put elsewhere does not fit any longer; that
+all were written anew shows in nothing but a hash that somebody noted elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Final
+
+FIRST_PREVIOUS: Final = bytes(32)
+"""What the first record follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """The begin or the end of a change, as it is hashed.
+
+    Attributes:
+        sequence: Place in the chain, from 1.
+        entry_id: Which change.
+        ended: Whether this is its end; else its begin.
+        time_ms: When, milliseconds since 1970.
+        user: Who, as checked.
+        claimed_user: Who, by own account.
+        source_address: From where.
+        method: What was asked.
+        resource_name: For what.
+        request_json: With what; of begins.
+        before_json: What it was; of begins.
+        after_json: What it became; of ends.
+        outcome: ``AuditOutcome`` of the contract.
+        failure_reason: Why not; of ends.
+        failure_message: The same in words.
+    """
+
+    sequence: int
+    entry_id: str
+    ended: bool
+    time_ms: int
+    user: str
+    claimed_user: str
+    source_address: str
+    method: str
+    resource_name: str
+    request_json: str
+    before_json: str
+    after_json: str
+    outcome: int
+    failure_reason: str
+    failure_message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Where a chain does not fit.
+
+    Attributes:
+        sequence: The first record that does not.
+        finding: How, for people.
+    """
+
+    sequence: int
+    finding: str
+
+
+def record_sha256(previous: bytes, record: AuditRecord) -> bytes:
+    """The hash of a record that follows another, 32 bytes."""
+    values = [getattr(record, field.name) for field in fields(record)]
+    text = json.dumps(values, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(previous + text.encode("ascii")).digest()
+
+
+def find_break(
+    previous: bytes, first_sequence: int, records: Iterable[tuple[AuditRecord, bytes]]
+) -> Break | None:
+    """The first record of a stretch that does not fit, or nothing.
+
+    Args:
+        previous: The hash of the record before the stretch.
+        first_sequence: The place at which the stretch must begin.
+        records: The stretch in order, each record with the hash that is stored beside it.
+    """
+    expected = first_sequence
+    for record, stored in records:
+        if record.sequence != expected:
+            return Break(expected, f"record {expected} is missing; {record.sequence} comes next")
+        computed = record_sha256(previous, record)
+        if computed != stored:
+            return Break(
+                record.sequence,
+                f"record {record.sequence}, or the one before it, is not as it was written",
+            )
+        previous = computed
+        expected += 1
+    return None

@@ -1,0 +1,57 @@
+"""What the trail keeps of requests and answers: JSON of bounded size, without messages' bodies."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+
+from ariane_admin.audit.trail import JSON_BYTES_MAX
+
+_LEFT_OUT: Final = frozenset({"body"})
+"""Fields that are no matter of the trail: what applications say to each other."""
+
+_NAMES: Final = (
+    *("topic", "consumer_group", "target_consumer_group", "broker_name", "transaction_id"),
+    *("recall_handle", "name", "cluster_name"),
+)
+"""Fields that name what a request is about, the nearest first."""
+
+
+def told(message: Message) -> str:
+    """A message as JSON, cut where it is long."""
+    text = _text(_without_bodies(MessageToDict(message, preserving_proto_field_name=True)))
+    size = len(text.encode())
+    if size <= JSON_BYTES_MAX:
+        return text
+    # Escapes of escapes may double it.
+    begin = text.encode()[: JSON_BYTES_MAX // 3].decode(errors="ignore")
+    return _text({"cut": True, "bytes": size, "begin": begin})
+
+
+def resource_name(request: Message) -> str:
+    """The name of what a request is about; empty where it names nothing."""
+    for name in _NAMES:
+        value = getattr(request, name, "")
+        if isinstance(value, str) and value:
+            return value
+        # A creation holds the whole thing under its kind's name.
+        if isinstance(value, Message) and (inner := resource_name(value)):
+            return inner
+    group = getattr(request, "group", None)
+    return resource_name(group) if isinstance(group, Message) else ""
+
+
+def _without_bodies(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: "left out" if key in _LEFT_OUT else _without_bodies(inner)
+            for key, inner in value.items()
+        }
+    return list(map(_without_bodies, value)) if isinstance(value, list) else value
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,280 @@
+"""The audit trail in the database. Runs in a thread of the database's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Row, and_, insert, or_, select, update
+
+from ariane.admin.v1.audit_service_pb2 import AUDIT_OUTCOME_BEGUN, AuditOutcome
+from ariane_admin.audit.chain import (
+    FIRST_PREVIOUS,
+    AuditRecord,
+    Break,
+    find_break,
+    record_sha256,
+)
+from ariane_admin.database.tables import AUDIT_HEAD, AUDIT_RECORD, NAME_LENGTH_MAX
+from ariane_servicekit.database import Database
+
+JSON_BYTES_MAX: Final = 16 << 10
+"""Of a request, and of what was before and after."""
+
+_FIELDS: Final = tuple(field.name for field in fields(AuditRecord))
+
+_Table = AUDIT_RECORD.c
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked, by whom, from where.
+
+    Attributes:
+        entry_id: Drawn by who writes it.
+        user: Who, as checked; empty without authentication.
+        claimed_user: Who, by own account.
+        source_address: From where.
+        method: The method's full name.
+        resource_name: For what.
+        request_json: With what.
+        before_json: What it was before; empty where that is not known.
+    """
+
+    entry_id: str
+    user: str
+    claimed_user: str
+    source_address: str
+    method: str
+    resource_name: str
+    request_json: str
+    before_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How it ended.
+
+    Attributes:
+        outcome: The contract's.
+        after_json: What it became.
+        failure_reason: Why not.
+        failure_message: The same in words.
+    """
+
+    outcome: AuditOutcome.ValueType
+    after_json: str = ""
+    failure_reason: str = ""
+    failure_message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A record that stands in the chain now."""
+
+    record: AuditRecord
+    sha256: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A change: its begin, and its end where there is one."""
+
+    begin: Written
+    end: Written | None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which changes are meant; what is empty matches all."""
+
+    user: str = ""
+    method: str = ""
+    resource_name: str = ""
+    begin_ms: int | None = None
+    end_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check of a stretch found.
+
+    Attributes:
+        record_count: Records that were looked at.
+        next_sequence: Where to go on; 0 at the end and after a break.
+        found: What does not fit.
+        last_sequence: The last record that fits.
+        last_sha256: Its hash.
+    """
+
+    record_count: int
+    next_sequence: int
+    found: Break | None
+    last_sequence: int
+    last_sha256: bytes
+
+
+class AuditTrail:
+    """Adds records, lists changes, checks the chain."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def begin(self, asked: Asked) -> Written:
+        """Write down that a change begins."""
+        return self._add(
+            {
+                **asdict(asked),
+                "ended": False,
+                "after_json": "",
+                "outcome": int(AUDIT_OUTCOME_BEGUN),
+                "failure_reason": "",
+                "failure_message": "",
+            }
+        )
+
+    def end(self, begun: Written, ended: Ended) -> Written:
+        """Write down how a change ended."""
+        return self._add(
+            {
+                **asdict(begun.record),
+                **asdict(ended),
+                "ended": True,
+                "outcome": int(ended.outcome),
+                "request_json": "",
+                "before_json": "",
+            }
+        )
+
+    def entries(self, wanted: Selection, *, before: int | None, limit: int) -> list[Entry]:
+        """Changes, newest first.
+
+        Args:
+            wanted: Which.
+            before: Only those that began before this place in the chain.
+            limit: At most so many.
+        """
+        conditions = [_Table.ended.is_(False), *_conditions(wanted)]
+        if before is not None:
+            conditions.append(_Table.sequence < before)
+        begins = (
+            select(AUDIT_RECORD)
+            .where(and_(*conditions))
+            .order_by(_Table.sequence.desc())
+            .limit(limit)
+        )
+        with self._database.reading() as connection:
+            found = [_written(row) for row in connection.execute(begins)]
+            ids = [each.record.entry_id for each in found]
+            ended = select(AUDIT_RECORD).where(_Table.entry_id.in_(ids), _Table.ended.is_(True))
+            ends = {row.entry_id: _written(row) for row in connection.execute(ended)}
+        return [Entry(each, ends.get(each.record.entry_id)) for each in found]
+
+    def verify(self, first: int, *, limit: int) -> Verdict:
+        """Check a stretch of the chain.
+
+        Args:
+            first: The first record of it, from 1.
+            limit: At most so many records.
+        """
+        with self._database.reading() as connection:
+            head = connection.execute(select(AUDIT_HEAD)).one()
+            before = connection.execute(
+                select(_Table.sha256).where(_Table.sequence == first - 1)
+            ).scalar_one_or_none()
+            rows = [
+                _written(row)
+                for row in connection.execute(
+                    select(AUDIT_RECORD)
+                    .where(_Table.sequence >= first)
+                    .order_by(_Table.sequence)
+                    .limit(limit)
+                )
+            ]
+        previous = FIRST_PREVIOUS if first == 1 else before
+        if previous is None:
+            lost = Break(first - 1, f"record {first - 1} is missing")
+            return Verdict(0, 0, lost, 0, b"")
+        found = find_break(previous, first, ((each.record, each.sha256) for each in rows))
+        if found is None:
+            found = _wrong_head(rows, first, head.sequence, head.sha256, more=len(rows) == limit)
+        fitting = [each for each in rows if found is None or each.record.sequence < found.sequence]
+        last = fitting[-1] if fitting else None
+        return Verdict(
+            record_count=len(rows),
+            next_sequence=first + limit if found is None and len(rows) == limit else 0,
+            found=found,
+            last_sequence=last.record.sequence if last else first - 1,
+            last_sha256=last.sha256 if last else previous,
+        )
+
+    def sha256_at(self, sequence: int) -> bytes | None:
+        """The hash that is stored beside a record; nothing where there is none."""
+        with self._database.reading() as connection:
+            found: bytes | None = connection.execute(
+                select(_Table.sha256).where(_Table.sequence == sequence)
+            ).scalar_one_or_none()
+            return found
+
+    def _add(self, values: dict[str, Any]) -> Written:
+        with self._database.writing() as connection:
+            # Whoever adds next waits here: there is one chain, however many write.
+            head = connection.execute(select(AUDIT_HEAD).with_for_update()).one()
+            now_ms = connection.execute(select(self._database.now)).scalar_one()
+            values.update(sequence=head.sequence + 1, time_ms=now_ms)
+            record = AuditRecord(**_fitting(values))
+            sha256 = record_sha256(head.sha256, record)
+            connection.execute(insert(AUDIT_RECORD).values(**asdict(record), sha256=sha256))
+            connection.execute(update(AUDIT_HEAD).values(sequence=record.sequence, sha256=sha256))
+        return Written(record, sha256)
+
+
+def _conditions(wanted: Selection) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if wanted.user:
+        conditions.append(or_(_Table.user == wanted.user, _Table.claimed_user == wanted.user))
+    if wanted.method:
+        conditions.append(_Table.method.endswith(wanted.method, autoescape=True))
+    if wanted.resource_name:
+        conditions.append(_Table.resource_name == wanted.resource_name)
+    if wanted.begin_ms is not None:
+        conditions.append(_Table.time_ms >= wanted.begin_ms)
+    if wanted.end_ms is not None:
+        conditions.append(_Table.time_ms < wanted.end_ms)
+    return conditions
+
+
+def _wrong_head(
+    rows: Sequence[Written], first: int, sequence: int, sha256: bytes, *, more: bool
+) -> Break | None:
+    """Records that were cut off at the end: the head still knows of them."""
+    if more:
+        return None
+    last = rows[-1].record.sequence if rows else first - 1
+    if last < sequence:
+        return Break(last + 1, f"records {last + 1} to {sequence} are missing at the end")
+    if rows and last == sequence and rows[-1].sha256 != sha256:
+        return Break(last, f"record {last} is not the one that was written last")
+    if last > sequence:
+        return Break(sequence + 1, f"record {sequence + 1} was not written by admin")
+    return None
+
+
+def _fitting(values: dict[str, Any]) -> dict[str, Any]:
+    """Values as every database keeps them: names of bounded length, no NUL characters."""
+    fitting: dict[str, Any] = {}
+    for name in _FIELDS:
+        value = values[name]
+        if isinstance(value, str):
+            value = value.replace("\0", "\N{REPLACEMENT CHARACTER}")
+            if not name.endswith(("_json", "_message")):
+                value = value[:NAME_LENGTH_MAX]
+        fitting[name] = value
+    return fitting
+
+
+def _written(row: Row[Any]) -> Written:
+    values = row._mapping  # noqa: SLF001 - SQLAlchemy's name for a row by columns
+    record = AuditRecord(**{name: values[name] for name in _FIELDS})
+    return Written(record, bytes(values["sha256"]))

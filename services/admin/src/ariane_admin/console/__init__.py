@@ -1,0 +1,1 @@
+"""Admin's pages for browsers."""

@@ -1,0 +1,86 @@
+"""Admin's tables. Instants are milliseconds since 1970, by the database's clock.
+
+::
+
+    audit_record   one row for each begin and each end of a change; rows are only ever added
+    audit_head     one row: the last place in the chain, and its hash; who adds a record locks it
+    sample         one row for each sample of a series
+
+Changes need a revision below ``versions/``; a test holds both together.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+)
+
+from ariane_servicekit.database import Schema
+
+METADATA: Final = MetaData(naming_convention={"pk": "pk_%(table_name)s"})
+
+SCHEMA: Final = Schema(
+    application="ariane-admin",
+    tables=METADATA,
+    versions=Path(__file__).parent / "versions",
+    version_table="ariane_admin_version",
+    lock_number=0x0A21_A4E7_AD31,
+)
+
+NAME_LENGTH_MAX: Final = 255
+
+AUDIT_RECORD: Final = Table(
+    "audit_record",
+    METADATA,
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    Column("entry_id", String(64), nullable=False),
+    Column("ended", Boolean, nullable=False),
+    Column("time_ms", BigInteger, nullable=False),
+    Column("user", String(NAME_LENGTH_MAX), nullable=False),
+    Column("claimed_user", String(NAME_LENGTH_MAX), nullable=False),
+    Column("source_address", String(NAME_LENGTH_MAX), nullable=False),
+    Column("method", String(NAME_LENGTH_MAX), nullable=False),
+    Column("resource_name", String(NAME_LENGTH_MAX), nullable=False),
+    Column("request_json", Text, nullable=False),
+    Column("before_json", Text, nullable=False),
+    Column("after_json", Text, nullable=False),
+    Column("outcome", SmallInteger, nullable=False),
+    Column("failure_reason", String(NAME_LENGTH_MAX), nullable=False),
+    Column("failure_message", Text, nullable=False),
+    Column("sha256", LargeBinary(32), nullable=False),
+    # A change has one begin and one end.
+    Index("ix_audit_record_entry", "entry_id", "ended", unique=True),
+    Index("ix_audit_record_resource", "resource_name", "sequence"),
+)
+
+AUDIT_HEAD: Final = Table(
+    "audit_head",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("sha256", LargeBinary(32), nullable=False),
+)
+
+SAMPLE: Final = Table(
+    "sample",
+    METADATA,
+    Column("kind", SmallInteger, primary_key=True, autoincrement=False),
+    Column("name", String(NAME_LENGTH_MAX), primary_key=True),
+    Column("time_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("value", Float(53), nullable=False),
+    Index("ix_sample_time", "time_ms"),
+)

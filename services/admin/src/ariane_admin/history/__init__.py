@@ -1,0 +1,1 @@
+"""What went through the cluster over time: sampled, kept for a while, told by steps."""

@@ -1,0 +1,87 @@
+"""From counters of brokers to rates, in memory. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ariane.broker.v1.broker_service_pb2 import GetBrokerStateResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What went through a broker a second, since the look before.
+
+    Attributes:
+        stored_messages: Records stored.
+        stored_bytes: Bytes stored.
+        pulled_messages: Messages handed out.
+        pulled_bytes: Bytes handed out.
+    """
+
+    stored_messages: float
+    stored_bytes: float
+    pulled_messages: float
+    pulled_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    incarnation: int
+    """When the broker's process started: counters begin anew with it."""
+    at_s: float
+    counters: tuple[int, int, int, int]
+
+
+class RateMemory:
+    """The last look at each broker, and the rates between it and the one before."""
+
+    def __init__(self) -> None:
+        self._looks: dict[str, _Look] = {}
+        self._rates: dict[str, Rates] = {}
+
+    def of(self, broker_name: str) -> Rates | None:
+        """The rates of a broker; nothing before its second look."""
+        return self._rates.get(broker_name)
+
+    def take(self, broker_name: str, state: GetBrokerStateResponse, at_s: float) -> Rates | None:
+        """Take in what a broker says of itself.
+
+        Args:
+            broker_name: The broker.
+            state: What it says.
+            at_s: When, by a clock that does not jump.
+
+        Returns:
+            The rates since the look before; nothing after a restart of the broker.
+        """
+        told = state.statistics
+        look = _Look(
+            state.start_time.ToMilliseconds(),
+            at_s,
+            (
+                told.stored_message_count,
+                told.stored_bytes,
+                told.pulled_message_count,
+                told.pulled_bytes,
+            ),
+        )
+        before = self._looks.get(broker_name)
+        self._looks[broker_name] = look
+        self._rates.pop(broker_name, None)
+        if before is None or before.incarnation != look.incarnation or at_s <= before.at_s:
+            return None
+        span_s = at_s - before.at_s
+        rates = Rates(
+            *(
+                max(0, now - then) / span_s
+                for now, then in zip(look.counters, before.counters, strict=True)
+            )
+        )
+        self._rates[broker_name] = rates
+        return rates
+
+    def forget_all_but(self, broker_names: set[str]) -> None:
+        """Forget brokers that did not answer: their rates are not known."""
+        for name in self._looks.keys() - broker_names:
+            del self._looks[name]
+            self._rates.pop(name, None)

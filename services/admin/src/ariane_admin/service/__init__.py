@@ -1,0 +1,1 @@
+"""The process ``ariane-admin``: one API over the whole cluster."""

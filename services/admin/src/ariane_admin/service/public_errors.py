@@ -1,0 +1,48 @@
+"""How errors of the client, and of admin's own rooms, become public errors."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_admin.errors import CommandFailed
+from ariane_sdk.errors import ArianeError, DeadlinePassed, IllegalArgument, ServiceUnavailable
+from ariane_servicekit import ErrorRules, ServiceError, field_invalid
+from ariane_servicekit.database import DATABASE_ERROR_RULES
+
+_PREFIX: Final = "ERROR_REASON_"
+_KNOWN: Final = frozenset(ErrorReason.keys())
+
+
+def public_error(error: ArianeError) -> ServiceError:
+    """What a broker, a name server or the client itself said, as admin's own word."""
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    message = f"{error}{notes}"
+    if error.outcome_unknown:
+        unconfirmed = ErrorReason.ERROR_REASON_CHANGE_UNCONFIRMED
+        return ServiceError(unconfirmed, message, {"cause": error.reason, **error.metadata})
+    if isinstance(error, ServiceUnavailable | DeadlinePassed) and error.reason not in {
+        "STORE_FULL",
+        "SERVICE_BUSY",
+    }:
+        reason = ErrorReason.ERROR_REASON_PEER_UNREACHABLE
+        return ServiceError(reason, message, {"cause": error.reason, **error.metadata})
+    if _PREFIX + error.reason in _KNOWN:
+        known = ErrorReason.Value(_PREFIX + error.reason)
+        return ServiceError(known, message, error.metadata)
+    if isinstance(error, IllegalArgument):
+        return field_invalid("request", f"is refused: {message}")
+    fault = ErrorReason.ERROR_REASON_INTERNAL_FAULT
+    return ServiceError(fault, message, {"cause": error.reason})
+
+
+def _unreadable(error: CommandFailed) -> ServiceError:
+    return ServiceError(ErrorReason.ERROR_REASON_RECORD_CORRUPTED, error.message)
+
+
+ADMIN_ERROR_RULES: Final[ErrorRules] = {
+    **DATABASE_ERROR_RULES,
+    ArianeError: public_error,
+    CommandFailed: _unreadable,
+}
+"""For every servicer of admin."""

@@ -1,0 +1,1 @@
+"""One module for each service of the contract: each only translates."""

@@ -1,0 +1,114 @@
+"""``AuditService``: the trail, listed and checked."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from grpc import aio
+
+from ariane.admin.v1 import audit_service_pb2 as audit_pb
+from ariane.admin.v1.audit_service_pb2_grpc import AuditServiceServicer
+from ariane_admin.audit.trail import AuditTrail, Entry, Selection
+from ariane_admin.service.times import milliseconds_in, time_of
+from ariane_servicekit import PageRequest, field_invalid
+from ariane_servicekit.database import Database
+
+_Context = aio.ServicerContext[Any, Any]
+
+VERIFIED_MAX: Final = 10_000
+"""Records that one call checks: some tenths of a second."""
+
+_SHA256_BYTES: Final = 32
+
+
+class AuditServicer(AuditServiceServicer):
+    """Translates questions about the trail."""
+
+    def __init__(self, trail: AuditTrail, database: Database) -> None:
+        self._trail = trail
+        self._database = database
+
+    async def ListAuditEntries(
+        self, request: audit_pb.ListAuditEntriesRequest, context: _Context
+    ) -> audit_pb.ListAuditEntriesResponse:
+        """List changes, newest first."""
+        wanted = Selection(
+            request.user,
+            request.method,
+            request.resource_name,
+            milliseconds_in(request, "begin_time"),
+            milliseconds_in(request, "end_time"),
+        )
+        page = PageRequest.of(
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope=f"audit:{wanted}",
+            kinds=(int,),
+        )
+        before = None if page.last is None else int(page.last[0])
+        found = await self._database.call(
+            self._trail.entries, wanted, before=before, limit=page.limit + 1
+        )
+        taken = page.page_of(found, lambda each: (each.begin.record.sequence,))
+        return audit_pb.ListAuditEntriesResponse(
+            entries=map(entry_message, taken.entries), next_page_token=taken.next_page_token
+        )
+
+    async def VerifyAuditTrail(
+        self, request: audit_pb.VerifyAuditTrailRequest, context: _Context
+    ) -> audit_pb.VerifyAuditTrailResponse:
+        """Check a stretch of the chain."""
+        if request.first_sequence < 0:
+            raise field_invalid("first_sequence", "must be at least 0", request.first_sequence)
+        if request.known_sequence and len(request.known_sha256) != _SHA256_BYTES:
+            raise field_invalid("known_sha256", "must be 32 bytes beside known_sequence")
+        verdict = await self._database.call(
+            self._trail.verify, request.first_sequence or 1, limit=VERIFIED_MAX
+        )
+        answer = audit_pb.VerifyAuditTrailResponse(
+            record_count=verdict.record_count,
+            next_sequence=verdict.next_sequence,
+            last_sequence=verdict.last_sequence,
+            last_sha256=verdict.last_sha256,
+        )
+        if verdict.found is not None:
+            answer.broken_sequence = verdict.found.sequence
+            answer.finding = verdict.found.finding
+        elif request.known_sequence:
+            stored = await self._database.call(self._trail.sha256_at, request.known_sequence)
+            if stored != request.known_sha256:
+                answer.next_sequence = 0
+                answer.broken_sequence = request.known_sequence
+                answer.finding = (
+                    f"record {request.known_sequence} is not the one whose hash was noted"
+                )
+        return answer
+
+
+def entry_message(entry: Entry) -> audit_pb.AuditEntry:
+    """A change as the contract says it."""
+    begin, end = entry.begin.record, entry.end
+    last = entry.begin if end is None else end
+    message = audit_pb.AuditEntry(
+        entry_id=begin.entry_id,
+        begin_sequence=begin.sequence,
+        begin_time=time_of(begin.time_ms),
+        user=begin.user,
+        claimed_user=begin.claimed_user,
+        source_address=begin.source_address,
+        method=begin.method,
+        resource_name=begin.resource_name,
+        request_json=begin.request_json,
+        before_json=begin.before_json,
+        after_json=last.record.after_json,
+        # The number is one of the contract's.
+        outcome=last.record.outcome,  # type: ignore[arg-type]
+        failure_reason=last.record.failure_reason,
+        failure_message=last.record.failure_message,
+        record_sha256=last.sha256,
+    )
+    if end is not None:
+        message.end_sequence = end.record.sequence
+        message.end_time.CopyFrom(time_of(end.record.time_ms))
+    return message

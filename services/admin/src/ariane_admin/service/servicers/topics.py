@@ -1,0 +1,304 @@
+"""``TopicService``: topics across brokers."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from grpc import aio
+
+from ariane.admin.v1 import topic_service_pb2 as topic_pb
+from ariane.admin.v1.cluster_service_pb2 import BrokerOutcome
+from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceServicer
+from ariane.broker.v1 import offset_service_pb2 as offset_pb
+from ariane.broker.v1 import topic_service_pb2 as broker_pb
+from ariane.broker.v1.pull_service_pb2 import ListQueueBoundsRequest, QueueBounds
+from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO
+from ariane.namesrv.v1.route_pb2 import TOPIC_PERMISSION_READ_WRITE as READ_WRITE
+from ariane_admin.asking.answers import Answers
+from ariane_admin.asking.cluster_doors import (
+    CALL_SECONDS_MAX,
+    answer_of,
+    answer_to_question,
+    broker_peer,
+)
+from ariane_admin.service.cluster_access import ClusterAccess, all_pages, topic_not_found
+from ariane_sdk import LiveBroker
+from ariane_sdk.errors import RouteNotFound, TopicExists, TopicNotFound
+from ariane_servicekit import field_invalid, take_page
+
+_Context = aio.ServicerContext[Any, Any]
+
+GROUPS_MAX = 100
+"""Consumer groups that one topic names."""
+
+_QUEUES_DEFAULT = 4
+_QUEUES_PAGE = 1000
+
+
+class TopicServicer(TopicServiceServicer):
+    """Asks and changes every broker that a topic concerns."""
+
+    def __init__(self, cluster: ClusterAccess) -> None:
+        self._cluster = cluster
+        self._doors = cluster.doors
+
+    async def before(
+        self, method: str, request: topic_pb.UpdateTopicRequest
+    ) -> topic_pb.ClusterTopic | None:
+        """The topic as it is before it is changed."""
+        if method == "CreateTopic":
+            return None
+        answers = await self._cluster.carriers(request.topic)
+        return _cluster_topic(request.topic, await self._placements(request.topic, answers))
+
+    async def CreateTopic(
+        self, request: topic_pb.CreateTopicRequest, context: _Context
+    ) -> topic_pb.CreateTopicResponse:
+        """Create a topic."""
+        wanted = broker_pb.Topic()
+        wanted.CopyFrom(request.topic)
+        if not wanted.topic:
+            raise field_invalid("topic.topic", "is required")
+        wanted.read_queue_count = wanted.read_queue_count or _QUEUES_DEFAULT
+        wanted.write_queue_count = wanted.write_queue_count or wanted.read_queue_count
+        brokers = await self._doors.primaries(
+            tuple(request.broker_names), cluster_name=request.cluster_name
+        )
+        if wanted.message_type == MESSAGE_TYPE_FIFO:
+            outcomes = await self._create_ordered(wanted, brokers)
+        else:
+            outcomes = await self._create(wanted, brokers)
+        # Name servers may hear of it a moment later: the brokers know it.
+        placements = await self._placements(wanted.topic, Answers(brokers))
+        return topic_pb.CreateTopicResponse(
+            topic=_cluster_topic(wanted.topic, placements), outcomes=outcomes
+        )
+
+    async def GetTopic(
+        self, request: topic_pb.GetTopicRequest, context: _Context
+    ) -> topic_pb.GetTopicResponse:
+        """Read one topic."""
+        answers = await self._cluster.carriers(request.topic)
+        topic = _cluster_topic(request.topic, await self._placements(request.topic, answers))
+        bounds = [each for _, each in await self._bounds(request.topic, answers)]
+        topic.message_count = sum(e.max_queue_offset - e.min_queue_offset for e in bounds)
+        topic.size_bytes = sum(each.size_bytes for each in bounds)
+        topic.consumer_groups.extend(await self._groups(request.topic, answers))
+        try:
+            topic.queue_order = (await self._doors.client.route(request.topic)).queue_order
+        except RouteNotFound as error:
+            raise topic_not_found(request.topic) from error
+        return topic_pb.GetTopicResponse(topic=topic, silent_brokers=self._cluster.silent(answers))
+
+    async def ListTopics(
+        self, request: topic_pb.ListTopicsRequest, context: _Context
+    ) -> topic_pb.ListTopicsResponse:
+        """List topics by name."""
+        answers = await self._cluster.answers(cluster_name=request.cluster_name)
+
+        async def at(broker: LiveBroker) -> tuple[LiveBroker, list[broker_pb.Topic]]:
+            asked = broker_pb.ListTopicsRequest(include_system=request.include_system)
+            stub = self._doors.topics(broker.address)
+            return broker, await all_pages(broker, stub.ListTopics, asked, lambda p: p.topics)
+
+        placed: dict[str, list[topic_pb.TopicPlacement]] = defaultdict(list)
+        for broker, topics in await answers.ask(at):
+            for topic in topics:
+                if topic.topic.startswith(request.name_prefix):
+                    placed[topic.topic].append(_placement(broker, topic))
+        page = take_page(
+            sorted(placed),
+            lambda name: (name,),
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope=f"topics:{request.cluster_name}:{request.name_prefix}:{request.include_system}",
+        )
+        return topic_pb.ListTopicsResponse(
+            topics=(_cluster_topic(name, placed[name]) for name in page.entries),
+            next_page_token=page.next_page_token,
+            silent_brokers=self._cluster.silent(answers),
+        )
+
+    async def UpdateTopic(
+        self, request: topic_pb.UpdateTopicRequest, context: _Context
+    ) -> topic_pb.UpdateTopicResponse:
+        """Change a topic."""
+        change = broker_pb.UpdateTopicRequest(
+            topic=request.topic,
+            permission=request.permission,
+            attributes=request.attributes,
+            allow_unread_queues=request.allow_unread_queues,
+        )
+        for field in ("read_queue_count", "write_queue_count", "message_type"):
+            if request.HasField(field):
+                setattr(change, field, getattr(request, field))
+        brokers = await self._concerned(request.topic, request.broker_names)
+
+        async def at(broker: LiveBroker) -> object:
+            call = self._doors.topics(broker.address).UpdateTopic(change, timeout=CALL_SECONDS_MAX)
+            return await answer_of(call, broker_peer(broker))
+
+        outcomes = await self._cluster.change_each(brokers, at)
+        placements = await self._placements(request.topic, Answers(brokers))
+        return topic_pb.UpdateTopicResponse(
+            topic=_cluster_topic(request.topic, placements), outcomes=outcomes
+        )
+
+    async def DeleteTopic(
+        self, request: topic_pb.DeleteTopicRequest, context: _Context
+    ) -> topic_pb.DeleteTopicResponse:
+        """Delete a topic."""
+        wanted = broker_pb.DeleteTopicRequest(topic=request.topic)
+        brokers = await self._concerned(request.topic, request.broker_names)
+        route = await self._doors.client.route(request.topic)
+
+        async def at(broker: LiveBroker) -> object:
+            call = self._doors.topics(broker.address).DeleteTopic(wanted, timeout=CALL_SECONDS_MAX)
+            return await answer_of(call, broker_peer(broker))
+
+        outcomes = await self._cluster.change_each(brokers, at)
+        gone = {each.broker_name for each in outcomes if not each.HasField("error")}
+        if route.queue_order and not {each.broker_name for each in route.brokers} - gone:
+            await self._doors.client.forget_queue_order(request.topic)
+        return topic_pb.DeleteTopicResponse(outcomes=outcomes)
+
+    async def ListTopicQueues(
+        self, request: topic_pb.ListTopicQueuesRequest, context: _Context
+    ) -> topic_pb.ListTopicQueuesResponse:
+        """List the queues of a topic."""
+        answers = await self._cluster.carriers(request.topic)
+        queues = [
+            topic_pb.TopicQueue(
+                cluster_name=broker.cluster_name, broker_name=broker.broker_name, bounds=bounds
+            )
+            for broker, bounds in await self._bounds(request.topic, answers)
+        ]
+
+        def key(queue: topic_pb.TopicQueue) -> tuple[str, str, int]:
+            return queue.cluster_name, queue.broker_name, queue.bounds.queue_id
+
+        page = take_page(
+            sorted(queues, key=key),
+            key,
+            page_size=request.page_size or _QUEUES_PAGE,
+            page_token=request.page_token,
+            scope=f"queues:{request.topic}",
+        )
+        return topic_pb.ListTopicQueuesResponse(
+            queues=page.entries,
+            next_page_token=page.next_page_token,
+            silent_brokers=self._cluster.silent(answers),
+        )
+
+    async def _create(
+        self, wanted: broker_pb.Topic, brokers: Sequence[LiveBroker]
+    ) -> list[BrokerOutcome]:
+        """A broker that has it already, with the same settings, counts as done.
+
+        Raises:
+            TopicExists: All have it.
+        """
+        standing: list[TopicExists] = []
+
+        async def at(broker: LiveBroker) -> None:
+            stub = self._doors.topics(broker.address)
+            request = broker_pb.CreateTopicRequest(topic=wanted)
+            peer = broker_peer(broker)
+            try:
+                await answer_of(stub.CreateTopic(request, timeout=CALL_SECONDS_MAX), peer)
+            except TopicExists as exists:
+                standing.append(exists)
+                asked = broker_pb.GetTopicRequest(topic=wanted.topic)
+                answer = await answer_of(stub.GetTopic(asked, timeout=CALL_SECONDS_MAX), peer)
+                if not _alike(answer.topic, wanted):
+                    raise
+
+        outcomes = await self._cluster.change_each(brokers, at)
+        if len(standing) == len(brokers):
+            raise standing[0]
+        return outcomes
+
+    async def _create_ordered(
+        self, wanted: broker_pb.Topic, brokers: Sequence[LiveBroker]
+    ) -> list[BrokerOutcome]:
+        """A topic whose message groups stay where they are gets its order of queues first."""
+        client = self._doors.client
+        counts = {broker.broker_name: wanted.write_queue_count for broker in brokers}
+        async with client.queue_order_first(wanted.topic, counts):
+            outcomes = await self._create(wanted, brokers)
+        if not (await client.route(wanted.topic)).queue_order:
+            await client.keep_queue_order(wanted.topic)
+        return outcomes
+
+    async def _concerned(self, topic: str, names: Sequence[str]) -> Sequence[LiveBroker]:
+        if names:
+            return await self._doors.primaries(tuple(names))
+        return (await self._cluster.carriers(topic)).brokers
+
+    async def _placements(self, topic: str, answers: Answers) -> list[topic_pb.TopicPlacement]:
+        async def at(broker: LiveBroker) -> topic_pb.TopicPlacement | None:
+            asked = broker_pb.GetTopicRequest(topic=topic)
+            call = self._doors.topics(broker.address).GetTopic(asked, timeout=CALL_SECONDS_MAX)
+            try:
+                answer = await answer_to_question(call, broker_peer(broker))
+            except TopicNotFound:
+                return None
+            return _placement(broker, answer.topic)
+
+        return [each for each in await answers.ask(at) if each is not None]
+
+    async def _bounds(self, topic: str, answers: Answers) -> list[tuple[LiveBroker, QueueBounds]]:
+        async def at(broker: LiveBroker) -> list[tuple[LiveBroker, QueueBounds]]:
+            asked = ListQueueBoundsRequest(topic=topic)
+            call = self._doors.pulls(broker.address).ListQueueBounds(
+                asked, timeout=CALL_SECONDS_MAX
+            )
+            answer = await answer_to_question(call, broker_peer(broker))
+            return [(broker, bounds) for bounds in answer.queues]
+
+        return [pair for pairs in await answers.ask(at) for pair in pairs]
+
+    async def _groups(self, topic: str, answers: Answers) -> list[str]:
+        async def at(broker: LiveBroker) -> list[offset_pb.ConsumerLag]:
+            asked = offset_pb.ListConsumerLagsRequest(topic=topic)
+            stub = self._doors.offsets(broker.address)
+            return await all_pages(broker, stub.ListConsumerLags, asked, lambda page: page.lags)
+
+        lags = [lag for found in await answers.ask(at) for lag in found]
+        return sorted({lag.consumer_group for lag in lags})[:GROUPS_MAX]
+
+
+def _placement(broker: LiveBroker, topic: broker_pb.Topic) -> topic_pb.TopicPlacement:
+    return topic_pb.TopicPlacement(
+        cluster_name=broker.cluster_name, broker_name=broker.broker_name, topic=topic
+    )
+
+
+def _cluster_topic(
+    name: str, placements: Sequence[topic_pb.TopicPlacement]
+) -> topic_pb.ClusterTopic:
+    ordered = sorted(placements, key=lambda each: (each.cluster_name, each.broker_name))
+    first = ordered[0].topic if ordered else None
+    return topic_pb.ClusterTopic(
+        topic=name,
+        placements=ordered,
+        uneven=any(first is not None and not _alike(each.topic, first) for each in ordered),
+    )
+
+
+def _alike(topic: broker_pb.Topic, other: broker_pb.Topic) -> bool:
+    """Whether two parts of a topic agree in all that people set."""
+
+    def settings(each: broker_pb.Topic) -> tuple[object, ...]:
+        return (
+            each.read_queue_count,
+            each.write_queue_count,
+            each.permission or READ_WRITE,
+            each.message_type,
+            dict(each.attributes),
+        )
+
+    return settings(topic) == settings(other)

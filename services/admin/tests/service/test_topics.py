@@ -1,0 +1,127 @@
+"""Topics through the service, and the entries that changes of them leave."""
+
+import json
+
+import pytest
+from grpc import StatusCode
+from grpc.aio import AioRpcError
+
+from ariane.admin.v1 import audit_service_pb2 as audit_pb
+from ariane.admin.v1 import topic_service_pb2 as topic_pb
+from ariane.admin.v1.audit_service_pb2_grpc import AuditServiceStub
+from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub
+from ariane.broker.v1.topic_service_pb2 import Topic
+from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO
+
+METADATA = (("x-ariane-user", "ann"),)
+
+
+@pytest.fixture
+def topics(admin):
+    return TopicServiceStub(admin)
+
+
+@pytest.fixture
+def entries(admin):
+    """The trail, oldest first."""
+
+    async def read(**wanted):
+        request = audit_pb.ListAuditEntriesRequest(**wanted)
+        answer = await AuditServiceStub(admin).ListAuditEntries(request)
+        return list(reversed(answer.entries))
+
+    return read
+
+
+async def test_the_life_of_a_topic_leaves_its_entries(topics, entries):
+    created = await topics.CreateTopic(
+        topic_pb.CreateTopicRequest(topic=Topic(topic="life", read_queue_count=2)),
+        metadata=METADATA,
+    )
+    assert [each.broker_name for each in created.outcomes] == ["broker-a", "broker-b"]
+    assert [p.topic.write_queue_count for p in created.topic.placements] == [2, 2]
+    await topics.UpdateTopic(
+        topic_pb.UpdateTopicRequest(topic="life", read_queue_count=3, write_queue_count=3)
+    )
+    read = await topics.GetTopic(topic_pb.GetTopicRequest(topic="life"))
+    assert [p.topic.read_queue_count for p in read.topic.placements] == [3, 3]
+    assert not read.topic.uneven
+    queues = await topics.ListTopicQueues(topic_pb.ListTopicQueuesRequest(topic="life"))
+    assert [(q.broker_name, q.bounds.queue_id) for q in queues.queues] == [
+        (name, number) for name in ("broker-a", "broker-b") for number in range(3)
+    ]
+    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="life"))
+    made, changed, gone = await entries(resource_name="life")
+    assert made.method == "ariane.admin.v1.TopicService/CreateTopic"
+    assert made.claimed_user == "ann"
+    assert made.source_address.startswith(("127.0.0.1:", "[::1]:"))
+    assert made.before_json == ""
+    assert {e.outcome for e in (made, changed, gone)} == {audit_pb.AUDIT_OUTCOME_DONE}
+    before, after = json.loads(changed.before_json), json.loads(changed.after_json)
+    assert before["placements"][0]["topic"]["read_queue_count"] == 2
+    assert after["topic"]["placements"][0]["topic"]["read_queue_count"] == 3
+    assert json.loads(gone.before_json)["topic"] == "life"
+
+
+async def test_a_change_that_is_refused_leaves_its_entry(topics, entries):
+    with pytest.raises(AioRpcError) as refused:
+        await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="never-there"))
+    assert refused.value.code() is StatusCode.NOT_FOUND
+    [entry] = await entries(resource_name="never-there")
+    assert entry.outcome == audit_pb.AUDIT_OUTCOME_FAILED
+    assert entry.failure_reason == "TOPIC_NOT_FOUND"
+    assert entry.end_sequence == entry.begin_sequence + 1
+
+
+async def test_a_change_that_some_brokers_refuse_is_done_in_part(topics, entries):
+    only_a = topic_pb.CreateTopicRequest(
+        topic=Topic(topic="half", read_queue_count=1), broker_names=["broker-a"]
+    )
+    await topics.CreateTopic(only_a)
+    everywhere = topic_pb.CreateTopicRequest(topic=Topic(topic="half", read_queue_count=2))
+    created = await topics.CreateTopic(everywhere)
+    refused = {each.broker_name: each.HasField("error") for each in created.outcomes}
+    assert refused == {"broker-a": True, "broker-b": False}
+    assert created.topic.uneven
+    *_, last = await entries(resource_name="half")
+    assert last.outcome == audit_pb.AUDIT_OUTCOME_PARTLY
+    with pytest.raises(AioRpcError) as refused:
+        await topics.CreateTopic(everywhere)
+    assert refused.value.code() is StatusCode.ALREADY_EXISTS
+    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="half"))
+
+
+async def test_an_ordered_topic_has_an_order_of_queues_and_takes_it_along(topics):
+    wanted = Topic(topic="trades", read_queue_count=1, message_type=MESSAGE_TYPE_FIFO)
+    await topics.CreateTopic(topic_pb.CreateTopicRequest(topic=wanted))
+    read = await topics.GetTopic(topic_pb.GetTopicRequest(topic="trades"))
+    assert read.topic.queue_order == "broker-a:1;broker-b:1"
+    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="trades"))
+    plain = Topic(topic="trades", read_queue_count=1)
+    await topics.CreateTopic(topic_pb.CreateTopicRequest(topic=plain))
+    read = await topics.GetTopic(topic_pb.GetTopicRequest(topic="trades"))
+    assert read.topic.queue_order == ""
+    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="trades"))
+
+
+async def test_topics_are_listed_page_by_page(topics):
+    names = [f"page-{number}" for number in range(5)]
+    for name in names:
+        await topics.CreateTopic(topic_pb.CreateTopicRequest(topic=Topic(topic=name)))
+    found, token = [], ""
+    while True:
+        page = await topics.ListTopics(
+            topic_pb.ListTopicsRequest(name_prefix="page-", page_size=2, page_token=token)
+        )
+        assert len(page.topics) <= 2
+        found += [each.topic for each in page.topics]
+        token = page.next_page_token
+        if not token:
+            break
+    assert found == names
+    other = topic_pb.ListTopicsRequest(name_prefix="other", page_token="nonsense")
+    with pytest.raises(AioRpcError) as refused:
+        await topics.ListTopics(other)
+    assert refused.value.code() is StatusCode.INVALID_ARGUMENT
+    for name in names:
+        await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic=name))
