@@ -19,8 +19,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import grpc
 import pytest
 
+from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, Topic
+from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane_sdk import ClusterClient, Message, Producer, QueueReader
 from ariane_sdk.errors import ArianeError
 
@@ -242,3 +245,81 @@ async def test_each_row_once_through_crashes(local_cluster, until, tmp_path, mon
     assert [row for row, count in found.items() if count > 1] == [], f"twice: {SEED} {kinds}"
     assert sorted(found) == list(range(rows)), f"lost: seed {SEED} {kinds}"
     assert early == [], f"early: seed {SEED} {kinds}"
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+async def test_a_stream_goes_on_at_another_broker_when_its_own_is_gone(
+    local_cluster, until, ariane, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("ARIANE_NAMESRV_WARM_UP_S", "0")
+    monkeypatch.setenv("ARIANE_NAMESRV_HEARTBEAT_INTERVAL_S", "1")
+    monkeypatch.setenv("ARIANE_NAMESRV_SILENCE_S_MAX", "10")
+    rows = 600
+    async with (
+        local_cluster(brokers=3) as cluster,
+        ClusterClient(cluster.name_servers) as client,
+        Producer(cluster.name_servers) as producer,
+    ):
+        names = cluster.name_servers
+        for broker, topic in zip(cluster.brokers, ("copies", "copies", "flights"), strict=True):
+            wanted = Topic(topic=topic, read_queue_count=3, write_queue_count=3)
+            async with grpc.aio.insecure_channel(str(broker.address)) as channel:
+                await TopicServiceStub(channel).CreateTopic(CreateTopicRequest(topic=wanted))
+
+        async def is_routed():
+            brokers = (await client.route("copies")).brokers
+            return len(brokers) == 2 and (await client.route("flights")).brokers
+
+        await until(is_routed)
+        for first in range(0, rows, 60):
+            batch = range(first, first + 60)
+            await producer.send_batch(
+                [Message("flights", b"%d" % n, tag=f"t{n % 9}") for n in batch]
+            )
+        query = CopyingQuery(tmp_path / "spark", names, "flights", "copies")
+        await query.start()
+        try:
+            await query.commits(4, until)
+            # The driver dies before it commits: its next batch is open, and nowhere.
+            query.arm("before commit", 0)
+
+            async def struck():
+                return query.has_struck()
+
+            await until(struck, seconds=STEP_S)
+            await query.kill()
+            [sink] = (await ariane(cluster, "sink", "list"))[1]
+            assert sink["staged_rows"] > 0
+            [target] = {"broker-a", "broker-b"} - {sink["home"]}
+            gone = cluster.brokers["ab".index(sink["home"][-1])]
+            gone.kill()
+            await gone.wait()
+
+            async def is_dropped():
+                return sink["home"] not in {
+                    each.broker_name for each in await client.list_brokers()
+                }
+
+            await until(is_dropped)
+
+            words = ("sink", "move", sink["name"], target, "--home-is-gone", "--yes")
+            status, told = await ariane(cluster, *words)
+            assert (status, told["home"]) == (0, target)
+            await query.start()
+            await query.commits(3, until)
+            await gone.restart()
+
+            async def complete():
+                query.check_alive()
+                return await message_count(names, "copies") >= rows
+
+            await until(complete, seconds=STEP_S)
+        finally:
+            await query.kill()
+        found, early = await numbers_of(names, "copies")
+        assert (found, early) == (Counter(range(rows)), [])
+        [after] = (await ariane(cluster, "sink", "list"))[1]
+        assert (after["home"], after["state"], after["failure"]) == (target, "ok", "")
+        assert after["batch"] > sink["batch"]

@@ -3,9 +3,12 @@
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
+import grpc
 import pyarrow as pa
 import pytest
 
+from ariane.broker.v1.sink_service_pb2 import NoteSinkHomeRequest, SinkHome
+from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceStub
 from ariane_sdk.errors import (
     BatchDiffers,
     CallError,
@@ -151,3 +154,60 @@ def test_message_groups_and_what_keeps_their_order_refuse_delays(stage_for_later
     client.create_topic(fifo, queue_count=1, fifo=True)
     with pytest.raises(CallError, match="takes FIFO messages, not"):
         stage_for_later(fifo, [soon, soon])
+
+
+def others(home):
+    """The broker that is not the home."""
+    return {"broker-a": "broker-b", "broker-b": "broker-a"}[home]
+
+
+def test_a_sink_that_is_moved_goes_on_elsewhere_and_repeats_nothing(calls, sink, stage, client):
+    home = calls.home_of(sink)
+    done, half = SinkBatch(sink, 0), SinkBatch(sink, 1)
+    calls.commit(home, done, [stage(done, range(30))], Contents(30, 7))
+    attempt = stage(half, range(20))
+
+    moved = client.move_sink(sink.name, others(home))
+
+    assert (moved.home, moved.target, moved.batch_id) == (home, others(home), 0)
+    # A driver that still believes the home of before commits nothing there.
+    with pytest.raises(CallError, match=f"writes to broker {others(home)}"):
+        calls.commit(home, half, [attempt], Contents(20, 8))
+    assert calls.home_of(sink) == others(home)
+    assert calls.is_committed(others(home), done)
+    assert calls.commit(others(home), done, [], Contents(30, 7))
+    assert not calls.commit(others(home), half, [stage(half, range(20))], Contents(20, 8))
+    [report] = client.list_sinks(sink.name)
+    assert (report.home, report.batch_id, report.row_count) == (others(home), 1, 20)
+    assert (report.topic, report.staged_row_count, report.failure) == (sink.topic, 0, "")
+
+
+def test_whoever_meets_half_a_move_ends_it(calls, sink, stage, client):
+    home = calls.home_of(sink)
+    done = SinkBatch(sink, 0)
+    calls.commit(home, done, [stage(done, range(30))], Contents(30, 7))
+    # The mover dies when only the home of before knows.
+    address = next(b.address for b in client.list_brokers() if b.broker_name == home)
+    with grpc.insecure_channel(address) as channel:
+        note = SinkHome(broker_name=others(home), move_count=1)
+        request = NoteSinkHomeRequest(query_id=sink.name, topic=sink.topic, home=note)
+        SinkServiceStub(channel).NoteSinkHome(request)
+
+    assert calls.home_of(sink) == others(home)
+
+    assert calls.is_committed(others(home), done)
+    assert calls.commit(others(home), done, [], Contents(30, 7))
+
+
+def test_a_sink_that_was_deleted_begins_anew(calls, sink, stage, client):
+    home = calls.home_of(sink)
+    batch = SinkBatch(sink, 0)
+    calls.commit(home, batch, [stage(batch, range(30))], Contents(30, 7))
+    stage(SinkBatch(sink, 1), range(5))
+
+    deleted = client.delete_sink(sink.name)
+
+    assert deleted.broker_names == ("broker-a", "broker-b")
+    assert (deleted.dropped_row_count, deleted.lost_row_count) == (5, 0)
+    assert client.list_sinks(sink.name) == []
+    assert not calls.is_committed(calls.home_of(sink), batch)

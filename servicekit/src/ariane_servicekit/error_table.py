@@ -332,6 +332,17 @@ _ROWS: Final = (
         "writes share, or rows that come out otherwise each time.",
     ),
     ErrorRow(
+        ErrorReason.ERROR_REASON_SINK_MOVED,
+        StatusCode.FAILED_PRECONDITION,
+        "Stage and commit at the broker that the error names; a query of Spark that is started "
+        "again does so.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_SINK_NOT_FOUND,
+        StatusCode.NOT_FOUND,
+        "`ariane sink list` shows the sinks that there are.",
+    ),
+    ErrorRow(
         ErrorReason.ERROR_REASON_RECEIPT_HANDLE_EXPIRED,
         StatusCode.FAILED_PRECONDITION,
         "Drop the message: it was settled, or will be delivered again.",

@@ -22,6 +22,7 @@ from ariane.broker.v1 import (
     receive_service_pb2_grpc,
     retry_service_pb2_grpc,
     send_service_pb2_grpc,
+    sink_service_pb2_grpc,
     topic_service_pb2_grpc,
     transaction_service_pb2_grpc,
 )
@@ -75,6 +76,7 @@ class BrokerProbe:
         self.receives = receive_service_pb2_grpc.ReceiveServiceStub(channel)
         self.retries = retry_service_pb2_grpc.RetryServiceStub(channel)
         self.sends = send_service_pb2_grpc.SendServiceStub(channel)
+        self.sinks = sink_service_pb2_grpc.SinkServiceStub(channel)
         self.topics = topic_service_pb2_grpc.TopicServiceStub(channel)
         self.transactions = transaction_service_pb2_grpc.TransactionServiceStub(channel)
 

@@ -2,7 +2,7 @@
 
 All of a sink's messages go to the queues of one broker, its home, so that one record there decides
 over a batch. The home is chosen once and noted at every broker that the sink may write to: while
-the home is away the sink waits for it, and never begins anew elsewhere.
+the home is away the sink waits for it, and never begins anew elsewhere unless an operator moves it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,13 @@ from typing import Any, Final, NamedTuple
 import grpc
 
 from ariane.broker.v1 import transaction_service_pb2 as transaction
+from ariane.broker.v1.sink_service_pb2 import (
+    GetSinkHomeRequest,
+    GetSinkHomeResponse,
+    NoteSinkHomeRequest,
+    SinkHome,
+)
+from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceStub
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane_sdk.errors import ArianeError, ServiceUnavailable
 from ariane_spark.call_errors import call_error
@@ -82,8 +89,8 @@ class BatchTransactions:
             ArianeError: It is away, or no name server answers.
         """
         addresses = self._addresses(sink)
-        notes = self._notes(sink, addresses)
-        return self._named(sink, addresses, max(notes.values())) if notes else None
+        notes = _homes_in(self._answers(sink, addresses))
+        return self._named(sink, addresses, max(notes.values(), key=_rank)) if notes else None
 
     def write_queue_count(self, topic: str, broker_name: str) -> int:
         """Queues of a topic that a broker takes messages for.
@@ -183,9 +190,10 @@ class BatchTransactions:
 
     def _find_home(self, sink: Sink) -> str:
         addresses = self._addresses(sink)
-        notes = self._notes(sink, addresses)
+        answers = self._answers(sink, addresses)
+        notes = _homes_in(answers)
         if not notes:
-            if len(self._answers(sink, addresses)) < len(addresses):
+            if len(answers) < len(addresses):
                 raise ServiceUnavailable(
                     f"a broker that may know where {sink.name} writes is away", retriable=True
                 )
@@ -193,35 +201,35 @@ class BatchTransactions:
                 raise ServiceUnavailable(
                     "name servers have just started and may not know all brokers", retriable=True
                 )
-            note = max(_note_of(sink, name) for name in addresses)
-            self._note(sink, addresses, addresses.keys(), note)
-            # Of several that choose at the same time the highest note wins everywhere.
-            notes = self._notes(sink, addresses)
-        note = max(notes.values())
-        home = self._named(sink, addresses, note)
-        behind = {name for name in addresses if notes.get(name) != note}
+            chosen = max(addresses, key=lambda name: zlib.crc32(f"{sink.name}@{name}".encode()))
+            self._note(sink, addresses, addresses.keys(), SinkHome(broker_name=chosen))
+            # Of several that choose at the same time one note wins everywhere.
+            notes = _homes_in(self._answers(sink, addresses))
+        home = max(notes.values(), key=_rank)
+        behind = {name for name in addresses if name not in notes or notes[name] != home}
+        if home.broker_name in behind:
+            # Only now it takes batches, and knows what was committed before it was moved here.
+            self._note(sink, addresses, [home.broker_name], home)
+            behind.remove(home.broker_name)
         if behind:
-            self._note(sink, addresses, behind, note, strict=False)
-        return home
+            self._note(sink, addresses, behind, home, strict=False)
+        return self._named(sink, addresses, home)
 
     @staticmethod
-    def _named(sink: Sink, addresses: Mapping[str, str], note: int) -> str:
-        for name in addresses:
-            if _note_of(sink, name) == note:
-                return name
-        raise ServiceUnavailable(f"the broker that {sink.name} writes to is away", retriable=True)
+    def _named(sink: Sink, addresses: Mapping[str, str], home: SinkHome) -> str:
+        if home.broker_name in addresses:
+            return home.broker_name
+        raise ServiceUnavailable(
+            f"broker {home.broker_name}, which {sink.name} writes to, is away; if it does not come"
+            f" back ever: ariane sink move '{sink.name}' BROKER --home-is-gone",
+            retriable=True,
+        )
 
-    def _notes(self, sink: Sink, addresses: Mapping[str, str]) -> dict[str, int]:
-        """What brokers say of a sink's home; those that do not know it, or do not answer, lack."""
-        answers = self._answers(sink, addresses)
-        return {
-            name: answer.batch_id for name, answer in answers.items() if answer.HasField("batch_id")
-        }
-
-    def _answers(self, sink: Sink, addresses: Mapping[str, str]) -> dict[str, Any]:
-        request = transaction.GetBatchProgressRequest(query_id=_note_name(sink))
+    def _answers(self, sink: Sink, addresses: Mapping[str, str]) -> dict[str, GetSinkHomeResponse]:
+        """What brokers say of a sink's home; those that do not answer lack."""
+        request = GetSinkHomeRequest(query_id=sink.name, topic=sink.topic or "")
         calls = {
-            name: self._stub_at(address).GetBatchProgress.future(request, timeout=self._timeout_s)
+            name: self._sinks_at(address).GetSinkHome.future(request, timeout=self._timeout_s)
             for name, address in addresses.items()
         }
         answers = {}
@@ -239,15 +247,15 @@ class BatchTransactions:
         sink: Sink,
         addresses: Mapping[str, str],
         names: Collection[str],
-        note: int,
+        home: SinkHome,
         *,
         strict: bool = True,
     ) -> None:
-        """Note a home: the commit of an empty batch of a query that nobody else has."""
-        request = transaction.CommitBatchRequest(query_id=_note_name(sink), batch_id=note)
+        """Note a home at some brokers."""
+        request = NoteSinkHomeRequest(query_id=sink.name, topic=sink.topic or "", home=home)
         for name in names:
             try:
-                self._stub_at(addresses[name]).CommitBatch(request, timeout=self._timeout_s)
+                self._sinks_at(addresses[name]).NoteSinkHome(request, timeout=self._timeout_s)
             except grpc.RpcError as failure:
                 if strict:
                     error = call_error(failure, f"broker {name} at {addresses[name]}")
@@ -318,11 +326,16 @@ class BatchTransactions:
     def _stub_at(self, address: str) -> TransactionServiceStub:
         return TransactionServiceStub(self._channels.to(address))
 
+    def _sinks_at(self, address: str) -> SinkServiceStub:
+        return SinkServiceStub(self._channels.to(address))
 
-def _note_name(sink: Sink) -> str:
-    return f"{sink.name}/home"
+
+def _homes_in(answers: Mapping[str, GetSinkHomeResponse]) -> dict[str, SinkHome]:
+    """The homes that are noted, by the broker that noted it."""
+    return {name: answer.home for name, answer in answers.items() if answer.HasField("home")}
 
 
-def _note_of(sink: Sink, broker_name: str) -> int:
-    """What is noted of a sink whose home is this broker; also spreads sinks over brokers."""
-    return zlib.crc32(f"{sink.name}@{broker_name}".encode())
+def _rank(home: SinkHome) -> tuple[int, str, int]:
+    """Of two homes the one with the higher rank stands, as the contract says."""
+    known = home.committed_batch_id if home.HasField("committed_batch_id") else -1
+    return home.move_count, home.broker_name, known

@@ -15,6 +15,7 @@ from ariane_sdk.cluster.cluster_client import ClusterClient
 from ariane_sdk.cluster.dead_letters import DeadLetter, DeadLetterFilter, DeadLetters, Redrive
 from ariane_sdk.cluster.group_report import GroupMember, QueueLag
 from ariane_sdk.cluster.offset_resets import ResetTarget
+from ariane_sdk.cluster.sinks import SinkDeleted, SinkMoved, SinkReport
 from ariane_sdk.consumer.group.allocation import (
     AllocationStrategy,
     Averaging,
@@ -94,6 +95,9 @@ __all__ = [
     "ResetTarget",
     "Route",
     "SendResult",
+    "SinkDeleted",
+    "SinkMoved",
+    "SinkReport",
     "Sql",
     "StartPosition",
     "Sticky",

@@ -43,6 +43,7 @@
         +-- TransactionNotFound     no half message is known by this id
         +-- TransactionForeign      it is another producer group's, and has no outcome yet
         +-- BatchDiffers            the batch was committed before with other contents
+        +-- SinkNotFound            no broker knows the sink of exactly-once writes
         +-- RequestTooLarge         more than the service takes in one call
         +-- AccessDenied            credentials or rights are missing
         +-- FeatureNotAvailable     the service does not do this yet
@@ -473,6 +474,12 @@ class BatchDiffers(CallError):
         """Messages of the batch that stands; ``None`` when the broker does not remember."""
         digits = self.metadata.get("committed_count", "")
         return int(digits) if digits else None
+
+
+class SinkNotFound(CallError):
+    """No broker knows the sink of exactly-once writes."""
+
+    reason = "SINK_NOT_FOUND"
 
 
 class RequestTooLarge(CallError):

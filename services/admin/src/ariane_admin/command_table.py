@@ -205,6 +205,23 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
         "ariane_admin.commands.produce:produce",
         "Send each line of SOURCE (standard input by default) to TOPIC.",
     ),
+    "sink": Wing(
+        "Look at the names that exactly-once writes leave on brokers, and move or delete them.",
+        {
+            "delete": Room(
+                "ariane_admin.commands.sink:delete",
+                "Delete sink NAME: brokers forget it, and drop what it has staged.",
+            ),
+            "list": Room(
+                "ariane_admin.commands.sink:list_sinks",
+                "List the sinks of exactly-once writes that brokers know, by name.",
+            ),
+            "move": Room(
+                "ariane_admin.commands.sink:move",
+                "Have sink NAME write to BROKER from its next batch on.",
+            ),
+        },
+    ),
     "topic": Wing(
         "Create, change and delete topics, and look at them.",
         {

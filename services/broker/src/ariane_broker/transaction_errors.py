@@ -62,6 +62,24 @@ def batch_differs(
     )
 
 
+def sink_moved(query_id: str, home: str) -> ServiceError:
+    """Another broker is the home of the query."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_SINK_MOVED,
+        f"query {query_id!r} writes to broker {home}, and not here",
+        {"query_id": query_id, "home": home},
+    )
+
+
+def sink_not_found(query_id: str) -> ServiceError:
+    """Nothing is known of the query."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_SINK_NOT_FOUND,
+        f"nothing is known of query {query_id!r} here",
+        {"query_id": query_id},
+    )
+
+
 def half_messages_exhausted(limit: int) -> ServiceError:
     """Too many half messages wait for an outcome."""
     return ServiceError(

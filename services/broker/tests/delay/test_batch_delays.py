@@ -128,6 +128,7 @@ class Broker:
             Topics(),
             publication,
             parking,
+            broker_name="broker-a",
             now_ms=now_ms,
             body_bytes_max=4000,
             is_draining=lambda: False,

@@ -170,6 +170,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     `batch_id`, `record_count` given now, `committed_count` (empty when nobody can tell). Nothing
     was done. FAILED_PRECONDITION.
     """
+    ERROR_REASON_SINK_MOVED: _ErrorReason.ValueType  # 105
+    """Another broker is the home of the sink, and takes its batches; `query_id`, `home`. Nothing was
+    done. FAILED_PRECONDITION.
+    """
+    ERROR_REASON_SINK_NOT_FOUND: _ErrorReason.ValueType  # 106
+    """Nothing is known of the sink here; `query_id`. NOT_FOUND."""
     ERROR_REASON_BROKER_NAME_TAKEN: _ErrorReason.ValueType  # 120
     """Another live broker bears this name and id; `cluster`, `broker`, `address`. ALREADY_EXISTS."""
     ERROR_REASON_BROKER_NOT_REGISTERED: _ErrorReason.ValueType  # 121
@@ -395,6 +401,12 @@ ERROR_REASON_BATCH_DIFFERS: ErrorReason.ValueType  # 104
 `batch_id`, `record_count` given now, `committed_count` (empty when nobody can tell). Nothing
 was done. FAILED_PRECONDITION.
 """
+ERROR_REASON_SINK_MOVED: ErrorReason.ValueType  # 105
+"""Another broker is the home of the sink, and takes its batches; `query_id`, `home`. Nothing was
+done. FAILED_PRECONDITION.
+"""
+ERROR_REASON_SINK_NOT_FOUND: ErrorReason.ValueType  # 106
+"""Nothing is known of the sink here; `query_id`. NOT_FOUND."""
 ERROR_REASON_BROKER_NAME_TAKEN: ErrorReason.ValueType  # 120
 """Another live broker bears this name and id; `cluster`, `broker`, `address`. ALREADY_EXISTS."""
 ERROR_REASON_BROKER_NOT_REGISTERED: ErrorReason.ValueType  # 121

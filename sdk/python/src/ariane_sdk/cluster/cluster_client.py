@@ -19,6 +19,7 @@ from ariane_sdk.client.queue_order import QueueOrders
 from ariane_sdk.client.stateless_client import StatelessClient
 from ariane_sdk.cluster.group_report import GroupMember, QueueLag, group_member_of, queue_lag_of
 from ariane_sdk.cluster.offset_resets import OffsetResets, ResetTarget
+from ariane_sdk.cluster.sinks import SinkCalls, SinkDeleted, SinkMoved, SinkReport
 from ariane_sdk.errors import (
     CallError,
     IllegalArgument,
@@ -443,6 +444,74 @@ class ClusterClient(StatelessClient):
 
         await self._at_every_primary(ask, broker_names)
         return sorted(found, key=lambda c: (c.group, c.broker_name, c.newcomer.client_id))
+
+    async def list_sinks(self, name: str = "") -> list[SinkReport]:
+        """The sinks of exactly-once writes that brokers know, by name.
+
+        Brokers forget one that neither wrote nor asked for 90 days.
+
+        Args:
+            name: Only this one; all if empty.
+
+        Raises:
+            NameServersUnreachable: None answered.
+            CallError: A broker did not tell.
+        """
+        return await (await self._sinks()).reports(name)
+
+    async def move_sink(
+        self,
+        name: str,
+        broker_name: str,
+        *,
+        home_is_gone: bool = False,
+        committed_batch: int | None = None,
+    ) -> SinkMoved:
+        """Have the sink of an exactly-once write write to another broker from its next batch on.
+
+        The broker before takes nothing for it any more, and says what it has committed, so that a
+        batch which comes again is recognised at the new one. What it has only staged is dropped:
+        Spark repeats the batch.
+
+        Args:
+            name: Of the sink.
+            broker_name: Where it shall write; it must have queues of the sink's topic.
+            home_is_gone: Whether it is moved although the broker before does not answer. Nobody
+                knows then whether the batch that Spark repeats was committed there: it is written
+                again. If that broker comes back with its store, the batch may be there twice.
+            committed_batch: The last batch that is known to be committed all the same; it is not
+                written again.
+
+        Raises:
+            SinkNotFound: No broker knows where it writes.
+            IllegalArgument: It writes there already, or that broker has no queue of the topic.
+            ServiceUnavailable: The broker before, or the new one, is away.
+            CallError: A broker did not do it; do it again.
+        """
+        calls = await self._sinks()
+        return await calls.move(
+            name,
+            broker_name,
+            self.route,
+            home_is_gone=home_is_gone,
+            committed_batch=committed_batch,
+        )
+
+    async def delete_sink(self, name: str) -> SinkDeleted:
+        """Have all brokers forget the sink of an exactly-once write, and drop what it has staged.
+
+        What is committed stays. If the sink is written to once more, its first batch counts as new,
+        although it may have been committed before.
+
+        Raises:
+            SinkNotFound: No broker knows it.
+            CallError: A broker did not do it; others may have.
+        """
+        return await (await self._sinks()).delete(name)
+
+    async def _sinks(self) -> SinkCalls:
+        brokers = [each for each in await self.list_brokers() if each.broker_id == PRIMARY_ID]
+        return SinkCalls(self._session.connections, brokers, timeout_s=self._call_timeout_s)
 
     async def _resets(self, topic: str) -> OffsetResets:
         route = await self.route(checked_topic(topic))

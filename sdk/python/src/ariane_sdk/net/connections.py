@@ -21,6 +21,7 @@ from ariane.broker.v1.send_service_pb2 import (
     StreamAppendsResponse,
 )
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
+from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceStub
 from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.broker.v1.transaction_service_pb2 import (
     DESCRIPTOR as TRANSACTION,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ariane.broker.v1.query_service_pb2_grpc import QueryServiceAsyncStub
     from ariane.broker.v1.retry_service_pb2_grpc import RetryServiceAsyncStub
     from ariane.broker.v1.send_service_pb2_grpc import SendServiceAsyncStub
+    from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceAsyncStub
     from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceAsyncStub
     from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceAsyncStub
     from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceAsyncStub
@@ -174,6 +176,10 @@ class Connections:
     def transactions(self, address: str) -> TransactionServiceAsyncStub:
         """The transaction service of a broker."""
         return TransactionServiceStub(self.channel(address))
+
+    def sinks(self, address: str) -> SinkServiceAsyncStub:
+        """The service of a broker that knows the sinks of exactly-once writes."""
+        return SinkServiceStub(self.channel(address))
 
     def retries(self, address: str) -> RetryServiceAsyncStub:
         """The retry service of a broker."""

@@ -49,3 +49,6 @@ class ClusterClient(BlockingClient[_cluster_client.ClusterClient]):
     reset_offsets = blocking(_cluster_client.ClusterClient.reset_offsets)
     clone_offsets = blocking(_cluster_client.ClusterClient.clone_offsets)
     subscription_conflicts = blocking(_cluster_client.ClusterClient.subscription_conflicts)
+    list_sinks = blocking(_cluster_client.ClusterClient.list_sinks)
+    move_sink = blocking(_cluster_client.ClusterClient.move_sink)
+    delete_sink = blocking(_cluster_client.ClusterClient.delete_sink)

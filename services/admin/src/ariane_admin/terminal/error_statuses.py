@@ -40,6 +40,7 @@ _STATUSES_BY_REASON: Mapping[str, ExitStatus] = MappingProxyType(
         "BROKER_NOT_REGISTERED": ExitStatus.NOT_FOUND,
         "CONSUMER_OFFSET_NOT_FOUND": ExitStatus.NOT_FOUND,
         "MESSAGE_NOT_FOUND": ExitStatus.NOT_FOUND,
+        "SINK_NOT_FOUND": ExitStatus.NOT_FOUND,
         "TRANSACTION_NOT_FOUND": ExitStatus.NOT_FOUND,
         "FILTER_NOT_FOUND": ExitStatus.NOT_FOUND,
         "FEATURE_NOT_AVAILABLE": ExitStatus.REFUSED,
@@ -51,6 +52,7 @@ _STATUSES_BY_REASON: Mapping[str, ExitStatus] = MappingProxyType(
         "GROUP_IN_USE": ExitStatus.REFUSED,
         "MESSAGE_TYPE_MISMATCH": ExitStatus.REFUSED,
         "BATCH_DIFFERS": ExitStatus.REFUSED,
+        "SINK_MOVED": ExitStatus.REFUSED,
         "TRANSACTION_DECIDED": ExitStatus.REFUSED,
         "TRANSACTION_FOREIGN": ExitStatus.REFUSED,
     }

@@ -29,6 +29,7 @@ from ariane_broker.rpc.query_servicer import QueryServicer
 from ariane_broker.rpc.retry_servicer import RetryServicer
 from ariane_broker.rpc.rpc_services import rpc_service
 from ariane_broker.rpc.send_servicer import SendServicer
+from ariane_broker.rpc.sink_servicer import SinkServicer
 from ariane_broker.rpc.topic_servicer import TopicServicer
 from ariane_broker.rpc.transaction_servicer import TransactionServicer
 from ariane_broker.rpc.transaction_streams import StreamParts, TransactionStreams
@@ -107,19 +108,26 @@ def rpc_room(
             broker_name=broker_name,
             store_host=lambda: storing.store.config.store_host,
         ),
+        "SinkService": SinkServicer(transacting.sinks),
         "TopicService": TopicServicer(
             state.topics, changing.topic_changes, changing.lookup, changing.unread
         ),
-        "TransactionService": TransactionServicer(
-            transacting.ends,
-            transaction_streams,
-            transacting.checks,
-            transacting.list,
-            transacting.batch_commits,
-        ),
+        "TransactionService": _transaction_servicer(transacting, transaction_streams),
     }
     services = list(starmap(rpc_service, servicers.items()))
     return RpcRoom(services, append_streams, transaction_streams)
+
+
+def _transaction_servicer(
+    transacting: TransactingRoom, streams: TransactionStreams
+) -> TransactionServicer:
+    return TransactionServicer(
+        transacting.ends,
+        streams,
+        transacting.checks,
+        transacting.list,
+        transacting.batch_commits,
+    )
 
 
 def _transaction_streams(

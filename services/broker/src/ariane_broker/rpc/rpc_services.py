@@ -24,6 +24,8 @@ from ariane.broker.v1 import (
     retry_service_pb2_grpc,
     send_service_pb2,
     send_service_pb2_grpc,
+    sink_service_pb2,
+    sink_service_pb2_grpc,
     topic_service_pb2,
     topic_service_pb2_grpc,
     transaction_service_pb2,
@@ -76,6 +78,10 @@ _GENERATED: Final[dict[str, tuple[Any, Callable[[Any, Any], None]]]] = {
     "SendService": (
         send_service_pb2.DESCRIPTOR,
         send_service_pb2_grpc.add_SendServiceServicer_to_server,
+    ),
+    "SinkService": (
+        sink_service_pb2.DESCRIPTOR,
+        sink_service_pb2_grpc.add_SinkServiceServicer_to_server,
     ),
     "TopicService": (
         topic_service_pb2.DESCRIPTOR,

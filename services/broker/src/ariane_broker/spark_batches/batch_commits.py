@@ -46,6 +46,7 @@ from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
 from ariane_broker.transaction_errors import (
     batch_differs,
+    sink_moved,
     transaction_decided,
     transaction_not_found,
 )
@@ -83,6 +84,7 @@ class BatchCommits:
         publication: BatchPublication,
         parking: Parking,
         *,
+        broker_name: str,
         now_ms: Callable[[], int],
         body_bytes_max: int,
         is_draining: Callable[[], bool],
@@ -95,6 +97,7 @@ class BatchCommits:
             topics: The topics of this broker.
             publication: Makes committed batches visible.
             parking: Says what may be delivered later.
+            broker_name: Of this broker: sinks whose home is another one are refused.
             now_ms: Milliseconds since the epoch.
             body_bytes_max: Largest body of a message, and of what one call stages.
             is_draining: Whether the broker takes no messages.
@@ -104,6 +107,7 @@ class BatchCommits:
         self._topics = topics
         self._publication = publication
         self._parking = parking
+        self._broker_name = broker_name
         self._now_ms = now_ms
         self._body_bytes_max = body_bytes_max
         self._is_draining = is_draining
@@ -115,7 +119,8 @@ class BatchCommits:
             How many the attempt has staged.
 
         Raises:
-            ServiceError: TRANSACTION_DECIDED when the batch is committed, or as an append.
+            ServiceError: TRANSACTION_DECIDED when the batch is committed, SINK_MOVED when another
+                broker is the home of the query, or as an append.
             StorageError: Nothing is staged.
         """
         if self._is_draining():
@@ -137,7 +142,9 @@ class BatchCommits:
             raise message_too_large(len(record.body), self._body_bytes_max, largest)
         appended = self._log.append(encode_block(STAGE_TOPIC, [record]), born_host=born_host)
         place = int(appended.first_commit_log_offset)
-        stage = Stage(place, block.count, block.crc32, appended.store_timestamp_ms)
+        stage = Stage(
+            place, block.count, block.crc32, appended.store_timestamp_ms, len(block.records)
+        )
         self._table.add_stage(batch, attempt, stage)
         await self._log.promised(appended.next_commit_log_offset)
         return staged_count + block.count
@@ -148,7 +155,7 @@ class BatchCommits:
         """Make the named attempts visible, and drop all others.
 
         Raises:
-            ServiceError: TRANSACTION_NOT_FOUND, BATCH_DIFFERS, TOPIC_NOT_FOUND.
+            ServiceError: TRANSACTION_NOT_FOUND, BATCH_DIFFERS, TOPIC_NOT_FOUND, SINK_MOVED.
             StorageError: It is not committed.
         """
         _check_batch(batch)
@@ -160,6 +167,7 @@ class BatchCommits:
         await self._publication.finish(batch.query_id)
         if self._table.is_committed(batch):
             return await self._standing(batch, contents)
+        self._check_home(batch.query_id)
         stages = self._named_stages(batch, attempts)
         count = sum(stage.record_count for stage in stages)
         if contents.record_count != count:
@@ -239,6 +247,13 @@ class BatchCommits:
     def _check_open(self, batch: BatchKey) -> None:
         if self._table.is_committed(batch):
             raise transaction_decided(_name_of(batch), "COMMIT")
+        self._check_home(batch.query_id)
+
+    def _check_home(self, query_id: str) -> None:
+        """Refuse what belongs to another broker, which alone decides over it."""
+        note = self._table.homes.get(query_id)
+        if note is not None and note.home.broker_name != self._broker_name:
+            raise sink_moved(query_id, note.home.broker_name)
 
     @staticmethod
     def _check_repeat(wish: StageWish, stages: Sequence[Stage], staged_count: int) -> None:
@@ -292,11 +307,20 @@ def _check_keys(batch: BatchKey, attempt: AttemptKey) -> None:
         raise field_invalid("attempt_token", f"must have 1 to {TOKEN_LENGTH_MAX} characters")
 
 
-def _check_batch(batch: BatchKey) -> None:
-    if not 1 <= len(batch.query_id) <= QUERY_ID_LENGTH_MAX:
+def check_query_id(query_id: str) -> None:
+    """Refuse what is no name of a query.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    if not 1 <= len(query_id) <= QUERY_ID_LENGTH_MAX:
         raise field_invalid("query_id", f"must have 1 to {QUERY_ID_LENGTH_MAX} characters")
-    if holds_control_character(batch.query_id):
+    if holds_control_character(query_id):
         raise field_invalid("query_id", "must hold no control character")
+
+
+def _check_batch(batch: BatchKey) -> None:
+    check_query_id(batch.query_id)
     if batch.batch_id < 0:
         raise field_invalid("batch_id", "must be 0 or more", batch.batch_id)
 

@@ -9,7 +9,7 @@ What is published follows from the log: a process that dies in between goes on w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.batch_records import (
     BATCH_TOPIC,
     BatchEvent,
+    BatchKey,
     batch_record,
     name_of_stage,
     named_rows,
@@ -33,7 +34,7 @@ from ariane_record.layout import (
     Host,
 )
 from ariane_servicekit import Clock, Loop, ServicekitError, get_logger
-from ariane_storage.errors import StorageError
+from ariane_storage.errors import RecordCorrupted, StorageError
 from ariane_storage.log.fields import Int64s
 
 RETRY_SECONDS: Final = 1.0
@@ -78,6 +79,7 @@ class BatchPublication:
         self._parking = parking
         self._clock = clock
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._failures: dict[BatchKey, RecordCorrupted] = {}
         self.loop = Loop("publish-batches", self.turn, interval_s=RETRY_SECONDS, clock=clock)
 
     async def finish(self, query_id: str) -> None:
@@ -102,8 +104,24 @@ class BatchPublication:
         for batch in sorted(self._table.publications):
             if batch.query_id in failed:
                 continue
+            damage = self._failures.get(batch)
+            if damage is not None:
+                # What is damaged stays so: it is not read again and again.
+                failed.add(batch.query_id)
+                self._tell(batch.query_id, damage)
+                continue
             try:
                 await self._publish(self._table.publications[batch])
+            except RecordCorrupted as error:
+                failed.add(batch.query_id)
+                self._failures[batch] = error
+                _log.error(
+                    "staged_batch_damaged",
+                    query_id=batch.query_id,
+                    batch_id=batch.batch_id,
+                    cause=str(error),
+                )
+                self._tell(batch.query_id, error)
             except (StorageError, ServicekitError, OSError) as error:
                 failed.add(batch.query_id)
                 _log.warning("publication_failed", query_id=batch.query_id, cause=str(error))
@@ -111,6 +129,20 @@ class BatchPublication:
         left = {batch.query_id for batch in self._table.publications}
         for query_id in [query_id for query_id in self._waiting if query_id not in left]:
             self._tell(query_id, None)
+
+    def failed_batches(self, query_id: str) -> list[BatchKey]:
+        """Batches of a query that are committed and cannot be read any more, by their ids."""
+        return sorted(batch for batch in self._failures if batch.query_id == query_id)
+
+    def failure_of(self, batch: BatchKey) -> str:
+        """Why a batch cannot become visible; empty when it can."""
+        error = self._failures.get(batch)
+        return "" if error is None else str(error)
+
+    def forget(self, batches: Iterable[BatchKey]) -> None:
+        """These batches are given up."""
+        for batch in batches:
+            self._failures.pop(batch, None)
 
     def _tell(self, query_id: str, error: Exception | None) -> None:
         for finished in self._waiting.pop(query_id, ()):

@@ -56,12 +56,14 @@ class Stage(NamedTuple):
         record_count: Its records.
         records_crc32: CRC-32 of them.
         store_timestamp_ms: When it was stored.
+        byte_count: Bytes of the records.
     """
 
     commit_log_offset: int
     record_count: int
     records_crc32: int
     store_timestamp_ms: int
+    byte_count: int
 
 
 class StageWish(NamedTuple):
@@ -108,11 +110,14 @@ class BatchEvent(StrEnum):
     ABORT = "abort"
     DONE = "done"
     PROGRESS = "progress"
+    HOME = "home"
+    FORGET = "forget"
 
 
 def stage_record(wish: StageWish, now_ms: int) -> RecordFields:
     """A call of staging as it is stored: what it is about in front, the block as the body."""
-    says = [*wish.batch, *wish.attempt, wish.staged.block.count, wish.staged.block.crc32]
+    block = wish.staged.block
+    says = [*wish.batch, *wish.attempt, block.count, block.crc32, len(block.records)]
     return RecordFields(
         topic=STAGE_TOPIC,
         body=encode_stage(wish.staged),
@@ -123,10 +128,10 @@ def stage_record(wish: StageWish, now_ms: int) -> RecordFields:
 
 def stage_of(fields: RecordFields) -> tuple[BatchKey, AttemptKey, Stage]:
     """What a record of the stage topic is about."""
-    query_id, batch_id, partition_id, token, count, crc = json.loads(
+    query_id, batch_id, partition_id, token, count, crc, byte_count = json.loads(
         fields.properties[STAGE_PROPERTY]
     )
-    stage = Stage(fields.commit_log_offset, count, crc, fields.store_timestamp_ms)
+    stage = Stage(fields.commit_log_offset, count, crc, fields.store_timestamp_ms, byte_count)
     return BatchKey(query_id, batch_id), AttemptKey(partition_id, token), stage
 
 

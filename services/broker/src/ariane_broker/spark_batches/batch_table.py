@@ -22,6 +22,7 @@ from ariane_broker.spark_batches.batch_records import (
     name_of_stage,
     stage_of,
 )
+from ariane_broker.spark_batches.sink_homes import HomeNote, note_from, note_said
 from ariane_broker.transactions.log_rows import is_committed, is_of_topic, records_where
 from ariane_record import RecordFields
 from ariane_record.layout import HEADER_BYTES
@@ -29,7 +30,7 @@ from ariane_record.names import TIMER_TOPIC
 from ariane_storage.log.fields import FIELD_STARTS, FieldColumn
 from ariane_storage.log.scan import Stretch
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Of the document."""
 
 CONTENTS_KEPT: Final = 128
@@ -92,6 +93,7 @@ class BatchTable:
         staged: Stages of each attempt, by batch.
         progress: How far each query has come.
         publications: What is committed and not yet visible as a whole, oldest first.
+        homes: Where each query writes, as far as that is noted.
     """
 
     name: Final = "batch transactions"
@@ -103,6 +105,7 @@ class BatchTable:
         self.staged: dict[BatchKey, dict[AttemptKey, list[Stage]]] = {}
         self.progress: dict[str, Progress] = {}
         self.publications: dict[BatchKey, Publication] = {}
+        self.homes: dict[str, HomeNote] = {}
 
     @property
     def needed_from(self) -> int | None:
@@ -115,7 +118,14 @@ class BatchTable:
         )
         published = (place for each in self.publications.values() for place in each.stages)
         said = (each.commit_log_offset for each in self.progress.values())
-        return min((*stages, *published, *said), default=None)
+        noted = (each.commit_log_offset for each in self.homes.values())
+        return min((*stages, *published, *said, *noted), default=None)
+
+    @property
+    def query_ids(self) -> set[str]:
+        """All queries of which anything is known."""
+        batches = (*self.staged, *self.publications)
+        return {*self.progress, *self.homes, *(batch.query_id for batch in batches)}
 
     def is_committed(self, batch: BatchKey) -> bool:
         """Whether a batch, or a later one of its query, is committed."""
@@ -170,7 +180,31 @@ class BatchTable:
     def forget_query(self, query_id: str) -> None:
         """A query is idle for too long."""
         self.progress.pop(query_id, None)
+        self.homes.pop(query_id, None)
         self.change_count += 1
+
+    def delete_query(self, query_id: str, lost_ids: Sequence[int]) -> None:
+        """A query was deleted, with what is staged and with batches that cannot be published."""
+        for key in [key for key in self.staged if key.query_id == query_id]:
+            del self.staged[key]
+        for batch_id in lost_ids:
+            self.publications.pop(BatchKey(query_id, batch_id), None)
+        self.forget_query(query_id)
+
+    def note_home(self, query_id: str, note: HomeNote) -> None:
+        """A query writes there from now on; what homes before committed counts as committed."""
+        before = self.homes.get(query_id)
+        self.homes[query_id] = note
+        self.change_count += 1
+        if before is not None and before.home.broker_name != note.home.broker_name:
+            for key in [key for key in self.staged if key.query_id == query_id]:
+                del self.staged[key]
+        last_id = note.home.committed_id
+        if last_id is not None and not self.is_committed(BatchKey(query_id, last_id)):
+            contents = dict(note.home.contents)
+            place, when_ms = note.commit_log_offset, note.timestamp_ms
+            progress = Progress(last_id, place, when_ms, contents)
+            self.advance(query_id, progress.joined(self.progress.get(query_id)))
 
     # As a state over the log.
 
@@ -197,6 +231,10 @@ class BatchTable:
             self.done(batch)
         elif event is BatchEvent.ABORT:
             self.drop(batch)
+        elif event is BatchEvent.HOME:
+            self.note_home(batch.query_id, note_from(says, fields.commit_log_offset))
+        elif event is BatchEvent.FORGET:
+            self.delete_query(batch.query_id, says["lost"])
         else:
             progress = Progress(
                 batch.batch_id,
@@ -215,6 +253,7 @@ class BatchTable:
         self.staged.clear()
         self.progress.clear()
         self.publications.clear()
+        self.homes.clear()
 
     def document(self, commit_log_offset: int) -> dict[str, Any]:
         """Everything as JSON.
@@ -247,6 +286,10 @@ class BatchTable:
                 ]
                 for each in self.publications.values()
             ],
+            "homes": [
+                [query_id, each.commit_log_offset, note_said(each)]
+                for query_id, each in self.homes.items()
+            ],
         }
 
     def load(self, document: Mapping[str, Any], /) -> int:
@@ -276,6 +319,8 @@ class BatchTable:
                 committed_ms,
                 {(stage, queue): count for stage, queue, count in counts},
             )
+        for query_id, place, said in document["homes"]:
+            self.homes[query_id] = note_from(said, place)
         return int(document["commitLogOffset"])
 
     def _restore_messages(self, stretch: Stretch, first: int, behind: int) -> None:

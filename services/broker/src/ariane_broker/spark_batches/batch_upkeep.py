@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.batch_commits import BatchCommits
@@ -16,6 +16,7 @@ from ariane_broker.spark_batches.batch_records import (
     contents_rows,
 )
 from ariane_broker.spark_batches.batch_table import BatchTable
+from ariane_broker.spark_batches.sink_homes import note_said
 from ariane_servicekit import get_logger
 from ariane_storage.errors import StoreFull
 from ariane_storage.store import Store
@@ -79,24 +80,35 @@ class BatchUpkeep:
                 )
 
     def _say_anew(self) -> None:
-        """How far queries have come, before the log forgets it."""
-        if not self._table.progress:
+        """How far queries have come and where they write, before the log forgets it."""
+        table = self._table
+        if not (table.progress or table.homes):
             return
         old = self._ageing.offset_before(round(self._now_ms() - self._retention_ms / 2))
         idle_ms = self._now_ms() - QUERY_IDLE_MS
-        for query_id, progress in list(self._table.progress.items()):
-            if progress.commit_log_offset >= old:
+        for query_id in sorted({*table.progress, *table.homes}):
+            progress, note = table.progress.get(query_id), table.homes.get(query_id)
+            said = [each for each in (progress, note) if each is not None]
+            if min(each.commit_log_offset for each in said) >= old:
                 continue
-            if progress.timestamp_ms < idle_ms:
-                self._table.forget_query(query_id)
+            if max(each.timestamp_ms for each in said) < idle_ms:
+                table.forget_query(query_id)
                 continue
-            record = batch_record(
-                BatchEvent.PROGRESS,
-                BatchKey(query_id, progress.batch_id),
-                self._now_ms(),
-                contents=contents_rows(progress.contents),
-                timestamp=progress.timestamp_ms,
-            )
-            appended = self._log.append_records(BATCH_TOPIC, [record])
-            place = int(appended.first_commit_log_offset)
-            self._table.advance(query_id, replace(progress, commit_log_offset=place))
+            # In this order: a note may tell of batches that are older than the progress.
+            if note is not None:
+                place = self._write(BatchEvent.HOME, query_id, 0, **note_said(note))
+                table.homes[query_id] = replace(note, commit_log_offset=place)
+            if progress is not None:
+                place = self._write(
+                    BatchEvent.PROGRESS,
+                    query_id,
+                    progress.batch_id,
+                    contents=contents_rows(progress.contents),
+                    timestamp=progress.timestamp_ms,
+                )
+                table.advance(query_id, replace(progress, commit_log_offset=place))
+
+    def _write(self, event: BatchEvent, query_id: str, batch_id: int, **says: Any) -> int:
+        """Append a record of the batch topic; its commit-log offset."""
+        record = batch_record(event, BatchKey(query_id, batch_id), self._now_ms(), **says)
+        return int(self._log.append_records(BATCH_TOPIC, [record]).first_commit_log_offset)

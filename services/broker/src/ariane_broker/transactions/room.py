@@ -19,6 +19,7 @@ from ariane_broker.spark_batches.batch_commits import BatchCommits
 from ariane_broker.spark_batches.batch_publication import BatchPublication
 from ariane_broker.spark_batches.batch_table import BatchTable
 from ariane_broker.spark_batches.batch_upkeep import BatchUpkeep
+from ariane_broker.spark_batches.sinks import Sinks
 from ariane_broker.state.room import StateRoom
 from ariane_broker.transactions.checking import TransactionChecks
 from ariane_broker.transactions.ending import TransactionEnds
@@ -44,6 +45,7 @@ class TransactingRoom:
     list: HalfList
     upkeep: Loop
     batch_commits: BatchCommits
+    sinks: Sinks
     batch_loops: tuple[Loop, Loop]
 
 
@@ -87,7 +89,9 @@ def transacting_room(
         is_pressed=lambda: storing.keeping.disk_used_ratio >= settings.disk_force_ratio,
         segment_bytes=settings.segment_bytes,
     )
-    commits, loops = _batches(outside, state, storing, appending, log=log, parking=delaying.parking)
+    commits, sinks, loops = _batches(
+        outside, state, storing, appending, log=log, parking=delaying.parking
+    )
     return TransactingRoom(
         halves=halves,
         ends=ends,
@@ -95,6 +99,7 @@ def transacting_room(
         list=HalfList(store, table, clock.now_ms),
         upkeep=Loop("transactions", upkeep.turn, interval_s=UPKEEP_SECONDS, clock=clock),
         batch_commits=commits,
+        sinks=sinks,
         batch_loops=loops,
     )
 
@@ -107,7 +112,7 @@ def _batches(
     *,
     log: BrokerLog,
     parking: Parking,
-) -> tuple[BatchCommits, tuple[Loop, Loop]]:
+) -> tuple[BatchCommits, Sinks, tuple[Loop, Loop]]:
     """Batch transactions."""
     settings, clock, store = outside.settings, outside.clock, storing.store
     table = BatchTable()
@@ -122,6 +127,7 @@ def _batches(
         appending.topics_for_send,
         publication,
         parking,
+        broker_name=settings.broker_name,
         now_ms=clock.now_ms,
         body_bytes_max=settings.message_bytes_max,
         is_draining=lambda: appending.append_records.draining,
@@ -136,4 +142,5 @@ def _batches(
         retention_ms=settings.retention_hours * 3_600_000,
     )
     loop = Loop("batches", upkeep.turn, interval_s=UPKEEP_SECONDS, clock=clock)
-    return commits, (publication.loop, loop)
+    sinks = Sinks(log, table, publication, now_ms=clock.now_ms)
+    return commits, sinks, (publication.loop, loop)

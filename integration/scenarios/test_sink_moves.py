@@ -1,0 +1,111 @@
+"""Exactly-once writes whose broker is gone for good: moved, and each row there once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+from ariane_sdk import ClusterClient, QueueReader
+from ariane_sdk.errors import ArianeError, BatchDiffers
+from ariane_spark.batch_transactions import BatchTransactions
+from ariane_spark.contents import Contents
+from ariane_spark.options import RequestPolicy
+from ariane_spark.rows import IdentitySeed, RowPlan
+from ariane_spark.sink_batches import Sink, SinkBatch
+from ariane_spark.staging import StagedAttempt
+
+IMPATIENT = RequestPolicy(timeout_ms=5000, retries_max=1, backoff_ms=1)
+PLAN = RowPlan.of(StructType([StructField("body", StringType())]), "copies")
+
+
+@pytest.fixture
+def quick_expiry(monkeypatch):
+    """Name servers that drop brokers soon, and know all of them from the start."""
+    monkeypatch.setenv("ARIANE_NAMESRV_WARM_UP_S", "0")
+    monkeypatch.setenv("ARIANE_NAMESRV_HEARTBEAT_INTERVAL_S", "1")
+    monkeypatch.setenv("ARIANE_NAMESRV_SILENCE_S_MAX", "10")
+    monkeypatch.setenv("ARIANE_NAMESRV_SCAN_INTERVAL_S", "0.5")
+
+
+async def numbers_in(name_servers, topic):
+    """How often each number is there."""
+    found = []
+    async with QueueReader(name_servers) as reader:
+        for queue, (begin, end) in (await reader.bounds(topic)).items():
+            async for columns in reader.read_range(queue, begin, end):
+                found += [int(bytes(columns.message(row).body)) for row in range(len(columns))]
+    return Counter(found)
+
+
+def write(calls, batch, numbers):
+    """Stage and commit a batch, as a task and a driver do; whether it was committed before."""
+    home = calls.home_of(batch.sink)
+    attempts = []
+    if not calls.is_committed(home, batch):
+        staged = StagedAttempt(calls, batch, home, 0, name="test", block_bytes_max=1024)
+        rows = pa.record_batch({"body": pa.array(map(str, numbers))})
+        for part in PLAN.tables(rows, IdentitySeed("test"), 0):
+            staged.add(part)
+        attempts = [staged.finish()]
+    return calls.commit(home, batch, attempts, Contents(len(numbers), sum(numbers)))
+
+
+async def is_dropped(client, broker_name):
+    """Whether the name servers know a broker no more."""
+    return broker_name not in {each.broker_name for each in await client.list_brokers()}
+
+
+@pytest.mark.slow
+async def test_a_write_goes_on_at_another_broker_when_its_own_is_gone(
+    local_cluster, until, quick_expiry, ariane
+):
+    async with (
+        local_cluster(brokers=2) as cluster,
+        ClusterClient(cluster.name_servers) as client,
+    ):
+        await client.create_topic("copies", queue_count=2)
+        calls = BatchTransactions(cluster.name_servers, IMPATIENT)
+        sink = Sink("query/copies", "copies")
+        for number in range(2):
+            assert not write(calls, SinkBatch(sink, number), range(number * 10, number * 10 + 10))
+        home = calls.home_of(sink)
+        [target] = {"broker-a", "broker-b"} - {home}
+        gone = cluster.brokers["ab".index(home[-1])]
+        gone.kill()
+        await gone.wait()
+        words = ("sink", "move", sink.name, target, "--yes")
+        status, _ = await ariane(cluster, *words)
+        assert status != 0  # It still counts as alive, and does not answer.
+        await until(lambda: is_dropped(client, home))
+        calls = BatchTransactions(cluster.name_servers, IMPATIENT)  # Another process, by now.
+        with pytest.raises(ArianeError, match=f"broker {home}, which query/copies writes to"):
+            write(calls, SinkBatch(sink, 2), range(20, 30))
+        [row] = (await ariane(cluster, "sink", "list"))[1]
+        assert (row["home"], row["state"]) == (home, "home is away")
+        status, _ = await ariane(cluster, *words)
+        assert status != 0  # Nobody said that it is gone for good.
+
+        # The stream's checkpoint says that batch 1 is open; somebody knows that it was committed.
+        status, told = await ariane(cluster, *words, "--home-is-gone", "--committed-batch", "1")
+
+        assert (status, told["home_before_answered"], told["batch"]) == (0, False, 1)
+        with pytest.raises(BatchDiffers, match="too long ago to tell"):
+            write(calls, SinkBatch(sink, 1), range(10, 20))  # `onChangedBatch=skip` passes this.
+        for number in range(2, 4):
+            assert not write(calls, SinkBatch(sink, number), range(number * 10, number * 10 + 10))
+        # It comes back all the same, with what it had: each row is there once.
+        await gone.restart()
+        assert calls.home_of(sink) == target
+        assert not write(calls, SinkBatch(sink, 4), range(40, 50))
+
+        async def all_numbers():
+            with suppress(ArianeError):  # Its new address is not known at once.
+                return await numbers_in(cluster.name_servers, "copies")
+            return Counter()
+
+        found = await until(all_numbers)
+        assert found == Counter(range(50))

@@ -1,0 +1,282 @@
+"""The sinks of exactly-once writes: which there are, moving one, deleting one.
+
+All messages of a sink go to one broker, its home. Every broker that it may write to has a note of
+that; the highest note stands wherever several are known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from ariane.broker.v1.sink_service_pb2 import (
+    DeleteSinkRequest,
+    ListSinksRequest,
+    NoteSinkHomeRequest,
+    Sink,
+    SinkHome,
+)
+from ariane_sdk.client.broker_calls import answer_of
+from ariane_sdk.errors import CallError, IllegalArgument, ServiceUnavailable, SinkNotFound
+from ariane_sdk.net.connections import Connections
+from ariane_sdk.net.pages import PAGE_SIZE_MAX, collect_pages
+from ariane_sdk.net.timestamps import moment_from
+from ariane_sdk.routing.live_broker import LiveBroker
+from ariane_sdk.routing.route import Route
+
+
+@dataclass(frozen=True, slots=True)
+class SinkReport:
+    """What a cluster knows of the sink of an exactly-once write.
+
+    Attributes:
+        name: Its name.
+        topic: The topic that it writes to; empty where the rows name topics.
+        home: The broker that all of its messages go to; empty when none is noted.
+        home_is_live: Whether that broker lives. Nothing is written to the sink while it does not.
+        batch_id: The last batch that is known to be committed; nothing when there is none.
+        row_count: Its rows; nothing when that is not known.
+        commit_time: When it was committed; nothing when that is not known.
+        staged_row_count: Rows that are staged and not committed, on all brokers.
+        staged_bytes: Their bytes.
+        stage_time: When the last of them were staged.
+        publishing: Whether something is committed and not visible as a whole yet.
+        failure: Why that does not go on; empty when it does.
+        broker_names: The brokers that know the sink.
+    """
+
+    name: str
+    topic: str
+    home: str
+    home_is_live: bool
+    batch_id: int | None
+    row_count: int | None
+    commit_time: datetime | None
+    staged_row_count: int
+    staged_bytes: int
+    stage_time: datetime | None
+    publishing: bool
+    failure: str
+    broker_names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkMoved:
+    """What a move has done.
+
+    Attributes:
+        home: The broker that the sink wrote to before.
+        target: The broker that it writes to now.
+        home_answered: Whether the broker before told what it had committed, so that a batch which
+            comes again is recognised.
+        batch_id: The last batch that counts as committed; nothing when none does.
+        not_told: Brokers that do not know of it yet; the next write tells them.
+    """
+
+    home: str
+    target: str
+    home_answered: bool
+    batch_id: int | None
+    not_told: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkDeleted:
+    """What a deletion has done.
+
+    Attributes:
+        broker_names: The brokers that knew the sink.
+        dropped_row_count: Rows that were staged, and are dropped.
+        lost_row_count: Rows that were committed, and are given up because they cannot be read.
+    """
+
+    broker_names: tuple[str, ...]
+    dropped_row_count: int
+    lost_row_count: int
+
+
+class SinkCalls:
+    """Asks brokers about sinks, and tells them."""
+
+    def __init__(
+        self, connections: Connections, primaries: Sequence[LiveBroker], *, timeout_s: float
+    ) -> None:
+        self._connections = connections
+        self._primaries = primaries
+        self._timeout_s = timeout_s
+
+    async def reports(self, name: str = "") -> list[SinkReport]:
+        """All sinks, or one, by name.
+
+        Raises:
+            CallError: A broker did not tell.
+        """
+        answers = await asyncio.gather(*(self._sinks_of(each, name) for each in self._primaries))
+        known: dict[str, dict[str, Sink]] = defaultdict(dict)
+        for broker, sinks in zip(self._primaries, answers, strict=True):
+            for sink in sinks:
+                known[sink.query_id][broker.broker_name] = sink
+        live = {broker.broker_name for broker in self._primaries}
+        return [_report(known[query_id], live) for query_id in sorted(known)]
+
+    async def move(
+        self,
+        name: str,
+        target: str,
+        route_of: Callable[[str], Awaitable[Route]],
+        *,
+        home_is_gone: bool,
+        committed_batch: int | None,
+    ) -> SinkMoved:
+        """Have a sink write to another broker; see ``ClusterClient.move_sink``."""
+        brokers = {broker.broker_name: broker for broker in self._primaries}
+        if target not in brokers:
+            raise ServiceUnavailable(
+                f"no broker {target} is registered with the name servers", reason="NO_BROKER"
+            )
+        sinks = await self._known_of(name, tolerant=home_is_gone)
+        noted = [sink for sink in sinks.values() if sink.HasField("home")]
+        if not noted:
+            raise SinkNotFound(f"no broker knows where sink {name!r} writes")
+        topic = next((sink.topic for sink in noted if sink.topic), "")
+        before = max((sink.home for sink in noted), key=_rank)
+        if before.broker_name == target:
+            raise IllegalArgument(f"sink {name!r} writes to broker {target} already")
+        if topic:
+            _check_takes(await route_of(topic), target, name)
+        note = SinkHome()
+        note.CopyFrom(before)
+        note.broker_name, note.move_count = target, before.move_count + 1
+        answered = before.broker_name in sinks
+        if answered:
+            # From now on it takes nothing, and what it has committed is in the note.
+            note = await self._note(brokers[before.broker_name], name, topic, note)
+        elif not home_is_gone:
+            raise ServiceUnavailable(
+                f"broker {before.broker_name}, the home of sink {name!r}, is away: it alone knows"
+                " which batch was committed last"
+            )
+        if committed_batch is not None and committed_batch > _rank(note)[-1]:
+            note.committed_batch_id = committed_batch
+        note = await self._note(brokers[target], name, topic, note)
+        others = [each for each in brokers.values() if each.broker_name in sinks.keys() - {target}]
+        told = await asyncio.gather(
+            *(self._note(each, name, topic, note) for each in others), return_exceptions=True
+        )
+        not_told = [
+            broker.broker_name
+            for broker, answer in zip(others, told, strict=True)
+            if isinstance(answer, CallError)
+        ]
+        last_id = note.committed_batch_id if note.HasField("committed_batch_id") else None
+        return SinkMoved(before.broker_name, target, answered, last_id, tuple(sorted(not_told)))
+
+    async def delete(self, name: str) -> SinkDeleted:
+        """Have all brokers forget a sink; see ``ClusterClient.delete_sink``."""
+        request = DeleteSinkRequest(query_id=name)
+        dropped = lost = 0
+        names: list[str] = []
+
+        async def at(broker: LiveBroker) -> None:
+            nonlocal dropped, lost
+            stub = self._connections.sinks(broker.address)
+            try:
+                answer = await answer_of(
+                    stub.DeleteSink(request, timeout=self._timeout_s), _peer(broker)
+                )
+            except SinkNotFound:
+                return
+            names.append(broker.broker_name)
+            dropped += answer.dropped_record_count
+            lost += answer.lost_record_count
+
+        failures = await asyncio.gather(*map(at, self._primaries), return_exceptions=True)
+        for failure in failures:
+            if failure is not None:
+                failure.add_note(f"{len(names)} other brokers forgot sink {name!r}; say it again")
+                raise failure
+        if not names:
+            raise SinkNotFound(f"no broker knows sink {name!r}")
+        return SinkDeleted(tuple(sorted(names)), dropped, lost)
+
+    async def _known_of(self, name: str, *, tolerant: bool) -> dict[str, Sink]:
+        """What each broker knows of a sink; of those that know nothing, an empty one."""
+        answers = await asyncio.gather(
+            *(self._sinks_of(each, name) for each in self._primaries), return_exceptions=tolerant
+        )
+        found: dict[str, Sink] = {}
+        for broker, answer in zip(self._primaries, answers, strict=True):
+            if isinstance(answer, BaseException):
+                if not isinstance(answer, CallError):
+                    raise answer
+                continue
+            found[broker.broker_name] = answer[0] if answer else Sink(query_id=name)
+        return found
+
+    async def _sinks_of(self, broker: LiveBroker, name: str) -> list[Sink]:
+        stub = self._connections.sinks(broker.address)
+
+        async def page(token: str) -> tuple[Sequence[Sink], str]:
+            request = ListSinksRequest(page_size=PAGE_SIZE_MAX, page_token=token, query_id=name)
+            call = stub.ListSinks(request, timeout=self._timeout_s)
+            answer = await answer_of(call, _peer(broker))
+            return answer.sinks, answer.next_page_token
+
+        return await collect_pages(page)
+
+    async def _note(self, broker: LiveBroker, name: str, topic: str, home: SinkHome) -> SinkHome:
+        request = NoteSinkHomeRequest(query_id=name, topic=topic, home=home)
+        stub = self._connections.sinks(broker.address)
+        call = stub.NoteSinkHome(request, timeout=self._timeout_s)
+        return (await answer_of(call, _peer(broker))).home
+
+
+def _check_takes(route: Route, broker_name: str, name: str) -> None:
+    """Refuse a home that takes no messages for the topic of a sink."""
+    if all(queue.broker_name != broker_name for queue in route.write_queues):
+        raise IllegalArgument(
+            f"broker {broker_name} takes no messages for topic {route.topic}, which sink {name!r}"
+            " writes to"
+        )
+
+
+def _report(sinks: Mapping[str, Sink], live: Iterable[str]) -> SinkReport:
+    """What brokers know of one sink, as one."""
+    noted = [sink for sink in sinks.values() if sink.HasField("home")]
+    home = max((sink.home for sink in noted), key=_rank).broker_name if noted else ""
+    # Where the home is away, others may know what was committed before it was the home.
+    told = sinks.get(home) or max(sinks.values(), key=_progress)
+    committed = told.HasField("batch_id")
+    stage_times = [moment_from(s.stage_time) for s in sinks.values() if s.HasField("stage_time")]
+    return SinkReport(
+        name=told.query_id,
+        topic=next((sink.topic for sink in noted if sink.topic), ""),
+        home=home,
+        home_is_live=home in live,
+        batch_id=told.batch_id if committed else None,
+        row_count=told.record_count if told.HasField("record_count") else None,
+        commit_time=moment_from(told.commit_time) if committed else None,
+        staged_row_count=sum(sink.staged_record_count for sink in sinks.values()),
+        staged_bytes=sum(sink.staged_bytes for sink in sinks.values()),
+        stage_time=max(stage_times, default=None),
+        publishing=any(sink.publishing for sink in sinks.values()),
+        failure=next((sink.failure for sink in sinks.values() if sink.failure), ""),
+        broker_names=tuple(sorted(sinks)),
+    )
+
+
+def _rank(home: SinkHome) -> tuple[int, str, int]:
+    """Of two homes the one with the higher rank stands, as the contract says."""
+    known = home.committed_batch_id if home.HasField("committed_batch_id") else -1
+    return home.move_count, home.broker_name, known
+
+
+def _progress(sink: Sink) -> int:
+    return sink.batch_id if sink.HasField("batch_id") else -1
+
+
+def _peer(broker: LiveBroker) -> str:
+    return f"broker {broker.broker_name} at {broker.address}"

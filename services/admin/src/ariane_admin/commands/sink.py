@@ -1,0 +1,216 @@
+"""``ariane sink``: the names that exactly-once writes leave on brokers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import click
+
+from ariane_admin.asking.absent_brokers import warn_of_absent
+from ariane_admin.asking.cluster_doors import ClusterDoors
+from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.terminal.client_warnings import say_warning
+from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_sdk import SinkDeleted, SinkMoved, SinkReport
+from ariane_sdk.errors import ServiceUnavailable, SinkNotFound
+
+_COLUMNS: Final = (
+    *("name", "topic", "home", "state", "batch", "rows", "committed", "staged_rows"),
+    "staged_bytes",
+)
+
+
+@click.command("list")
+@click.option("--topic", default="", help="Only sinks that write to this topic.")
+@name_servers_option
+@output_option
+def list_sinks(*, topic: str, name_servers: str, output: Output) -> None:
+    """List the sinks of exactly-once writes that brokers know, by name.
+
+    Each says which broker it writes to, its home, and how far it has come: the last batch that was
+    committed, with its rows; and what is staged and not committed. Brokers forget a sink that was
+    not used for 90 days.
+
+    \b
+    Examples:
+      ariane sink list
+      ariane sink list --topic copies -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def ask() -> list[SinkReport]:
+        async with ClusterDoors(name_servers) as doors:
+            brokers = await doors.primaries()
+            found = await doors.client.list_sinks()
+            await warn_of_absent(doors, brokers)
+            return found
+
+    found = run_async(ask())
+    output.rows(_COLUMNS, [_row(sink) for sink in found if topic in ("", sink.topic)])
+
+
+@click.command("move")
+@click.argument("name")
+@click.argument("broker")
+@click.option(
+    "--home-is-gone",
+    is_flag=True,
+    help="Move it although the broker that it writes to does not answer.",
+)
+@click.option(
+    "--committed-batch",
+    type=click.IntRange(0),
+    metavar="BATCH",
+    help="With --home-is-gone: the last batch that is known to be committed there.",
+)
+@yes_option
+@name_servers_option
+@output_option
+def move(
+    *,
+    name: str,
+    broker: str,
+    home_is_gone: bool,
+    committed_batch: int | None,
+    yes: bool,
+    name_servers: str,
+    output: Output,
+) -> None:
+    """Have sink NAME write to BROKER from its next batch on.
+
+    The broker that it wrote to tells which batches it has committed: one that comes again is not
+    written twice. A broker that is gone for good cannot tell. The stream then goes on with the
+    batch that its checkpoint says is open, and writes it, unless --committed-batch names it.
+
+    \b
+    Examples:
+      ariane sink move 6f0c.../copies broker-b
+      ariane sink move 6f0c.../copies broker-b --home-is-gone
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if committed_batch is not None and not home_is_gone:
+        raise click.UsageError("--committed-batch is for --home-is-gone: a home that lives knows")
+
+    async def look() -> SinkReport:
+        async with ClusterDoors(name_servers) as doors:
+            found = await doors.client.list_sinks(name)
+            if not found:
+                raise SinkNotFound(f"no broker knows sink {name!r}; ariane sink list shows all")
+            return found[0]
+
+    async def act() -> SinkMoved:
+        async with ClusterDoors(name_servers) as doors:
+            return await doors.client.move_sink(
+                name, broker, home_is_gone=home_is_gone, committed_batch=committed_batch
+            )
+
+    question = f"Have sink {name} write to {broker} without asking the broker before?"
+    if not home_is_gone:
+        sink = run_async(look())
+        question = f"Have sink {name} write to {broker} in place of {sink.home}?"
+    else:
+        question += " If that broker comes back with its store, the last batch may be there twice."
+    confirm(question, yes=yes)
+    try:
+        moved = run_async(act())
+    except ServiceUnavailable as error:
+        if not home_is_gone:
+            error.add_note(
+                "if a broker is gone for good, wait until ariane broker list shows it no more, and"
+                " say --home-is-gone"
+            )
+        raise
+    for untold in moved.not_told:
+        say_warning(f"broker {untold} does not know yet; the next write tells it")
+    known = "" if moved.home_answered else f"; what {moved.home} had committed last is not known"
+    output.done(
+        f"Sink {name} writes to {moved.target} now{known}.",
+        {
+            "sink": name,
+            "home": moved.target,
+            "home_before": moved.home,
+            "home_before_answered": moved.home_answered,
+            "batch": moved.batch_id,
+        },
+    )
+
+
+@click.command("delete")
+@click.argument("name")
+@yes_option
+@name_servers_option
+@output_option
+def delete(*, name: str, yes: bool, name_servers: str, output: Output) -> None:
+    """Delete sink NAME: brokers forget it, and drop what it has staged.
+
+    What it has committed stays. If its stream goes on, or its write is repeated, the first batch is
+    written although it may have been before: delete sinks that nobody uses any more.
+
+    \b
+    Example:
+      ariane sink delete write/job-1/copies
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def look() -> list[SinkReport]:
+        async with ClusterDoors(name_servers) as doors:
+            return await doors.client.list_sinks(name)
+
+    async def act() -> SinkDeleted:
+        async with ClusterDoors(name_servers) as doors:
+            return await doors.client.delete_sink(name)
+
+    if not yes:
+        found = run_async(look())
+        if not found:
+            raise SinkNotFound(f"no broker knows sink {name!r}; ariane sink list shows all")
+        confirm(f"Delete sink {name}, {_last_use(found[0])}?", yes=yes)
+    deleted = run_async(act())
+    count = len(deleted.broker_names)
+    staged = f"{deleted.dropped_row_count:,} staged rows dropped"
+    if deleted.lost_row_count:
+        staged += f", {deleted.lost_row_count:,} committed rows that could not be read given up"
+    output.done(
+        f"Sink {name} is gone from {count} {'broker' if count == 1 else 'brokers'}; {staged}.",
+        {
+            "sink": name,
+            "brokers": list(deleted.broker_names),
+            "dropped_rows": deleted.dropped_row_count,
+            "lost_rows": deleted.lost_row_count,
+        },
+    )
+
+
+def _row(sink: SinkReport) -> Row:
+    return {
+        "name": sink.name,
+        "topic": sink.topic,
+        "home": sink.home,
+        "state": _state(sink),
+        "batch": sink.batch_id,
+        "rows": sink.row_count,
+        "committed": _moment(sink.commit_time),
+        "staged_rows": sink.staged_row_count,
+        "staged_bytes": sink.staged_bytes,
+        "staged": _moment(sink.stage_time),
+        "failure": sink.failure,
+        "brokers": list(sink.broker_names),
+    }
+
+
+def _state(sink: SinkReport) -> str:
+    if sink.failure:
+        return "damaged"
+    if sink.home and not sink.home_is_live:
+        return "home is away"
+    return "publishing" if sink.publishing else "ok"
+
+
+def _last_use(sink: SinkReport) -> str:
+    """When something was written last, and what would go."""
+    times = [time for time in (sink.commit_time, sink.stage_time) if time is not None]
+    used = f"used last at {_moment(max(times))}" if times else "never written to"
+    return f"{used}, with {sink.staged_row_count:,} staged rows"
+
+
+def _moment(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat(timespec="milliseconds")

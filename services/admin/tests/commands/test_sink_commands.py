@@ -1,0 +1,98 @@
+"""``ariane sink``: what exactly-once writes leave on brokers, moved and deleted."""
+
+import json
+
+import grpc
+import pytest
+
+from ariane.broker.v1.sink_service_pb2 import NoteSinkHomeRequest, SinkHome
+from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceStub
+from ariane.broker.v1.transaction_service_pb2 import CommitBatchRequest
+from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_sdk.sync import ClusterClient
+
+
+@pytest.fixture(scope="module")
+def copies(cluster):
+    """A topic on both brokers."""
+    with ClusterClient(cluster.name_servers) as client:
+        client.create_topic("sink-copies", queue_count=1)
+    return "sink-copies"
+
+
+@pytest.fixture
+def sink(cluster, copies, request):
+    """A sink on broker-a that has committed batch 3, of no rows; every broker knows its home."""
+    name = f"query/{request.node.name}"
+    home = SinkHome(broker_name="broker-a")
+    for number, broker in enumerate(cluster.brokers):
+        with grpc.insecure_channel(str(broker.address)) as channel:
+            note = NoteSinkHomeRequest(query_id=name, topic=copies, home=home)
+            SinkServiceStub(channel).NoteSinkHome(note)
+            if number == 0:
+                commit = CommitBatchRequest(query_id=name, batch_id=3)
+                TransactionServiceStub(channel).CommitBatch(commit)
+    return name
+
+
+def row_of(rows, name):
+    [row] = [row for row in rows if row["name"] == name]
+    return row
+
+
+def test_a_sink_is_listed_moved_and_deleted(sink, copies, ariane, ariane_json):
+    row = row_of(ariane_json("sink", "list"), sink)
+    assert (row["topic"], row["home"], row["state"]) == (copies, "broker-a", "ok")
+    assert (row["batch"], row["rows"], row["staged_rows"]) == (3, 0, 0)
+    assert row["committed"]
+    assert row["brokers"] == ["broker-a", "broker-b"]
+    assert sink in ariane("sink", "list", "--topic", copies)
+    assert sink not in ariane("sink", "list", "--topic", "others")
+
+    told = json.loads(ariane("sink", "move", sink, "broker-b", "--yes", "-o", "json"))
+
+    assert told == {
+        "sink": sink,
+        "home": "broker-b",
+        "home_before": "broker-a",
+        "home_before_answered": True,
+        "batch": 3,
+    }
+    row = row_of(ariane_json("sink", "list"), sink)
+    assert (row["home"], row["batch"]) == ("broker-b", 3)
+    back = ariane("sink", "move", sink, "broker-a", "--yes", "--home-is-gone")
+    assert back == f"Sink {sink} writes to broker-a now.\n"
+
+    gone = ariane("sink", "delete", sink, "--yes")
+    assert gone == f"Sink {sink} is gone from 2 brokers; 0 staged rows dropped.\n"
+    assert not [row for row in ariane_json("sink", "list") if row["name"] == sink]
+
+
+def test_what_cannot_be_done_is_said_in_one_line(sink, cluster, ariane):
+    for words, status, text in (
+        (("move", "nobody", "broker-b", "-y"), ExitStatus.NOT_FOUND, "no broker knows sink"),
+        (("delete", "nobody", "-y"), ExitStatus.NOT_FOUND, "no broker knows sink 'nobody'"),
+        (("move", sink, "broker-a", "-y"), ExitStatus.USAGE, "writes to broker broker-a already"),
+        (("move", sink, "broker-z", "-y"), ExitStatus.UNREACHABLE, "no broker broker-z"),
+        (("move", sink, "broker-b", "-y", "--committed-batch", "3"), ExitStatus.USAGE, "is for"),
+        (("move", sink, "broker-b"), ExitStatus.USAGE, "in place of broker-a? Say --yes"),
+        (("delete", sink), ExitStatus.USAGE, "with 0 staged rows? Say --yes"),
+    ):
+        error = ariane("sink", *words, status=status)
+        assert text in error, words
+        assert "Traceback" not in error
+    assert "broker-a" in ariane("sink", "list")
+
+
+def test_a_sink_does_not_move_to_where_its_topic_is_not(cluster, ariane):
+    stub = SinkServiceStub
+    for broker in cluster.brokers:
+        with grpc.insecure_channel(str(broker.address)) as channel:
+            home = SinkHome(broker_name="broker-a")
+            note = NoteSinkHomeRequest(query_id="q/nowhere", topic="nowhere", home=home)
+            stub(channel).NoteSinkHome(note)
+
+    error = ariane("sink", "move", "q/nowhere", "broker-b", "-y", status=ExitStatus.NOT_FOUND)
+
+    assert "nowhere" in error

@@ -1,0 +1,251 @@
+"""The sinks of this broker: where they write, how far they have come, and an end for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.spark_batches.batch_commits import check_query_id
+from ariane_broker.spark_batches.batch_publication import BatchPublication
+from ariane_broker.spark_batches.batch_records import (
+    BATCH_TOPIC,
+    BatchEvent,
+    BatchKey,
+    batch_record,
+)
+from ariane_broker.spark_batches.batch_table import CONTENTS_KEPT, BatchTable
+from ariane_broker.spark_batches.sink_homes import HomeNote, SinkHome, note_said
+from ariane_broker.transaction_errors import sink_not_found
+from ariane_record.control_characters import holds_control_character
+from ariane_servicekit import Page, get_logger, take_page
+from ariane_servicekit.errors import field_invalid
+from ariane_storage.errors import StoreFull
+
+NOTE_AGE_MS_MAX: Final = 86_400_000
+"""A note that is asked for is noted anew when it is older, and so does not grow too old."""
+
+NAME_LENGTH_MAX: Final = 255
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkReport:
+    """What this broker knows of a sink.
+
+    Attributes:
+        query_id: Its name.
+        note: Where it writes; None: nothing is noted here.
+        batch_id: The last committed batch; None: none.
+        record_count: Its records; None: not known.
+        commit_ms: When it was committed; 0: never.
+        staged_record_count: Records that are staged and not committed.
+        staged_bytes: Their bytes.
+        stage_ms: When the last of them came; 0 without any.
+        publishing: Whether something is committed and not visible as a whole yet.
+        failure: Why that does not go on; empty when it does.
+    """
+
+    query_id: str
+    note: HomeNote | None
+    batch_id: int | None
+    record_count: int | None
+    commit_ms: int
+    staged_record_count: int
+    staged_bytes: int
+    stage_ms: int
+    publishing: bool
+    failure: str
+
+
+@dataclass(frozen=True, slots=True)
+class SinkDeleted:
+    """What a deletion has done.
+
+    Attributes:
+        dropped_count: Records that were staged, and are dropped.
+        lost_count: Records that were committed, and are given up.
+    """
+
+    dropped_count: int
+    lost_count: int
+
+
+class Sinks:
+    """Notes homes, lists and deletes."""
+
+    def __init__(
+        self,
+        log: BrokerLog,
+        table: BatchTable,
+        publication: BatchPublication,
+        *,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            log: Where records go.
+            table: The batches of this broker.
+            publication: Makes committed batches visible.
+            now_ms: Milliseconds since the epoch.
+        """
+        self._log = log
+        self._table = table
+        self._publication = publication
+        self._now_ms = now_ms
+
+    def home_of(self, query_id: str) -> SinkHome | None:
+        """Where a query writes; None: nothing is noted here.
+
+        Raises:
+            ServiceError: FIELD_INVALID.
+        """
+        check_query_id(query_id)
+        note = self._table.homes.get(query_id)
+        if note is None:
+            return None
+        if note.timestamp_ms < self._now_ms() - NOTE_AGE_MS_MAX:
+            try:
+                self._write(query_id, note.home, note.topic)
+            except StoreFull as error:
+                # It is as good as before, and asked for again.
+                _log.warning("home_not_confirmed", query_id=query_id, cause=str(error))
+        return note.home
+
+    async def note_home(self, query_id: str, topic: str, home: SinkHome) -> SinkHome:
+        """Note where a query writes; gives what stands now.
+
+        Raises:
+            ServiceError: FIELD_INVALID.
+            StorageError: It is not noted.
+        """
+        check_query_id(query_id)
+        _check_home(home)
+        if len(topic) > NAME_LENGTH_MAX or holds_control_character(topic):
+            raise field_invalid("topic", "must be the name of a topic, or empty")
+        standing = self._table.homes.get(query_id)
+        if standing is None or home.rank > standing.home.rank:
+            home = self._with_own(query_id, home)
+            self._write(query_id, home, topic or (standing.topic if standing else ""))
+        await self._log.promised()
+        return self._table.homes[query_id].home
+
+    async def delete(self, query_id: str) -> SinkDeleted:
+        """Forget a sink.
+
+        Raises:
+            ServiceError: FIELD_INVALID, SINK_NOT_FOUND.
+            StorageError: It is as it was.
+        """
+        check_query_id(query_id)
+        if query_id not in self._table.query_ids:
+            raise sink_not_found(query_id)
+        dropped_count = self._report(query_id).staged_record_count
+        lost = self._publication.failed_batches(query_id)
+        lost_count = sum(map(self._left_of, lost))
+        record = batch_record(
+            BatchEvent.FORGET,
+            BatchKey(query_id, 0),
+            self._now_ms(),
+            lost=[batch.batch_id for batch in lost],
+        )
+        self._log.append_records(BATCH_TOPIC, [record])
+        self._table.delete_query(query_id, [batch.batch_id for batch in lost])
+        self._publication.forget(lost)
+        await self._log.promised()
+        return SinkDeleted(dropped_count, lost_count)
+
+    def page(self, query_id: str, page_size: int, page_token: str) -> Page[SinkReport]:
+        """Sinks by name.
+
+        Args:
+            query_id: Only this one; empty: all.
+            page_size: At most so many.
+            page_token: Where to go on.
+
+        Raises:
+            ServiceError: FIELD_INVALID, PAGE_TOKEN_INVALID.
+        """
+        names = sorted(self._table.query_ids)
+        if query_id:
+            names = [name for name in names if name == query_id]
+        page = take_page(
+            names,
+            lambda name: (name,),
+            page_size=page_size,
+            page_token=page_token,
+            scope=f"sinks:{query_id}",
+        )
+        return Page([self._report(name) for name in page.entries], page.next_page_token)
+
+    def _report(self, query_id: str) -> SinkReport:
+        table = self._table
+        stages = [
+            stage
+            for batch, attempts in table.staged.items()
+            if batch.query_id == query_id
+            for attempt in attempts.values()
+            for stage in attempt
+        ]
+        progress = table.progress.get(query_id)
+        contents = progress and progress.contents.get(progress.batch_id)
+        failures = self._publication.failed_batches(query_id)
+        return SinkReport(
+            query_id=query_id,
+            note=table.homes.get(query_id),
+            batch_id=progress.batch_id if progress else None,
+            record_count=contents.record_count if contents else None,
+            commit_ms=progress.timestamp_ms if progress else 0,
+            staged_record_count=sum(stage.record_count for stage in stages),
+            staged_bytes=sum(stage.byte_count for stage in stages),
+            stage_ms=max((stage.store_timestamp_ms for stage in stages), default=0),
+            publishing=any(batch.query_id == query_id for batch in table.publications),
+            failure=self._publication.failure_of(failures[0]) if failures else "",
+        )
+
+    def _left_of(self, batch: BatchKey) -> int:
+        """Records of a committed batch that are not visible."""
+        contents = self._table.contents_of(batch)
+        published = sum(self._table.publications[batch].counts.values())
+        return contents.record_count - published if contents else 0
+
+    def _with_own(self, query_id: str, home: SinkHome) -> SinkHome:
+        """A home that knows what this broker has committed, too."""
+        progress = self._table.progress.get(query_id)
+        if progress is None or progress.batch_id <= home.rank[-1]:
+            return home
+        contents = {**home.contents, **progress.contents}
+        latest = sorted(contents)[-CONTENTS_KEPT:]
+        kept = {batch_id: contents[batch_id] for batch_id in latest}
+        return replace(home, committed_id=progress.batch_id, contents=kept)
+
+    def _write(self, query_id: str, home: SinkHome, topic: str) -> None:
+        now_ms = self._now_ms()
+        note = HomeNote(home, topic, now_ms, 0)
+        record = batch_record(BatchEvent.HOME, BatchKey(query_id, 0), now_ms, **note_said(note))
+        appended = self._log.append_records(BATCH_TOPIC, [record])
+        place = int(appended.first_commit_log_offset)
+        self._table.note_home(query_id, replace(note, commit_log_offset=place))
+
+
+def _check_home(home: SinkHome) -> None:
+    if not 1 <= len(home.broker_name) <= NAME_LENGTH_MAX:
+        rule = f"must have 1 to {NAME_LENGTH_MAX} characters"
+        raise field_invalid("home.broker_name", rule)
+    if holds_control_character(home.broker_name):
+        raise field_invalid("home.broker_name", "must hold no control character")
+    if home.move_count < 0:
+        raise field_invalid("home.move_count", "must be 0 or more", home.move_count)
+    if home.committed_id is not None and home.committed_id < 0:
+        raise field_invalid("home.committed_batch_id", "must be 0 or more", home.committed_id)
+    if len(home.contents) > CONTENTS_KEPT:
+        rule = f"must be at most {CONTENTS_KEPT}"
+        raise field_invalid("home.committed_batches", rule, len(home.contents))
+    last_id = -1 if home.committed_id is None else home.committed_id
+    ids = list(home.contents)
+    if ids != sorted(ids) or ids[-1:] > [last_id]:
+        rule = "must ascend, up to the last batch that was committed"
+        raise field_invalid("home.committed_batches", rule)
