@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ariane_admin.asking.contexts import CONTEXT_VARIABLE, enter_context
 from ariane_admin.errors import CommandFailed, say_error
 from ariane_admin.rooms import House
 from ariane_admin.terminal.exits import ExitStatus
@@ -74,14 +75,23 @@ class _Root(House):
 )
 @click.version_option(package_name="ariane-admin", prog_name="ariane")
 @click.option("--trace", is_flag=True, help="Show the trace of an error instead of one line.")
-def root(*, trace: bool) -> None:
+@click.option(
+    "--context",
+    "context_name",
+    envvar=CONTEXT_VARIABLE,
+    metavar="NAME",
+    help="Ask the cluster that ariane context add keeps under this name.",
+)
+@click.pass_context
+def root(context: click.Context, /, *, trace: bool, context_name: str | None) -> None:
     """ArianeMQ from the command line.
 
-    Commands take the name servers from --name-servers or ARIANE_NAME_SERVERS. What cannot be
-    undone asks first; --yes says yes before.
+    Commands take the name servers from --name-servers, ARIANE_NAME_SERVERS, or the context that is
+    used. What cannot be undone asks first; --yes says yes before.
     """
     # `main` looks at --trace before there is a context.
     del trace
+    enter_context(context, context_name)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -104,6 +104,25 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
         "ariane_admin.commands.consume:consume",
         "Write the messages of TOPIC, a line each, until Ctrl-C.",
     ),
+    "context": Wing(
+        "Keep the addresses of clusters by name, and choose the one that commands ask.",
+        {
+            "add": Room(
+                "ariane_admin.commands.context:add",
+                "Keep the addresses of a cluster as context NAME, or change them; the first one is"
+                " used.",
+            ),
+            "delete": Room(
+                "ariane_admin.commands.context:delete",
+                "Forget context NAME; the cluster itself is left alone.",
+            ),
+            "list": Room("ariane_admin.commands.context:list_contexts", "List contexts by name."),
+            "use": Room(
+                "ariane_admin.commands.context:use",
+                "Let commands ask the cluster of context NAME from now on.",
+            ),
+        },
+    ),
     "dead-letter": Wing(
         "Look at messages that a group has given up, and send them back.",
         {

@@ -9,6 +9,9 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
+
+from ariane_admin.asking.contexts import ContextInUse
 
 DEFAULT_NAME_SERVERS = "127.0.0.1:9876"
 """Where ``ariane dev`` listens."""
@@ -54,17 +57,34 @@ def checker_option(command: _Command) -> _Command:
         show_default=True,
         show_envvar=True,
         metavar="HOST:PORT",
-        callback=_address,
+        callback=_checker,
         help="Any transaction checker; all of one database answer alike.",
     )
     return option(command)
 
 
-def _address(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+def check_address(value: str) -> str:
+    """An address as it is.
+
+    Raises:
+        click.BadParameter: It is none.
+    """
     host, _, port = value.rpartition(":")
     if not host or not port.isdecimal() or len(port) > _PORT_DIGITS_MAX:
         raise click.BadParameter(f'{value!r}: "host:port" is expected')
     return value
+
+
+def _checker(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    used = context.find_root().obj
+    by_default = context.get_parameter_source(str(parameter.name)) is ParameterSource.DEFAULT
+    if by_default and isinstance(used, ContextInUse):
+        # That of this machine belongs to another cluster.
+        raise click.BadParameter(
+            f"context {used.name} names no transaction checker; say it here, or keep it by"
+            f" ariane context add {used.name} --checker"
+        )
+    return check_address(value)
 
 
 def run_async(work: Coroutine[Any, Any, _Result]) -> _Result:

@@ -1,0 +1,188 @@
+"""Clusters by name, kept for the next command: ``ariane context``.
+
+One JSON file, ``$XDG_CONFIG_HOME/ariane/contexts.json`` (``~/.config`` by default)::
+
+    {"current": "prod",
+     "contexts": {"prod": {"name_servers": "10.0.0.1:9876,10.0.0.2:9876",
+                           "checker": "10.0.0.1:9880"}}}
+
+A flag goes before the environment, the environment before a context, a context before the default.
+The context is the one of ``ariane --context NAME``, or of ``ARIANE_CONTEXT``, or the current one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Self
+
+import click
+from click.core import ParameterSource
+
+from ariane_admin.errors import CommandFailed
+from ariane_admin.terminal.exits import ExitStatus
+
+CONTEXT_VARIABLE: Final = "ARIANE_CONTEXT"
+
+NAME_SERVERS: Final = "name_servers"
+CHECKER: Final = "checker"
+VARIABLES: Final = MappingProxyType(
+    {NAME_SERVERS: "ARIANE_NAME_SERVERS", CHECKER: "ARIANE_TXN_CHECKER"}
+)
+"""What a context may say, and the variable that says the same."""
+
+
+class ContextInUse(NamedTuple):
+    """The context of a command line.
+
+    Attributes:
+        name: Its name.
+        places: What it says.
+    """
+
+    name: str
+    places: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """All contexts of a person.
+
+    Attributes:
+        current: The one that is used; empty if none is.
+        by_name: Addresses by what they are of, for each context.
+    """
+
+    current: str = ""
+    by_name: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def of(self, name: str) -> Mapping[str, str]:
+        """What one context says.
+
+        Raises:
+            CommandFailed: There is none of that name.
+        """
+        if name not in self.by_name:
+            known = ", ".join(sorted(self.by_name)) or "none"
+            raise CommandFailed(
+                f"there is no context {name!r}; known: {known}", ExitStatus.NOT_FOUND
+            )
+        return self.by_name[name]
+
+    def with_context(self, name: str, places: Mapping[str, str]) -> Self:
+        """These contexts with one more, or with one changed; the first is used at once."""
+        return replace(
+            self, current=self.current or name, by_name={**self.by_name, name: dict(places)}
+        )
+
+    def without(self, name: str) -> Self:
+        """These contexts without one.
+
+        Raises:
+            CommandFailed: There is none of that name.
+        """
+        self.of(name)
+        left = {each: places for each, places in self.by_name.items() if each != name}
+        return replace(self, current="" if self.current == name else self.current, by_name=left)
+
+    def using(self, name: str) -> Self:
+        """These contexts with another one in use.
+
+        Raises:
+            CommandFailed: There is none of that name.
+        """
+        self.of(name)
+        return replace(self, current=name)
+
+
+def contexts_path() -> Path:
+    """The file of this person's contexts."""
+    home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(home) / "ariane" / "contexts.json"
+
+
+def load_contexts() -> Contexts:
+    """The contexts of this person; none where there is no file.
+
+    Raises:
+        CommandFailed: The file cannot be read, or is none of ours.
+    """
+    path = contexts_path()
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return _checked(stored)
+    except FileNotFoundError:
+        return Contexts()
+    except (OSError, ValueError) as error:
+        raise CommandFailed(f"{path} cannot be read: {error}; mend or delete it") from error
+
+
+def save_contexts(contexts: Contexts) -> None:
+    """Replace the file whole.
+
+    Raises:
+        CommandFailed: It cannot be written.
+    """
+    path = contexts_path()
+    text = json.dumps({"current": contexts.current, "contexts": contexts.by_name}, indent=1)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh.write_text(text + "\n", encoding="utf-8")
+        fresh.replace(path)
+    except OSError as error:
+        raise CommandFailed(f"{path} cannot be written: {error.strerror}") from error
+
+
+def enter_context(context: click.Context, name: str | None) -> None:
+    """Let the options of a command line find what a context says.
+
+    They take it from the environment, as those of plugins do; it is put back when the command ends.
+
+    Args:
+        context: Of the root of the command line.
+        name: The context that was named; None for the current one.
+
+    Raises:
+        CommandFailed: A context was named that is not there, or the file cannot be read.
+    """
+    contexts = load_contexts()
+    name = name or contexts.current
+    if not name:
+        return
+    places = contexts.of(name)
+    context.obj = ContextInUse(name, places)
+    on_line = context.get_parameter_source("context_name") is ParameterSource.COMMANDLINE
+    for place, variable in VARIABLES.items():
+        if place in places and (on_line or not os.environ.get(variable)):
+            context.call_on_close(partial(_put_back, variable, os.environ.get(variable)))
+            os.environ[variable] = places[place]
+
+
+def _put_back(variable: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(variable, None)
+    else:
+        os.environ[variable] = value
+
+
+def _checked(stored: Any) -> Contexts:
+    """What a file says.
+
+    Raises:
+        ValueError: It says something else than contexts.
+    """
+    match stored:
+        case {"current": str(current), "contexts": dict(by_name)}:
+            pass
+        case _:
+            raise ValueError("it does not hold contexts")
+    for name, places in by_name.items():
+        if not isinstance(places, dict) or not all(isinstance(v, str) for v in places.values()):
+            raise ValueError(f"context {name!r} is not addresses by name")
+    return Contexts(current, by_name)

@@ -1,0 +1,125 @@
+"""``ariane context``: clusters by name, so that no command line needs addresses."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from ariane_admin.asking.connection import check_address
+from ariane_admin.asking.contexts import (
+    CHECKER,
+    NAME_SERVERS,
+    contexts_path,
+    load_contexts,
+    save_contexts,
+)
+from ariane_admin.terminal.output import Output, output_option
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_COLUMNS = ("current", "context", "name_servers", "checker")
+
+
+def _name(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise click.BadParameter("letters, digits, '.', '_' and '-'; at most 63")
+    return value
+
+
+def _addresses(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    given = [address.strip() for address in value.split(",")]
+    return ",".join(check_address(address) for address in given)
+
+
+def _checker(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    return value if value is None else check_address(value)
+
+
+@click.command()
+@click.argument("name", callback=_name)
+@click.option(
+    "--name-servers",
+    required=True,
+    metavar="HOST:PORT,...",
+    callback=_addresses,
+    help="Where to ask for the cluster.",
+)
+@click.option(
+    "--checker", metavar="HOST:PORT", callback=_checker, help="Any transaction checker of it."
+)
+@output_option
+def add(*, name: str, name_servers: str, checker: str | None, output: Output) -> None:
+    """Keep the addresses of a cluster as context NAME, or change them; the first one is used.
+
+    \b
+    Examples:
+      ariane context add prod --name-servers 10.0.0.1:9876,10.0.0.2:9876
+      ariane context add prod --name-servers 10.0.0.1:9876 --checker 10.0.0.1:9880
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    places = {NAME_SERVERS: name_servers} | ({} if checker is None else {CHECKER: checker})
+    contexts = load_contexts().with_context(name, places)
+    save_contexts(contexts)
+    output.done(
+        f"Context {name} is kept in {contexts_path()}; {contexts.current} is used.",
+        {"context": name, **places, "current": contexts.current},
+    )
+
+
+@click.command()
+@click.argument("name")
+@output_option
+def use(*, name: str, output: Output) -> None:
+    """Let commands ask the cluster of context NAME from now on.
+
+    \b
+    Examples:
+      ariane context use prod
+      ariane --context test topic list        for one command
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    save_contexts(load_contexts().using(name))
+    output.done(f"Context {name} is used.", {"current": name})
+
+
+@click.command("list")
+@output_option
+def list_contexts(*, output: Output) -> None:
+    """List contexts by name.
+
+    \b
+    Examples:
+      ariane context list
+      ariane context list -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    contexts = load_contexts()
+    rows = [
+        {
+            "current": name == contexts.current
+            if output.for_programs
+            else _mark(name == contexts.current),
+            "context": name,
+            "name_servers": places.get(NAME_SERVERS, ""),
+            "checker": places.get(CHECKER, ""),
+        }
+        for name, places in sorted(contexts.by_name.items())
+    ]
+    output.rows(_COLUMNS, rows)
+
+
+@click.command()
+@click.argument("name")
+@output_option
+def delete(*, name: str, output: Output) -> None:
+    """Forget context NAME; the cluster itself is left alone.
+
+    \b
+    Examples:
+      ariane context delete old
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    contexts = load_contexts().without(name)
+    save_contexts(contexts)
+    used = contexts.current or "none"
+    output.done(f"Context {name} is forgotten; used now: {used}.", {"current": contexts.current})
+
+
+def _mark(is_current: bool) -> str:
+    return "*" if is_current else ""
