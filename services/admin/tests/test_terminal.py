@@ -7,6 +7,7 @@ import sys
 import termios
 
 import pytest
+import yaml
 
 from ariane_record.control_characters import holds_control_character, shown
 from ariane_sdk import Message
@@ -65,6 +66,25 @@ def test_json_on_a_terminal_has_no_character_that_it_obeys(cluster, topic):
     assert status == 0, text
     assert not any(map(holds_control_character, lines_of(text)))
     assert "\\u009b5m" in text
+
+
+def test_yaml_on_a_terminal_has_no_character_that_it_obeys(cluster, topic):
+    status, text = on_a_terminal(
+        cluster, "consume", topic, "--from", "earliest", "--count", "1", "-o", "yaml"
+    )
+    assert status == 0, text
+    assert not any(map(holds_control_character, lines_of(text)))
+    (document,) = yaml.safe_load_all(text)
+    assert document["body"] == f"{TRICK}\nnext line"
+
+
+def test_yaml_says_what_json_says(ariane, ariane_json, topic):
+    command = ("topic", "show", topic)
+    assert yaml.safe_load(ariane(*command, "-o", "yaml")) == ariane_json(*command)
+    listed = ("broker", "list")
+    [first, *_] = yaml.safe_load(ariane(*listed, "-o", "yaml"))
+    assert first.keys() == ariane_json(*listed)[0].keys()
+    assert yaml.safe_load(ariane("explain", "TOPIC_NOT_FOUND", "-o", "yaml"))["code"] == "NOT_FOUND"
 
 
 def test_errors_repeat_nothing_that_a_terminal_obeys(cluster, topic):

@@ -1,8 +1,9 @@
-"""What a command writes: a table for people, JSON for programs (``-o table|json``).
+"""What a command writes: a table for people, JSON or YAML for programs (``-o table|json|yaml``).
 
 One rule for every command: results go to standard output, everything else to standard error. With
 ``-o json`` a list is one array, a thing one object, and a stream (``ariane consume``) one object a
-line; names of fields do not change from version to version.
+line; with ``-o yaml`` the same are documents, of a stream one after another. Names of fields do not
+change from version to version.
 
 Much of what is written comes from strangers: tags, keys, bodies, names. What a terminal would obey
 is written as an escape, in JSON as one of JSON's.
@@ -29,6 +30,9 @@ Row = Mapping[str, object]
 Part = tuple[Sequence[str], Sequence[Row]]
 """A list that belongs to a thing: the columns of its table, and its rows."""
 
+_YAML_COLUMNS = 1000
+"""Texts are folded only beyond that: a line is copied more easily than three."""
+
 NO_PARTS: Mapping[str, Part] = MappingProxyType({})
 _Entry = TypeVar("_Entry")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -39,6 +43,7 @@ class OutputFormat(enum.Enum):
 
     TABLE = "table"
     JSON = "json"
+    YAML = "yaml"
 
 
 class Output:
@@ -49,8 +54,8 @@ class Output:
 
     @property
     def for_programs(self) -> bool:
-        """Whether JSON is wanted."""
-        return self._format is OutputFormat.JSON
+        """Whether a form that programs read is wanted."""
+        return self._format is not OutputFormat.TABLE
 
     def rows(self, columns: Sequence[str], rows: Iterable[Row]) -> None:
         """Write a list.
@@ -61,7 +66,7 @@ class Output:
         """
         listed = list(rows)
         if self.for_programs:
-            self._write_json([dict(row) for row in listed])
+            self._write_data([dict(row) for row in listed])
             return
         from ariane_admin.terminal.tables import print_rows  # noqa: PLC0415 - see the module
 
@@ -77,7 +82,7 @@ class Output:
         """
         if self.for_programs:
             lists = {name: [dict(each) for each in rows] for name, (_, rows) in parts.items()}
-            self._write_json({**row, **lists})
+            self._write_data({**row, **lists})
             return
         from ariane_admin.terminal.tables import print_fields  # noqa: PLC0415 - see the module
 
@@ -90,22 +95,40 @@ class Output:
     def done(self, sentence: str, row: Row) -> None:
         """Write what was done: a sentence for people, its figures for programs."""
         if self.for_programs:
-            self._write_json(dict(row))
+            self._write_data(dict(row))
             return
         from ariane_record.control_characters import shown_lines  # noqa: PLC0415 - see the module
 
         click.echo(shown_lines(sentence))
 
     def line(self, row: Row) -> None:
-        """Write one element of a stream as a line of JSON."""
-        self._write_json(dict(row))
+        """Write one element of a stream: a line of JSON, or a document of YAML."""
+        if self._format is OutputFormat.YAML:
+            click.echo("---")
+        self._write_data(dict(row))
 
-    def _write_json(self, value: object) -> None:
-        # Escapes of JSON where standard output does not know all characters.
+    def _write_data(self, value: object) -> None:
+        # Escapes where standard output does not know all characters.
         from ariane_record.control_characters import shown_json  # noqa: PLC0415 - see the module
 
         escaped = not can_write_everything(sys.stdout.encoding)
-        click.echo(shown_json(json.dumps(value, ensure_ascii=escaped, default=str)))
+        written = json.dumps(value, ensure_ascii=escaped, default=str)
+        shown = shown_json(written)
+        if self._format is OutputFormat.JSON:
+            click.echo(shown)
+            return
+        import yaml  # noqa: PLC0415 - see the module
+
+        # Where one character must be escaped, all that are not ASCII are.
+        click.echo(
+            yaml.safe_dump(
+                json.loads(shown),
+                allow_unicode=not escaped and shown == written,
+                sort_keys=False,
+                width=_YAML_COLUMNS,
+            ),
+            nl=False,
+        )
 
 
 def first_of(entries: Sequence[_Entry], count_max: int) -> Sequence[_Entry]:
