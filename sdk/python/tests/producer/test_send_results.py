@@ -5,7 +5,7 @@ import pytest
 
 from ariane_sdk import SendResult
 from ariane_sdk.message import AcknowledgedLevel, MessageQueue
-from ariane_sdk.producer.batches.send_results import SendResults, StoredBatch
+from ariane_sdk.producer.batches.send_results import JoinedResults, SendResults, StoredBatch
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
 IDS = [f"{number:032X}" for number in range(5)]
@@ -49,3 +49,19 @@ def test_there_is_none_beyond_the_last(results):
         results[5]
     with pytest.raises(IndexError):
         results[1:4][3]
+
+
+def test_those_of_several_batches_are_what_a_list_would_hold(results):
+    joined = JoinedResults([results, results[1:2], results[2:]])
+    expected = [*results, results[1], *results[2:]]
+    assert joined == expected
+    assert joined == JoinedResults([results, results[1:2], results[2:]])
+    assert joined != expected[1:]
+    assert len(joined) == len(expected) == 9
+    assert [joined[n] for n in range(-9, 9)] == [*expected, *expected]
+    assert joined[3:7] == expected[3:7]
+    assert joined[::-2] == expected[::-2]
+    assert joined.index(expected[7]) == 3  # An equal one comes before.
+    assert repr(joined) == repr(expected)
+    with pytest.raises(IndexError):
+        joined[9]

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from ariane_sdk import Message, Producer, ProducerSettings
+from ariane_sdk.producer.batches import singles_batch
 from ariane_sdk.producer.batches.queue_choice import (
     PAUSE_S,
     SPREAD_CALLS_MAX,
@@ -120,6 +121,31 @@ async def test_each_queue_gets_an_equal_share_of_a_batch(jobs_world):
 
     counts = counts_of(jobs_world.brokers["broker-a"])
     assert counts == dict.fromkeys(range(QUEUES), COUNT // QUEUES)
+
+
+async def test_the_shares_of_a_batch_are_encoded_once_for_each_call(jobs_world, monkeypatch):
+    counts = []
+    encode = singles_batch.encode_plain_runs
+
+    def encode_seen(runs, sequences, unique_ids):
+        counts.append([len(run.bodies) for run in runs])
+        return encode(runs, sequences, unique_ids)
+
+    monkeypatch.setattr(singles_batch, "encode_plain_runs", encode_seen)
+    async with Producer(jobs_world.name_servers) as producer:
+        results = await producer.send_batch(jobs(tag="t"))
+
+    broker = jobs_world.brokers["broker-a"]
+    assert counts == [[COUNT // QUEUES] * len(call.batches) for call in broker.calls]
+    assert len(counts) < QUEUES
+    for message, result in zip(jobs(tag="t"), results, strict=True):
+        queue = broker.queues["jobs", result.message_queue.queue_id]
+        stored = queue[result.queue_offset]
+        assert (stored.body, stored.tag, stored.unique_id) == (
+            message.body,
+            "t",
+            result.unique_id,
+        )
 
 
 @pytest.mark.parametrize("send", [in_a_batch, as_columns])

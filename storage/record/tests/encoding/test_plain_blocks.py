@@ -97,6 +97,20 @@ def test_what_is_taken_back_was_never_there(each, sequenced, chosen):
         assert getattr(whole, name) == getattr(wanted, name)
 
 
+@given(bodies=st.lists(st.binary(max_size=30), min_size=1), sequenced=st.booleans())
+def test_messages_taken_together_are_as_if_they_came_one_by_one(bodies, sequenced):
+    topic = PlainTopic("orders", id_bytes=32)
+    shape = topic.shape_of("created")
+    together, singly = (PlainRun(topic, sequenced=sequenced) for _ in range(2))
+    for body in bodies * 2:
+        singly.add(body, shape, BORN_MS)
+    for _ in range(2):
+        together.extend(bodies, shape, BORN_MS)
+
+    for name in PlainRun.__slots__:
+        assert getattr(together, name) == getattr(singly, name)
+
+
 def test_a_member_of_an_enumeration_is_its_text():
     class Name(str, Enum):  # noqa: UP042 - those of StrEnum are formatted as their text.
         TAG = "created"

@@ -21,7 +21,7 @@ from ariane_sdk.errors import (
 )
 from ariane_sdk.message import Message, MessageQueue, ReceivedMessage, SendResult
 from ariane_sdk.producer.batches.intake import Intake
-from ariane_sdk.producer.batches.send_results import SendResults
+from ariane_sdk.producer.batches.send_results import JoinedResults, SendResults
 from ariane_sdk.producer.batches.topic_lane import NO_WISH, QueueSelector, wish_of
 from ariane_sdk.producer.producer_parts import ProducerParts
 from ariane_sdk.producer.recall_calls import RecallCalls
@@ -308,7 +308,7 @@ class Producer(TransactionalSends):
             taking = self._telemetry.send_all(messages, self._intake.take_all)
         del messages  # For who takes them to let go of them early.
         outcomes = await taking
-        if isinstance(outcomes, SendResults):
+        if isinstance(outcomes, SendResults | JoinedResults):
             return outcomes
         results = [outcome for outcome in outcomes if isinstance(outcome, SendResult)]
         if len(results) < len(outcomes):

@@ -92,6 +92,22 @@ class PlainRun:
         self.size_bytes += size
         return size
 
+    def extend(self, bodies: Sequence[bytes], shape: TagShape, born_timestamp_ms: int) -> None:
+        """Take messages of one tag, which were made at the same time.
+
+        Args:
+            bodies: The body of each; at least one.
+            shape: Of their tag, as the topic says.
+            born_timestamp_ms: As ``add``.
+        """
+        count = len(bodies)
+        if not self.size_bytes and self.sequenced:
+            self.size_bytes += SEQUENCE_BYTES
+        self.bodies += bodies
+        self.shapes += [shape] * count
+        self.born_timestamps_ms += [born_timestamp_ms] * count
+        self.size_bytes += sum(map(len, bodies)) + count * shape.overhead_bytes
+
     def take_back(self, position: int) -> int:
         """Remove one message; those behind it move up.
 

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from ariane.broker.v1.send_service_pb2 import AppendResult
 from ariane_record.encoding.loose_block import LooseBlock
 from ariane_sdk.checks.delay import AT_ONCE, AT_TIMES
-from ariane_sdk.message import AcknowledgedLevel, MessageQueue
-from ariane_sdk.net.timestamps import timestamp_ms
+from ariane_sdk.message import MessageQueue
 from ariane_sdk.producer.batches.send_batch import (
     COLUMN_BYTES,
     DELIVERY_TIME_BYTES,
@@ -93,15 +92,5 @@ class BlockBatch(SendBatch):
 
     def _results(self, result: AppendResult, broker_address: str) -> SendResults:
         """What its messages got."""
-        ends = result.first_commit_log_offset + np.cumsum(self._sizes, dtype=np.int64)
-        batch = StoredBatch(
-            message_queue=self.queue,
-            first_queue_offset=result.first_queue_offset,
-            commit_log_offsets=ends - self._sizes,
-            unique_ids=self.unique_ids,
-            acknowledged_level=AcknowledgedLevel(result.acknowledged_level),
-            store_timestamp_ms=timestamp_ms(result.store_time),
-            broker_address=broker_address,
-            duplicate=result.duplicate,
-        )
+        batch = StoredBatch.of(self.queue, self._sizes, self.unique_ids, result, broker_address)
         return SendResults(batch, range(self.count))

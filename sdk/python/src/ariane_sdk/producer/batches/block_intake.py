@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from ariane_record.checksums.crc_algebra import CrcFolder
 from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.encoding.plain_block import PlainShape
-from ariane_record.single.message_id import UniqueIds
+from ariane_record.encoding.plain_topic import TagShape
+from ariane_record.single.message_id import UniqueIdGenerator, UniqueIds
 from ariane_sdk.errors import DeadlinePassed
 from ariane_sdk.message import MessageQueue
 from ariane_sdk.producer.batches.block_batch import BlockBatch
+from ariane_sdk.producer.batches.singles_batch import SinglesBatch
 from ariane_sdk.producer.batches.topic_lane import TopicLane
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.producer.sending.unsettled import SendTurns
@@ -32,7 +34,15 @@ class BlockIntake:
         new_unique_ids: Makes the ids of so many messages.
     """
 
-    __slots__ = ("_clock", "_folder", "_sending", "_settings", "_unsettled", "new_unique_ids")
+    __slots__ = (
+        "_clock",
+        "_folder",
+        "_sending",
+        "_settings",
+        "_unique_ids",
+        "_unsettled",
+        "new_unique_ids",
+    )
 
     def __init__(
         self,
@@ -40,13 +50,14 @@ class BlockIntake:
         *,
         settings: ProducerSettings,
         clock: Clock,
-        new_unique_ids: Callable[[int], UniqueIds],
+        unique_ids: UniqueIdGenerator,
     ) -> None:
         self._sending = sending
         self._unsettled = sending.unsettled
         self._settings = settings
         self._clock = clock
-        self.new_unique_ids = new_unique_ids
+        self._unique_ids = unique_ids
+        self.new_unique_ids = unique_ids.next_id_run
         self._folder = CrcFolder()
 
     def turns(self) -> SendTurns:
@@ -85,6 +96,33 @@ class BlockIntake:
             sequenced=self._settings.idempotent,
             folder=self._folder,
         )
+
+    def send_run(self, lane: TopicLane, bodies: Sequence[bytes], shape: TagShape) -> SinglesBatch:
+        """Send plain messages as one batch, encoded with others that are sent in the same call.
+
+        Args:
+            lane: Their topic.
+            bodies: The body of each.
+            shape: Of their tag.
+
+        Raises:
+            TopicRefused: No broker takes messages for the topic.
+        """
+        batch = SinglesBatch(
+            lane.next_queue(self._sending.is_welcome),
+            choose_other=lane.choose_queue,
+            body_bytes_max=0,
+            sequenced=self._settings.idempotent,
+            plain_topic=lane.plain,
+            unique_ids=self._unique_ids,
+            cut_count=0,
+        )
+        batch.open = False
+        if batch.run is not None:
+            batch.run.extend(bodies, shape, self._clock.now_ms())
+        self._unsettled.size_bytes += batch.size_bytes
+        self._sending.add(batch)
+        return batch
 
     def send(
         self,

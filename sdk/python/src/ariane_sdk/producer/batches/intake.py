@@ -56,9 +56,7 @@ class Intake:
         self._random = random
         self._unique_ids = unique_ids
         self._latencies = latencies if latencies.counts_all else None
-        self.blocks = BlockIntake(
-            sending, settings=settings, clock=clock, new_unique_ids=unique_ids.next_id_run
-        )
+        self.blocks = BlockIntake(sending, settings=settings, clock=clock, unique_ids=unique_ids)
         self._plain = PlainIntake(self.blocks, batch_bytes_max=settings.batch_bytes_max)
         self._open = OpenBatches(sending, settings=settings, unique_ids=unique_ids, clock=clock)
         self._adding = MessageAdding(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import chain
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,11 @@ from ariane_sdk.message import SendResult
 from ariane_sdk.producer.batches.block_intake import UNIQUE_ID_DIGITS_MAX, BlockIntake
 from ariane_sdk.producer.batches.plain_messages import PlainMessages
 from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, SendBatch
+from ariane_sdk.producer.batches.send_results import JoinedResults, SendResults
 from ariane_sdk.producer.batches.topic_lane import TopicLane
+
+SHARE_BYTES_MAX: Final = 256 << 10
+"""Where the share of a queue is larger, to copy it once more costs more than to encode it alone."""
 
 
 class PlainIntake:
@@ -54,14 +59,19 @@ class PlainIntake:
         for part in self._cuts(messages, count_max):
             await turns.next(taken_bytes)
             try:
-                batch = self._send(lane, part)
+                batch = self._send(lane, part, share=count_max < len(messages.bodies))
             except ArianeError as error:
                 sent.append((error, len(part.bodies)))
             else:
                 taken_bytes += batch.size_bytes
                 sent.append((batch, len(part.bodies)))
         outcomes = [await _outcomes_of(batch, count) for batch, count in sent]
-        return outcomes[0] if len(outcomes) == 1 else list(chain.from_iterable(outcomes))
+        if len(outcomes) == 1:
+            return outcomes[0]
+        stored = [part for part in outcomes if isinstance(part, SendResults)]
+        if len(stored) == len(outcomes):
+            return JoinedResults(stored)
+        return list(chain.from_iterable(outcomes))
 
     def _cuts(self, messages: PlainMessages, count_max: int) -> Iterator[PlainMessages]:
         """The messages of one batch after the other; one that is larger than a batch is alone.
@@ -81,7 +91,20 @@ class PlainIntake:
             yield messages.slice(begin, end)
             begin, behind = end, int(ends[end - 1])
 
-    def _send(self, lane: TopicLane, messages: PlainMessages) -> SendBatch:
+    def _send(self, lane: TopicLane, messages: PlainMessages, *, share: bool) -> SendBatch:
+        """Send the messages of one batch.
+
+        Args:
+            lane: Their topic.
+            messages: The messages.
+            share: Whether others are sent with them to other queues: then all are encoded in one
+                go, which costs a copy more.
+        """
+        if share and int(messages.lengths.sum()) <= SHARE_BYTES_MAX:
+            shape = lane.plain.shapes.get(messages.tag) or lane.plain.shape_of(messages.tag)
+            if shape is not None:
+                return self._blocks.send_run(lane, messages.bodies, shape)
+
         def encode() -> tuple[LooseBlock, NDArray[np.uint8]]:
             unique_ids = self._blocks.new_unique_ids(len(messages.bodies))
             id_bytes = unique_ids.digits.shape[1]

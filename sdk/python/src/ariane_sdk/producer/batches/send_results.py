@@ -1,14 +1,16 @@
-"""The results of a batch, each made when somebody asks for it."""
+"""The results of batches, each made when somebody asks for it."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import repeat
-from typing import NamedTuple, overload
+from itertools import accumulate, chain, repeat
+from typing import NamedTuple, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane.broker.v1.send_service_pb2 import AppendResult
 from ariane_sdk.message import AcknowledgedLevel, MessageQueue, SendResult, send_results
 
 
@@ -34,6 +36,36 @@ class StoredBatch(NamedTuple):
     store_timestamp_ms: int
     broker_address: str
     duplicate: bool
+
+    @classmethod
+    def of(
+        cls,
+        queue: MessageQueue,
+        sizes: NDArray[np.int32],
+        unique_ids: NDArray[np.uint8],
+        result: AppendResult,
+        broker_address: str,
+    ) -> Self:
+        """What a broker has stored.
+
+        Args:
+            queue: The queue it went to.
+            sizes: Bytes of each record.
+            unique_ids: See the class.
+            result: What the broker says; without an error.
+            broker_address: The broker, "host:port".
+        """
+        ends = result.first_commit_log_offset + np.cumsum(sizes, dtype=np.int64)
+        return cls(
+            message_queue=queue,
+            first_queue_offset=result.first_queue_offset,
+            commit_log_offsets=ends - sizes,
+            unique_ids=unique_ids,
+            acknowledged_level=AcknowledgedLevel(result.acknowledged_level),
+            store_timestamp_ms=result.store_time.ToMilliseconds(),
+            broker_address=broker_address,
+            duplicate=result.duplicate,
+        )
 
 
 class SendResults(Sequence[SendResult]):
@@ -84,7 +116,46 @@ class SendResults(Sequence[SendResult]):
         return iter(results)
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, list | SendResults):
+        if isinstance(other, list | SendResults | JoinedResults):
+            return list(self) == list(other)
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
+class JoinedResults(Sequence[SendResult]):
+    """The results of several batches, one after the other; equal to a list of the same results."""
+
+    __slots__ = ("_ends", "_parts")
+
+    def __init__(self, parts: Sequence[SendResults]) -> None:
+        self._parts = parts
+        self._ends = list(accumulate(map(len, parts)))
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    @overload
+    def __getitem__(self, index: int) -> SendResult: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[SendResult]: ...
+
+    def __getitem__(self, index: int | slice) -> SendResult | Sequence[SendResult]:
+        places = range(len(self))[index]
+        if isinstance(places, range):
+            return [self[place] for place in places]
+        part = bisect_right(self._ends, places)
+        return self._parts[part][places - self._ends[part]]
+
+    def __iter__(self) -> Iterator[SendResult]:
+        return chain.from_iterable(self._parts)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, list | SendResults | JoinedResults):
             return list(self) == list(other)
         return NotImplemented
 

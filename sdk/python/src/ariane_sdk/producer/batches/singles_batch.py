@@ -12,6 +12,10 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane.broker.v1.send_service_pb2 import AppendResult
 from ariane_record import RecordBlock
 from ariane_record.encoding.plain_blocks import PlainRun, encode_plain_run, encode_plain_runs
 from ariane_record.encoding.plain_topic import PlainTopic, TagShape
@@ -20,6 +24,7 @@ from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_sdk.checks.delay import AT_ONCE
 from ariane_sdk.message import Message, MessageQueue, SendResult
 from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, ChooseQueue, SendBatch
+from ariane_sdk.producer.batches.send_results import SendResults, StoredBatch
 
 TOGETHER_MIN: Final = 8
 """Fewer messages are encoded one by one: what is done by column has a fixed price."""
@@ -37,7 +42,7 @@ class SinglesBatch(SendBatch):
         unique_ids: Makes their ids.
     """
 
-    __slots__ = ("cut_count", "run", "unique_ids")
+    __slots__ = ("_digits", "cut_count", "run", "unique_ids")
 
     def __init__(
         self,
@@ -60,12 +65,16 @@ class SinglesBatch(SendBatch):
         )
         self.run: PlainRun | None = PlainRun(plain_topic, sequenced=sequenced)
         self.unique_ids = unique_ids
+        # Instead of texts, where nobody waits for single messages.
+        self._digits: NDArray[np.uint8] | None = None
         self.cut_count = cut_count
 
     @property
     def count(self) -> int:
         """Messages in it."""
-        return len(self._unique_ids) if self.run is None else len(self.run.bodies)
+        if self.run is not None:
+            return len(self.run.bodies)
+        return len(self._unique_ids if self._digits is None else self._digits)
 
     @property
     def size_bytes(self) -> int:
@@ -133,21 +142,37 @@ class SinglesBatch(SendBatch):
             encoder.add(body, tag=shape.tag, unique_id=unique_id, born_timestamp_ms=born_ms)
             self._unique_ids.append(unique_id)
 
-    def encoded_as(self, block: RecordBlock, unique_ids: list[str]) -> None:
+    def encoded_as(self, block: RecordBlock, unique_ids: list[str] | NDArray[np.uint8]) -> None:
         """Take what became of the plain messages.
 
         Args:
             block: Their records, which say the sequence of the batch.
-            unique_ids: The id of each.
+            unique_ids: The id of each; as digits, uint8[count, digits], where nobody waits for
+                single messages.
         """
         self.run = None
         self._block = block
         self._block_sequence = self.sequence
-        self._unique_ids = unique_ids
+        if isinstance(unique_ids, list):
+            self._unique_ids = unique_ids
+        else:
+            self._digits = unique_ids
 
     def wait_for(self, futures: Iterable[asyncio.Future[SendResult]]) -> None:
         """Take over who waits for its messages, as long as it knows of nobody."""
         self._futures = list(futures)
+
+    @property
+    def awaited_whole(self) -> bool:
+        """Whether nobody waits for single messages."""
+        return not self._futures
+
+    def _results(self, result: AppendResult, broker_address: str) -> Sequence[SendResult]:
+        """What its messages got."""
+        if self._digits is None or self._block is None:
+            return super()._results(result, broker_address)
+        batch = StoredBatch.of(self.queue, self._block.sizes, self._digits, result, broker_address)
+        return SendResults(batch, range(self.count))
 
     def _take_back(self, position: int) -> bool:
         if self.run is None:
@@ -172,9 +197,9 @@ def encode_together(batches: Sequence[SendBatch]) -> None:
             batch.encoded_as(encode_plain_run(run, batch.sequence, few_ids), few_ids)
         return
     new_ids = waiting[0].unique_ids.next_id_run(count)
-    unique_ids = new_ids.texts()
+    texts = [] if all(batch.awaited_whole for batch in waiting) else new_ids.texts()
     blocks = encode_plain_runs(runs, [batch.sequence for batch in waiting], new_ids)
     del runs  # Each goes when its block is there: the garbage collector looks at all that live.
     ends = list(accumulate(counts))
     for batch, block, begin, end in zip(waiting, blocks, chain((0,), ends), ends, strict=False):
-        batch.encoded_as(block, unique_ids[begin:end])
+        batch.encoded_as(block, texts[begin:end] or new_ids.digits[begin:end])
