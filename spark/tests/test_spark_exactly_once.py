@@ -161,6 +161,7 @@ def test_a_repeated_job_with_other_rows_fails_and_says_what_to_do(spark, topic, 
     assert numbers_of(topic) == list(range(50))
 
 
+@pytest.mark.slow
 def test_a_restored_checkpoint_fails_where_its_rows_differ(
     copy, new_topic, numbers_of, producer, source, tmp_path
 ):
@@ -182,6 +183,7 @@ def test_a_restored_checkpoint_fails_where_its_rows_differ(
     assert numbers_of(target) == list(range(700))
 
 
+@pytest.mark.slow
 def test_an_older_checkpoint_that_repeats_the_same_rows_catches_up(
     copy, new_topic, numbers_of, producer, source, tmp_path
 ):
@@ -315,6 +317,7 @@ def test_rows_are_delivered_when_they_say_and_once(spark, topic, reading, write,
     assert len(arrived(topic, 4)) == 4
 
 
+@pytest.mark.slow
 def test_a_repeated_micro_batch_delivers_nothing_again_later(copy, new_topic, arrived, tmp_path):
     def transform(rows):
         due = f.current_timestamp() + f.expr("INTERVAL 2 SECONDS")

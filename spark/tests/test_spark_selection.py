@@ -142,6 +142,7 @@ def test_a_stream_by_pattern_and_tag_shows_its_lag_to_a_group(
     }
 
 
+@pytest.mark.slow
 def test_a_stream_waits_for_enough_messages_but_not_for_ever(
     streaming, topic, orders, producer, tmp_path
 ):

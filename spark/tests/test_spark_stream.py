@@ -80,6 +80,7 @@ def make_anew(client, publish_to_one):
     return make_anew
 
 
+@pytest.mark.slow
 def test_a_topic_made_anew_and_longer_is_a_loss(streaming, topic, publish_to_one, run, make_anew):
     publish_to_one(topic, range(100))
     frame = streaming(topic, startingOffsets="earliest").load()
@@ -93,6 +94,7 @@ def test_a_topic_made_anew_and_longer_is_a_loss(streaming, topic, publish_to_one
     assert sorted(numbers_of(anew)) == list(range(1000, 1400))
 
 
+@pytest.mark.slow
 def test_a_topic_made_anew_under_an_unfinished_batch_is_a_loss(
     streaming, topic, publish_to_one, run, make_anew, tmp_path
 ):
@@ -107,6 +109,7 @@ def test_a_topic_made_anew_under_an_unfinished_batch_is_a_loss(
         run(frame)
 
 
+@pytest.mark.slow
 def test_a_topic_that_was_deleted_is_a_loss_and_says_where_it_was_read(
     streaming, topic, publish, run, client
 ):
@@ -128,6 +131,7 @@ def test_a_limit_makes_many_batches(streaming, topic, publish, run):
     assert sorted(numbers_of(batches)) == list(range(100))
 
 
+@pytest.mark.slow
 def test_a_new_stream_starts_at_the_latest(streaming, topic, publish, run):
     publish(topic, range(10))
     frame = streaming(topic).load()
@@ -137,6 +141,7 @@ def test_a_new_stream_starts_at_the_latest(streaming, topic, publish, run):
     assert sorted(numbers_of(run(frame))) == list(range(10, 15))
 
 
+@pytest.mark.slow
 def test_a_queue_that_appears_is_read_from_its_earliest(streaming, new_topic, widen, publish, run):
     topic = new_topic(1)
     publish(topic, range(10))
@@ -150,6 +155,7 @@ def test_a_queue_that_appears_is_read_from_its_earliest(streaming, new_topic, wi
     assert sorted([*numbers_of(before), *numbers_of(after)]) == list(range(60))
 
 
+@pytest.mark.slow
 def test_an_unfinished_batch_is_read_again_the_same(streaming, topic, publish, run, tmp_path):
     publish(topic, range(50))
     frame = streaming(topic, startingOffsets="earliest", maxOffsetsPerTrigger="20").load()

@@ -43,7 +43,7 @@ def message(number):
     return Message("orders", str(number).encode(), message_group=f"g{number % 5}")
 
 
-@pytest.mark.parametrize("ending", ["terminate", "kill"])
+@pytest.mark.parametrize("ending", [pytest.param("terminate", marks=pytest.mark.slow), "kill"])
 async def test_a_broker_restarts_in_the_middle(fragile_cluster, ending):
     [broker] = fragile_cluster.brokers
     async with ClusterClient(fragile_cluster.name_servers) as client:

@@ -161,6 +161,7 @@ async def test_a_member_without_order_is_refused(make_consumer):
             await make_consumer("b", ordered=False).start()
 
 
+@pytest.mark.slow
 async def test_owners_keep_their_queues_over_a_restart_of_the_broker(fragile_cluster, floor):
     cluster = fragile_cluster
     async with ClusterClient(cluster.name_servers) as client:

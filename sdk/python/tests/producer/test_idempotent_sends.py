@@ -352,6 +352,7 @@ async def test_lost_answers_store_nothing_twice(lossy):
             assert numbers == sorted(numbers)
 
 
+@pytest.mark.slow
 async def test_a_killed_broker_stores_nothing_twice(lossy):
     cluster, proxy = lossy
     [broker] = cluster.brokers
@@ -378,6 +379,7 @@ async def test_a_killed_broker_stores_nothing_twice(lossy):
     check_exactly_once(await stored(cluster), 4000, 3)
 
 
+@pytest.mark.slow
 async def test_bundles_whose_answers_are_lost_or_whose_broker_is_killed_are_stored_once(
     lossy, monkeypatch
 ):
