@@ -13,6 +13,7 @@ from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane_sdk.sync import ClusterClient, Producer
 from ariane_servicekit.running.processes import LocalCluster
 from ariane_spark import session
+from ariane_testkit.small_store import SMALL_STORE
 
 # How long one example takes says how busy the machine is.
 settings.register_profile("ariane", deadline=None)
@@ -45,21 +46,7 @@ def spark(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def small_store() -> tuple[str, ...]:
-    """Flags of a broker that takes megabytes of disk, and minds no one else filling it."""
-    flags = {
-        "segment-bytes": 64 << 20,
-        "index-slots": 10_000,
-        "index-items": 40_000,
-        "disk-clean-ratio": 0.97,
-        "disk-force-ratio": 0.98,
-        "disk-refuse-ratio": 0.99,
-    }
-    return tuple(part for name, value in flags.items() for part in (f"--{name}", str(value)))
-
-
-@pytest.fixture(scope="session")
-def local_cluster(tmp_path_factory, small_store):
+def local_cluster(tmp_path_factory):
     """A name server and two brokers, as processes."""
     folder = tmp_path_factory.mktemp("cluster")
     with ExitStack() as stack:
@@ -68,7 +55,7 @@ def local_cluster(tmp_path_factory, small_store):
         with pytest.MonkeyPatch.context() as environment:
             environment.setenv("ARIANE_NAMESRV_WARM_UP_S", "0")
             cluster = stack.enter_context(
-                LocalCluster(folder, brokers=2, extra_broker_args=small_store)
+                LocalCluster(folder, brokers=2, extra_broker_args=SMALL_STORE)
             )
         yield cluster
 

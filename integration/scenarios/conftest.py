@@ -12,17 +12,10 @@ import pytest
 
 from ariane_admin.cli import main
 from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.small_store import SMALL_STORE
 
 # Disks that lose power are kept there.
 sys.path.append(str(Path(__file__).parents[1] / "faults"))
-
-SMALL_STORE = (
-    *("--segment-bytes", str(64 << 20)),
-    # How full the machine's disk is, is not a test's matter.
-    *("--disk-clean-ratio", "0.97"),
-    *("--disk-force-ratio", "0.98"),
-    *("--disk-refuse-ratio", "0.99"),
-)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import pytest
 
 from ariane_sdk import ClusterClient, Message, Producer
 from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.small_store import SMALL_STORE
 
 pytestmark = pytest.mark.slow
 
@@ -23,13 +24,6 @@ GROUP = "in-order"
 TOPIC = "steps"
 LEASE_S = 2.0
 STOPPED = os.WSTOPPED | os.WNOWAIT
-SMALL_STORE = (
-    *("--segment-bytes", str(64 << 20)),
-    # How full the machine's disk is, is not a test's matter.
-    *("--disk-clean-ratio", "0.97"),
-    *("--disk-force-ratio", "0.98"),
-    *("--disk-refuse-ratio", "0.99"),
-)
 BROKER_FLAGS = (
     *("--queue-lock-lease-s", str(LEASE_S)),
     # A frozen client is forgotten only after its silence.

@@ -17,6 +17,7 @@ from ariane_spark.options import RequestPolicy, read_options
 from ariane_spark.queue_client import QueueClient
 from ariane_spark.range_reader import RangeReader
 from ariane_spark.ranges import QueueRange
+from ariane_testkit.small_store import SMALL_STORE
 
 PROJECTION = Projection.of(message_schema(["queueOffset", "body"]))
 COUNT = 40
@@ -24,9 +25,9 @@ PART = QueueRange(MessageQueue("orders", "broker-a", 0), 0, COUNT)
 
 
 @pytest.fixture
-def loaded_cluster(tmp_path, small_store):
+def loaded_cluster(tmp_path):
     """A broker with more messages than gRPC reads ahead."""
-    with LocalCluster(tmp_path, extra_broker_args=small_store) as cluster:
+    with LocalCluster(tmp_path, extra_broker_args=SMALL_STORE) as cluster:
         with ClusterClient(cluster.name_servers) as client:
             client.create_topic("orders", queue_count=1)
         with Producer(cluster.name_servers) as producer:

@@ -24,6 +24,7 @@ from ariane_spark.queue_client import QueueClient
 from ariane_spark.range_chunks import HeadersTooShort
 from ariane_spark.range_reader import RangeReader
 from ariane_spark.ranges import QueueRange
+from ariane_testkit.small_store import SMALL_STORE
 
 POSITIONS = Fetch(Detail.POSITIONS, 1 << 16)
 NOBODY = "127.0.0.1:1"
@@ -156,10 +157,8 @@ def test_connections_are_made_once_for_each_process(local_cluster):
     assert connect_once(other) is not connect_once(options)
 
 
-def test_a_broker_that_is_killed_and_comes_back_is_read_without_gap_or_repeat(
-    tmp_path, small_store
-):
-    with LocalCluster(tmp_path, extra_broker_args=small_store) as cluster:
+def test_a_broker_that_is_killed_and_comes_back_is_read_without_gap_or_repeat(tmp_path):
+    with LocalCluster(tmp_path, extra_broker_args=SMALL_STORE) as cluster:
         endpoints = cluster.name_servers
         with ClusterClient(endpoints) as client:
             client.create_topic("orders", queue_count=1)

@@ -8,6 +8,7 @@ import pytest
 from ariane_sdk import Message
 from ariane_sdk.sync import ClusterClient, Producer, QueueReader
 from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.small_store import SMALL_STORE
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -27,11 +28,11 @@ def numbers_of(name_servers_reader, topic):
 
 @pytest.mark.parametrize("target", ["option", "column"])
 def test_a_stream_outlives_name_servers_and_starts_beside_a_young_one(
-    spark, tmp_path, small_store, monkeypatch, target
+    spark, tmp_path, monkeypatch, target
 ):
     """Where rows say the topic, all brokers are asked for, and not those of a topic."""
     monkeypatch.setenv("ARIANE_NAMESRV_WARM_UP_S", "0")
-    cluster = LocalCluster(tmp_path / "cluster", extra_broker_args=small_store)
+    cluster = LocalCluster(tmp_path / "cluster", extra_broker_args=SMALL_STORE)
     with cluster, ClusterClient(cluster.name_servers) as client:
         monkeypatch.undo()
         for topic in ("flights", "copies"):

@@ -44,6 +44,7 @@ from ariane_record.decoding.columns import decode_columns
 from ariane_sdk.runtime.clock import SystemClock
 from ariane_servicekit.running.processes import LocalCluster
 from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
+from ariane_testkit.small_store import SMALL_STORE
 
 
 def status(code, reason, message="scripted", **metadata):
@@ -383,15 +384,6 @@ class LeapingClock(SystemClock):
 @pytest.fixture
 def leaping_clock():
     return LeapingClock()
-
-
-SMALL_STORE = (
-    # A whole test session needs little room, and how full the machine's disk is, is not its matter.
-    *("--segment-bytes", str(64 << 20)),
-    *("--disk-clean-ratio", "0.97"),
-    *("--disk-force-ratio", "0.98"),
-    *("--disk-refuse-ratio", "0.99"),
-)
 
 
 @pytest.fixture(scope="session")

@@ -84,9 +84,7 @@ async def test_name_servers_go_and_messages_go_on(fragile_cluster):
         await client.create_topic("orders")
     counted = Counted()
     async with (
-        Producer(
-            fragile_cluster.name_servers, settings=ProducerSettings(send_timeout_s=1.0)
-        ) as producer,
+        Producer(fragile_cluster.name_servers) as producer,
         PushConsumer(
             fragile_cluster.name_servers,
             group="billing",
@@ -106,7 +104,7 @@ async def test_name_servers_go_and_messages_go_on(fragile_cluster):
         await counted.wait(20)
 
         with pytest.raises(errors.SendError):
-            await producer.send(Message("unheard-of", b""))
+            await producer.send(Message("unheard-of", b""), timeout_s=1.0)
 
 
 async def test_a_killed_member_leaves_its_queues_to_the_others(fragile_cluster):

@@ -25,7 +25,7 @@ from ariane_sdk import (
 from ariane_sdk.message_tables import PART_OF
 
 QUICK = ProducerSettings(
-    call_timeout_s=0.3, send_timeout_s=1.5, repeat_delay_s_min=0.01, repeat_delay_s_max=0.05
+    call_timeout_s=1, send_timeout_s=60, repeat_delay_s_min=0.01, repeat_delay_s_max=0.05
 )
 PAIRS = pa.map_(pa.string(), pa.string())
 _numbers = itertools.count()

@@ -17,15 +17,7 @@ from ariane_servicekit import Address, SystemClock, serving
 from ariane_servicekit.database import Database
 from ariane_servicekit.running.processes import LocalCluster
 from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
-
-SMALL_STORE = (
-    # A test needs little room, and how full the machine's disk is, is not its matter.
-    *("--segment-bytes", str(64 << 20)),
-    *("--disk-clean-ratio", "0.97"),
-    *("--disk-force-ratio", "0.98"),
-    *("--disk-refuse-ratio", "0.99"),
-)
-
+from ariane_testkit.small_store import SMALL_STORE
 
 # Groups of `config/subscriptionGroup.json` of a Java broker, and one that only Java's rules allow.
 GROUPS_OF_JAVA = ("CID_ONSAPI_OWNER", "SELF_TEST_C_GROUP", "TOOLS_CONSUMER", "team|billing%old")

@@ -10,6 +10,7 @@ from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk.sync import Message, Producer
 from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.small_store import SMALL_STORE
 
 BIN = Path(sys.executable).parent
 
@@ -45,7 +46,7 @@ def test_a_member_says_what_it_waits_for(cluster):
 
 
 def test_who_follows_waits_for_a_broker_that_restarts(tmp_path):
-    with LocalCluster(tmp_path, extra_broker_args=("--segment-bytes", str(64 << 20))) as cluster:
+    with LocalCluster(tmp_path, extra_broker_args=SMALL_STORE) as cluster:
         [broker] = cluster.brokers
         with Producer(cluster.name_servers) as producer:
             producer.send(Message("followed", b"before"))

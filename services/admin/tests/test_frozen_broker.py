@@ -21,6 +21,7 @@ from ariane_sdk.errors import DeadlinePassed, MessagesFailed
 from ariane_sdk.sync import Message, MessageQueue, Producer
 from ariane_sdk.sync import QueueReader as BlockingReader
 from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.small_store import SMALL_STORE
 
 BIN = Path(sys.executable).parent
 COMMANDS = {
@@ -94,8 +95,7 @@ def thaw(cluster, position=1):
 def two(tmp_path_factory):
     """Two brokers; on each a message, how far a group is, and a dead letter of another group."""
     folder = tmp_path_factory.mktemp("frozen")
-    small = ("--segment-bytes", str(64 << 20))
-    with LocalCluster(folder, brokers=2, extra_broker_args=small) as cluster:
+    with LocalCluster(folder, brokers=2, extra_broker_args=SMALL_STORE) as cluster:
         assert run(cluster, "topic create orders --queues 2").returncode == ExitStatus.DONE
         with (
             Producer(cluster.name_servers) as producer,

@@ -16,6 +16,7 @@ from grpc import aio
 
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane_servicekit.running.processes import ServiceProcess
+from ariane_testkit.small_store import SMALL_STORE
 
 MIB = 1 << 20
 
@@ -68,7 +69,7 @@ async def start(tmp_path, probe_class):
         process = ServiceProcess(
             "broker",
             "ariane_broker",
-            ("--store-path", str(tmp_path / "store"), "--segment-bytes", str(64 << 20), *flags),
+            ("--store-path", str(tmp_path / "store"), *SMALL_STORE, *flags),
             tmp_path / "broker.log",
         )
         started.append(process)
@@ -259,5 +260,5 @@ async def test_streams_that_say_nothing_end_within_seconds(start, refused):
         for call in silent:
             failure = await refused(call.read())
             assert (failure.reason, failure.code) == ("DEADLINE_PASSED", "DEADLINE_EXCEEDED")
-        assert 9 < time.monotonic() - begin < 20
+        assert 9 < time.monotonic() - begin < 60
         await broker.store("orders", [b"a"])

@@ -14,6 +14,7 @@ from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
 from ariane_servicekit import SystemClock
 from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.small_store import SMALL_STORE
 from ariane_txn_checker.errors import (
     BrokerUnreachable,
     NobodyAnswered,
@@ -107,11 +108,7 @@ async def side(request, tmp_path):
     if request.param == "twin":
         yield TwinSide()
         return
-    flags = (
-        *("--segment-bytes", str(64 << 20), "--disk-clean-ratio", "0.97"),
-        *("--disk-force-ratio", "0.98", "--disk-refuse-ratio", "0.99"),
-    )
-    async with LocalCluster(tmp_path / "cluster", extra_broker_args=flags) as cluster:
+    async with LocalCluster(tmp_path / "cluster", extra_broker_args=SMALL_STORE) as cluster:
         real = RealSide(cluster.brokers[0].address)
         yield real
         await real.close()

@@ -29,6 +29,7 @@ from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
 from ariane.transaction.v1.checker_service_pb2_grpc import CheckerServiceStub
 from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 from ariane_testkit.contract import unimplemented_methods
+from ariane_testkit.small_store import SMALL_STORE
 
 PACKAGE = "ariane.transaction.v1"
 COMMIT = client_pb.TRANSACTION_OUTCOME_COMMIT
@@ -36,10 +37,6 @@ ROLLBACK = client_pb.TRANSACTION_OUTCOME_ROLLBACK
 WAITING = checked_pb.CHECKED_TRANSACTION_STATE_WAITING
 DECIDED = checked_pb.CHECKED_TRANSACTION_STATE_DECIDED
 PARKED = checked_pb.CHECKED_TRANSACTION_STATE_PARKED
-SMALL_STORE = (
-    *("--segment-bytes", str(64 << 20), "--disk-clean-ratio", "0.97"),
-    *("--disk-force-ratio", "0.98", "--disk-refuse-ratio", "0.99"),
-)
 QUICK = (
     *("--first-check-s", "0.2", "--check-interval-s", "0.2", "--survey-interval-s", "0.1"),
     *("--note-age-s", "0", "--retry-s", "0.2", "--lease-s", "1"),

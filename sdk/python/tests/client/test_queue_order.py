@@ -6,15 +6,14 @@ import pytest
 
 from ariane_sdk import ClusterClient, Message, MessageQueue, Producer, ProducerSettings, errors
 from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.small_store import SMALL_STORE
 
 IMPATIENT = ProducerSettings(send_timeout_s=1.0)
 
 
 async def test_groups_wait_for_their_broker(tmp_path):
     async with (
-        LocalCluster(
-            tmp_path, brokers=2, extra_broker_args=("--segment-bytes", "67108864")
-        ) as here,
+        LocalCluster(tmp_path, brokers=2, extra_broker_args=SMALL_STORE) as here,
         ClusterClient(here.name_servers) as cluster,
     ):
         await cluster.create_topic("trades", queue_count=2, fifo=True)

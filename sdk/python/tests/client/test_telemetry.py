@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -52,7 +53,7 @@ def seen():
         return found
 
     yield SimpleNamespace(
-        producer=ProducerSettings(call_timeout_s=0.5, send_timeout_s=1.0, **both),
+        producer=ProducerSettings(call_timeout_s=30.0, send_timeout_s=60.0, **both),
         consumer=ConsumerSettings(**both),
         tracer=tracers.get_tracer("test"),
         spans=exporter.get_finished_spans,
@@ -108,7 +109,8 @@ async def test_a_context_that_the_application_gave_is_kept_and_linked(world, see
 
 async def test_failures_are_seen(world, seen, make_status):
     broker = world.brokers["broker-a"]
-    async with Producer(world.name_servers, settings=seen.producer) as producer:
+    settings = replace(seen.producer, call_timeout_s=0.5, send_timeout_s=1.0)
+    async with Producer(world.name_servers, settings=settings) as producer:
         with pytest.raises(errors.MessageIllegal):
             await producer.send(Message("orders", b"x", tag="a||b"))
         broker.script.extend(["hang"] * 9)
@@ -126,7 +128,7 @@ async def test_all_ways_to_send_are_seen(world, seen):
     async with Producer(world.name_servers, settings=seen.producer) as producer:
         await producer.send_nowait(Message("orders", b"1"))
         await producer.send_one_way(Message("orders", b"2"))
-        await producer.send(Message("orders", b"3"), timeout_s=5)
+        await producer.send(Message("orders", b"3"), timeout_s=60)
         await producer.send_batch([Message("orders", b"4"), Message("orders", b"5")])
         cancelled = asyncio.ensure_future(producer.send(Message("orders", b"6")))
         await asyncio.sleep(0)

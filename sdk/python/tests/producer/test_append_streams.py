@@ -9,7 +9,7 @@ import pytest
 from ariane_sdk import Message, MessageQueue, Producer, ProducerSettings, errors
 
 QUICK = ProducerSettings(
-    call_timeout_s=0.3, send_timeout_s=10, repeat_delay_s_min=0.01, repeat_delay_s_max=0.05
+    call_timeout_s=1, send_timeout_s=60, repeat_delay_s_min=0.01, repeat_delay_s_max=0.05
 )
 PATIENT = ProducerSettings(call_timeout_s=10, send_timeout_s=20, calls_in_flight_max=4)
 

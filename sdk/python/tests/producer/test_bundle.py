@@ -155,7 +155,7 @@ def test_it_tells_everybody_what_batches_would(tables, messages):
         side.bundle.settle(tables.result_of(results), ADDRESS)
         for future, own in zip(side.futures[1:], side.own_futures[1:], strict=True):
             assert future.result() == own.result()
-        await asyncio.wait_for(waiting, 1)
+        await asyncio.wait_for(waiting, 60)
         await side.bundle.wait_settled()
 
     asyncio.run(check())
@@ -178,7 +178,7 @@ async def test_what_is_not_the_same_for_all_is_for_single_batches(tables, sequen
         batch.settle(result, ADDRESS)
         own.settle(result, ADDRESS)
         await asyncio.sleep(0)
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 60)
     for future, own in zip(side.futures, side.own_futures, strict=True):
         assert future.result() == own.result()
 

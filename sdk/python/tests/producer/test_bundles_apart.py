@@ -159,7 +159,7 @@ async def test_what_waits_keeps_its_order_when_a_call_fails(many, make_status):
 
 async def test_what_was_withdrawn_does_not_count_when_a_call_fails(many):
     many.brokers["broker-a"].script.append("hang")
-    settings = ProducerSettings(call_timeout_s=0.3, large_calls_in_flight_max=1)
+    settings = ProducerSettings(call_timeout_s=1.0, large_calls_in_flight_max=1)
     async with asyncio.timeout(60), Producer(many.name_servers, settings=settings) as producer:
         for topic in TOPICS[:3]:
             await producer.route(topic)

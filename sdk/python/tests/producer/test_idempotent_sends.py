@@ -20,9 +20,10 @@ from ariane_sdk import (
 )
 from ariane_sdk.producer.batches.bundle import Bundle
 from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.small_store import SMALL_STORE
 
 QUICK = ProducerSettings(
-    call_timeout_s=0.3, send_timeout_s=1.5, repeat_delay_s_min=0.01, repeat_delay_s_max=0.05
+    call_timeout_s=1, send_timeout_s=60, repeat_delay_s_min=0.01, repeat_delay_s_max=0.05
 )
 PATIENT = replace(QUICK, call_timeout_s=60.0, send_timeout_s=90.0)
 STUBBORN = ProducerSettings(
@@ -285,13 +286,11 @@ async def lossy(tmp_path):
     """A cluster of one broker that clients reach through a proxy that loses answers."""
     proxy = LossyProxy(seed=7)
     address = await proxy.start()
-    small = ("--segment-bytes", str(64 << 20), "--disk-clean-ratio", "0.97")
-    full = ("--disk-force-ratio", "0.98", "--disk-refuse-ratio", "0.99")
     try:
         with TemporaryDirectory() as folder:
             async with LocalCluster(
                 tmp_path / folder,
-                extra_broker_args=(*small, *full, "--advertised-address", address),
+                extra_broker_args=(*SMALL_STORE, "--advertised-address", address),
             ) as cluster:
                 proxy.target = cluster.brokers[0].address
                 yield cluster, proxy

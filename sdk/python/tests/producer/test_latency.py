@@ -11,14 +11,9 @@ from hypothesis import strategies as st
 from ariane_sdk import ClusterClient, Message, MessageQueue, Producer, ProducerSettings, errors
 from ariane_sdk.producer.sending.latency import BrokerLatencies, LeastLatency, UnavailabilityTable
 from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.small_store import SMALL_STORE
 
 DEFAULTS = ProducerSettings()
-SMALL_STORE = (
-    *("--segment-bytes", str(64 << 20)),
-    *("--disk-clean-ratio", "0.97"),
-    *("--disk-force-ratio", "0.98"),
-    *("--disk-refuse-ratio", "0.99"),
-)
 TABLE = UnavailabilityTable(DEFAULTS.latency_bounds_s, DEFAULTS.unavailable_s)
 
 latencies_s = st.floats(0, 100)
@@ -184,7 +179,7 @@ async def test_when_all_are_slow_messages_still_go(two_brokers):
 
 async def test_a_broker_that_hangs_is_left_alone(tmp_path, leaping_clock):
     settings = ProducerSettings(
-        call_timeout_s=0.5,
+        call_timeout_s=1.0,
         send_timeout_s=60.0,
         queue_choice="least_latency",
         latency_bounds_s=(0.9,),

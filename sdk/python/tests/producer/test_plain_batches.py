@@ -15,7 +15,7 @@ from ariane_sdk import Message, Producer, ProducerSettings, errors
 from ariane_sdk.producer.batches.plain_messages import COUNT_MIN, PlainMessages
 
 COUNT = 3 * COUNT_MIN
-SMALL_BATCHES = ProducerSettings(batch_bytes_max=8_000, send_timeout_s=3)
+SMALL_BATCHES = ProducerSettings(batch_bytes_max=8_000, send_timeout_s=60)
 
 
 def plain(count=COUNT, **fields):
@@ -83,7 +83,7 @@ async def test_what_is_refused_is_told_for_each(two_brokers, make_status):
     refused = make_status(grpc.StatusCode.INVALID_ARGUMENT, "BLOCK_CORRUPTED")
     two_brokers.brokers["broker-a"].script.extend([[refused]] * 100)
     settings = ProducerSettings(
-        batch_bytes_max=8_000, request_bytes_max=8_000, send_timeout_s=3, idempotent=False
+        batch_bytes_max=8_000, request_bytes_max=8_000, send_timeout_s=60, idempotent=False
     )
     messages = plain(600)
     async with Producer(two_brokers.name_servers, settings=settings) as producer:

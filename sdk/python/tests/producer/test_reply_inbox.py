@@ -66,7 +66,7 @@ async def test_a_queue_that_lost_its_end_is_read_on_from_there(refusal, goes_on)
         routes=SimpleNamespace(on_change=lambda _told: None, get=get),
         connections=SimpleNamespace(pull=lambda _address: broker),
     )
-    inbox = ReplyInbox(session, client_id="me", timeout_s=1.0, clock=SystemClock())
+    inbox = ReplyInbox(session, client_id="me", timeout_s=60.0, clock=SystemClock())
     offsets = {0: QueuePosition(5, 7)}
     async with asyncio.timeout(60):
         for _ in range(3):

@@ -98,7 +98,7 @@ async def test_what_is_cancelled_before_it_leaves_is_not_stored(world, taken_bac
 
 async def test_a_repeat_is_the_same_bytes_under_the_same_numbers(world):
     world.brokers["broker-a"].script.append("store and hang")
-    settings = ProducerSettings(call_timeout_s=0.3, repeat_delay_s_min=0.01)
+    settings = ProducerSettings(call_timeout_s=1.0, repeat_delay_s_min=0.01)
     async with Producer(world.name_servers, settings=settings) as producer:
         await producer.route("orders")
         sends = [producer.send(Message("orders", b"%d" % number)) for number in range(20)]

@@ -87,7 +87,7 @@ async def test_a_name_server_that_has_just_started_is_not_believed(templated, wo
     templated.name_server.set_route("orders", {"broker-a": templated.brokers["broker-a"].address})
     both = f"{world.name_servers},{templated.name_servers}"
     for _ in range(4):  # Whichever is asked first.
-        async with Producer(both, settings=ProducerSettings(send_timeout_s=2.0)) as producer:
+        async with Producer(both, settings=ProducerSettings(send_timeout_s=60.0)) as producer:
             result = await producer.send(Message("orders", b"one"))
 
             assert result.message_queue.broker_name == "broker-a"

@@ -172,7 +172,7 @@ async def test_a_route_finds_a_broker_that_is_back_elsewhere(world, monkeypatch)
     monkeypatch.setattr(_route_doubts, "MISSING_LOOK_S", 0.01)
     server = world.name_server
     server.set_route("orders", {"broker-a": "127.0.0.1:2", "broker-b": "127.0.0.1:3"})
-    session = Session((world.name_servers,), timeout_s=1.0, clock=SystemClock(), random=Random(0))
+    session = Session((world.name_servers,), timeout_s=60.0, clock=SystemClock(), random=Random(0))
     session.routes.start()
     await session.routes.get("orders")
     server.set_route("orders", {"broker-a": "127.0.0.1:2"})

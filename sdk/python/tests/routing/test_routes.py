@@ -69,7 +69,7 @@ def make_session(monkeypatch):
     monkeypatch.setattr(_routes, "REFRESH_GAP_S_MIN", 0.0)
 
     def make(*addresses, seed=0):
-        return Session(addresses, timeout_s=1.0, clock=SystemClock(), random=Random(seed))
+        return Session(addresses, timeout_s=60.0, clock=SystemClock(), random=Random(seed))
 
     return make
 

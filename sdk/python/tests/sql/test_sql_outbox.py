@@ -208,7 +208,7 @@ async def test_an_unknown_outcome_is_sent_again_as_it_was(world, sessions):
     broker = world.brokers["broker-a"]
     broker.script.extend(["store and hang", grpc.StatusCode.UNAVAILABLE])
     write(sessions, outbox, b"1", b"2")
-    async with relay_of(world, outbox, sessions, call_timeout_s=0.5, lease_s=2.0):
+    async with relay_of(world, outbox, sessions, call_timeout_s=1.0, lease_s=60.0):
         await broker.wait_called(2)
         write(sessions, outbox, b"3")
         await until_empty(sessions, outbox)

@@ -24,6 +24,7 @@ from ariane_admin.cli import main
 from ariane_admin.doctor.cluster_facts import gather_facts
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.small_store import SMALL_STORE
 
 
 class ScriptedNameServer(RouteServiceServicer, MaintenanceServiceServicer):
@@ -120,8 +121,7 @@ async def test_a_name_server_that_hangs_or_knows_no_orders_hides_no_other(warnin
 def without_one(tmp_path_factory):
     """A cluster one of whose two brokers has left; a topic has queues on both, in order."""
     folder = tmp_path_factory.mktemp("without")
-    small = ("--segment-bytes", str(64 << 20))
-    with LocalCluster(folder, brokers=2, extra_broker_args=small) as cluster:
+    with LocalCluster(folder, brokers=2, extra_broker_args=SMALL_STORE) as cluster:
         names = ("--name-servers", cluster.name_servers)
         assert main(["topic", "create", "trades", "--type", "fifo", *names]) == ExitStatus.DONE
         cluster.brokers[1].terminate()

@@ -8,11 +8,7 @@ from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import Message, MessageQueue, sync
 from ariane_servicekit import Address
 from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
-
-SMALL_STORE = (
-    *("--segment-bytes", str(64 << 20)),
-    *("--disk-clean-ratio", "0.97", "--disk-force-ratio", "0.98", "--disk-refuse-ratio", "0.99"),
-)
+from ariane_testkit.small_store import SMALL_STORE
 
 
 def layout(ariane_json, topic):

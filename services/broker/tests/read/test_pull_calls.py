@@ -141,7 +141,7 @@ async def test_a_held_pull_is_answered_by_the_append(broker, read_bodies):
     begin = time.perf_counter()
     await broker.store("orders", [b"now"], 5)
     (pulled,) = (await held).queues
-    assert time.perf_counter() - begin < 2
+    assert time.perf_counter() - begin < 15, "it was held to the end"
     assert read_bodies(pulled) == [b"now"]
     assert pulled.queue_id == 5
     assert await held_count(broker) == 0
