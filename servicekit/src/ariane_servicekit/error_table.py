@@ -343,6 +343,17 @@ _ROWS: Final = (
         "`ariane sink list` shows the sinks that there are.",
     ),
     ErrorRow(
+        ErrorReason.ERROR_REASON_RECEIPT_HANDLE_INVALID,
+        StatusCode.INVALID_ARGUMENT,
+        "Give handles back as they were received, for the group that received them.",
+        field="receipt_handle",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_GROUP_OWNS_QUEUES,
+        StatusCode.FAILED_PRECONDITION,
+        "Stop the members that own queues first, or receive in a group of its own.",
+    ),
+    ErrorRow(
         ErrorReason.ERROR_REASON_RECEIPT_HANDLE_EXPIRED,
         StatusCode.FAILED_PRECONDITION,
         "Drop the message: it was settled, or will be delivered again.",

@@ -4,7 +4,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from ariane.broker.v1 import broker_service_pb2 as broker_pb
-from ariane.broker.v1 import receive_service_pb2 as receive_pb
 from ariane.common.v1 import process_service_pb2 as process_pb
 from ariane.common.v1.process_service_pb2_grpc import ProcessServiceStub
 from ariane_broker.settings import BrokerSettings
@@ -36,22 +35,7 @@ async def test_health_of_each_service(broker):
 
 
 async def test_every_method_of_the_contract_is_answered(broker):
-    refused = {f"ReceiveService.{method}" for _, method, _ in EMPTY_ROOMS}
-    assert await unimplemented_methods(broker.channel, "ariane.broker.v1") == refused
-
-
-EMPTY_ROOMS = (
-    ("receives", "ReceiveMessages", receive_pb.ReceiveMessagesRequest()),
-    ("receives", "AckMessages", receive_pb.AckMessagesRequest()),
-    ("receives", "ChangeInvisibleDuration", receive_pb.ChangeInvisibleDurationRequest()),
-)
-
-
-async def test_empty_rooms_say_so(broker, refused):
-    for service, method, request in EMPTY_ROOMS:
-        failure = await refused(getattr(getattr(broker, service), method)(request))
-        assert (failure.reason, failure.code) == ("FEATURE_NOT_AVAILABLE", "UNIMPLEMENTED"), method
-        assert failure.metadata["feature"]
+    assert await unimplemented_methods(broker.channel, "ariane.broker.v1") == set()
 
 
 async def test_settings_are_listed_by_the_process(broker):

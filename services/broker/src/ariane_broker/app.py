@@ -1,6 +1,6 @@
 """The parts list of the broker: the one place that composes.
 
-A broker is nine rooms, each built by one function from those before it::
+A broker is ten rooms, each built by one function from those before it::
 
     state        topics, groups, offsets: in memory, and on the disk
     storing      the store, who waits on its disk, who is held until something arrives
@@ -11,6 +11,7 @@ A broker is nine rooms, each built by one function from those before it::
     reading      messages out
     transacting  half messages, and what becomes of them
     retrying     failed messages, brought back later or kept as dead letters
+    receiving    messages out, for a while, to those who own no queues
     rpc          the services of the contract in front of them: only they speak protobuf
 
 Nothing here touches disk or network yet.
@@ -28,6 +29,7 @@ from ariane_broker.log.room import StoringRoom, storing_room
 from ariane_broker.naming.room import naming_room
 from ariane_broker.outside import Outside
 from ariane_broker.read.room import reading_room
+from ariane_broker.receive.room import receiving_room
 from ariane_broker.retry.room import retrying_room
 from ariane_broker.rpc.room import rpc_room
 from ariane_broker.settings import BrokerSettings
@@ -65,6 +67,8 @@ def compose_from(outside: Outside) -> BrokerLife:
         outside, state, storing, changing, delaying=delaying, appending=appending
     )
 
+    receiving = receiving_room(outside, state, storing, changing, retrying)
+
     rpc = rpc_room(
         outside,
         state,
@@ -76,6 +80,7 @@ def compose_from(outside: Outside) -> BrokerLife:
         reading=reading_room(outside, state, storing, naming, changing),
         transacting=transacting,
         retrying=retrying,
+        receiving=receiving,
     )
 
     return BrokerLife(
@@ -106,6 +111,7 @@ def compose_from(outside: Outside) -> BrokerLife:
             *_housekeeping(outside, state, storing, changing),
             transacting.upkeep,
             retrying.deaths,
+            receiving.upkeep,
             *transacting.batch_loops,
         ),
         threads=outside.threads,

@@ -57,6 +57,7 @@ class ConsumerGroup(_message.Message):
     RETRY_POLICY_FIELD_NUMBER: _builtins.int
     SUBSCRIPTION_CONFLICT_POLICY_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    RECEIVE_IN_ORDER_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The name. 1 to 120 characters of A-Z a-z 0-9 _ and -."""
     consume_enabled: _builtins.bool
@@ -71,6 +72,8 @@ class ConsumerGroup(_message.Message):
     """What happens to a member whose subscription differs from its group's."""
     version: _builtins.int
     """Grows with each change. Output only."""
+    receive_in_order: _builtins.bool
+    """Whether ReceiveService hands out the messages of one message group one after the other."""
     @_builtins.property
     def retry_policy(self) -> Global___RetryPolicy:
         """How the delay between tries grows."""
@@ -85,10 +88,11 @@ class ConsumerGroup(_message.Message):
         retry_policy: Global___RetryPolicy | None = ...,
         subscription_conflict_policy: Global___SubscriptionConflictPolicy.ValueType = ...,
         version: _builtins.int = ...,
+        receive_in_order: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "consumer_group", b"consumer_group", "retry_policy", b"retry_policy", "subscription_conflict_policy", b"subscription_conflict_policy", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "consumer_group", b"consumer_group", "receive_in_order", b"receive_in_order", "retry_policy", b"retry_policy", "subscription_conflict_policy", b"subscription_conflict_policy", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,9 +26,11 @@ from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__
 from ariane.common.v1 import message_pb2 as ariane_dot_common_dot_v1_dot_message__pb2
 from ariane.common.v1 import subscription_pb2 as ariane_dot_common_dot_v1_dot_subscription__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&ariane/broker/v1/receive_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a#ariane/common/v1/subscription.proto\x1a\x1egoogle/protobuf/duration.proto\"\x8a\x02\n\x16ReceiveMessagesRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x32\n\x06\x66ilter\x18\x04 \x01(\x0b\x32\".ariane.common.v1.FilterExpression\x12\x19\n\x11message_count_max\x18\x05 \x01(\x05\x12\x35\n\x12invisible_duration\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rhold_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"N\n\x17ReceiveMessagesResponse\x12\x33\n\x08messages\x18\x01 \x03(\x0b\x32!.ariane.broker.v1.ReceivedMessage\"U\n\x0fReceivedMessage\x12*\n\x07message\x18\x01 \x01(\x0b\x32\x19.ariane.common.v1.Message\x12\x16\n\x0ereceipt_handle\x18\x02 \x01(\t\"T\n\x12\x41\x63kMessagesRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x17\n\x0freceipt_handles\x18\x03 \x03(\t\"6\n\x13\x41\x63kMessagesResponse\x12\x1f\n\x17\x65xpired_receipt_handles\x18\x01 \x03(\t\"\x96\x01\n\x1e\x43hangeInvisibleDurationRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x16\n\x0ereceipt_handle\x18\x03 \x01(\t\x12\x35\n\x12invisible_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"9\n\x1f\x43hangeInvisibleDurationResponse\x12\x16\n\x0ereceipt_handle\x18\x01 \x01(\t2\xf3\x02\n\x0eReceiveService\x12p\n\x0fReceiveMessages\x12(.ariane.broker.v1.ReceiveMessagesRequest\x1a).ariane.broker.v1.ReceiveMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x02\x12\x64\n\x0b\x41\x63kMessages\x12$.ariane.broker.v1.AckMessagesRequest\x1a%.ariane.broker.v1.AckMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12\x88\x01\n\x17\x43hangeInvisibleDuration\x12\x30.ariane.broker.v1.ChangeInvisibleDurationRequest\x1a\x31.ariane.broker.v1.ChangeInvisibleDurationResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x42\x41\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&ariane/broker/v1/receive_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a#ariane/common/v1/subscription.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\"\xe8\x02\n\x0cReceiveOrder\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x35\n\rsubscriptions\x18\x03 \x03(\x0b\x32\x1e.ariane.common.v1.Subscription\x12\x19\n\x11message_count_max\x18\x04 \x01(\x05\x12\x16\n\x0esize_bytes_max\x18\x05 \x01(\x03\x12\x35\n\x12invisible_duration\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rhold_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0ekeep_invisible\x18\x08 \x01(\x08\x12-\n\x05start\x18\t \x01(\x0e\x32\x1e.ariane.broker.v1.ReceiveStart\x12\x13\n\x0b\x62y_priority\x18\n \x01(\x08\"G\n\x16ReceiveMessagesRequest\x12-\n\x05order\x18\x01 \x01(\x0b\x32\x1e.ariane.broker.v1.ReceiveOrder\"N\n\x17ReceiveMessagesResponse\x12\x33\n\x08messages\x18\x01 \x03(\x0b\x32!.ariane.broker.v1.ReceivedMessage\"\x8a\x01\n\x0fReceivedMessage\x12*\n\x07message\x18\x01 \x01(\x0b\x32\x19.ariane.common.v1.Message\x12\x16\n\x0ereceipt_handle\x18\x02 \x01(\t\x12\x33\n\x0finvisible_until\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"E\n\x12\x41\x63kMessagesRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x17\n\x0freceipt_handles\x18\x02 \x03(\t\"H\n\x13\x41\x63kMessagesResponse\x12\x31\n\x07results\x18\x01 \x03(\x0b\x32 .ariane.broker.v1.SettledMessage\"H\n\x0eSettledMessage\x12!\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x12.google.rpc.Status\x12\x13\n\x0b\x64\x65\x61\x64_letter\x18\x02 \x01(\x08\"\x87\x01\n\x1e\x43hangeInvisibleDurationRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x16\n\x0ereceipt_handle\x18\x02 \x01(\t\x12\x35\n\x12invisible_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"n\n\x1f\x43hangeInvisibleDurationResponse\x12\x16\n\x0ereceipt_handle\x18\x01 \x01(\t\x12\x33\n\x0finvisible_until\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"l\n\x13NackMessagesRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x17\n\x0freceipt_handles\x18\x02 \x03(\t\x12$\n\x04nack\x18\x03 \x01(\x0b\x32\x16.ariane.broker.v1.Nack\"T\n\x04Nack\x12(\n\x05\x64\x65lay\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0b\x64\x65\x61\x64_letter\x18\x02 \x01(\x08\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\"I\n\x14NackMessagesResponse\x12\x31\n\x07results\x18\x01 \x03(\x0b\x32 .ariane.broker.v1.SettledMessage\"F\n\x15ReceiveRecordsRequest\x12-\n\x05order\x18\x01 \x01(\x0b\x32\x1e.ariane.broker.v1.ReceiveOrder\"K\n\x16ReceiveRecordsResponse\x12\x31\n\x06queues\x18\x01 \x03(\x0b\x32!.ariane.broker.v1.ReceivedRecords\"\x98\x01\n\x0fReceivedRecords\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x0f\n\x07receipt\x18\x03 \x01(\x0c\x12\x10\n\x08\x61ttempts\x18\x04 \x01(\x0c\x12\x1a\n\x12invisible_until_ms\x18\x05 \x01(\x03\x12\x14\n\x0crecord_sizes\x18\x07 \x01(\x0c\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"g\n\x14SettleRecordsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x37\n\x0bsettlements\x18\x02 \x03(\x0b\x32\".ariane.broker.v1.RecordSettlement\"\x9f\x01\n\x10RecordSettlement\x12\x0f\n\x07receipt\x18\x01 \x01(\x0c\x12\x0e\n\x06ranges\x18\x02 \x01(\x0c\x12\x37\n\x12invisible_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12&\n\x04nack\x18\x04 \x01(\x0b\x32\x16.ariane.broker.v1.NackH\x00\x42\t\n\x07outcome\"J\n\x15SettleRecordsResponse\x12\x31\n\x07results\x18\x01 \x03(\x0b\x32 .ariane.broker.v1.SettledRecords\"e\n\x0eSettledRecords\x12!\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x12.google.rpc.Status\x12\x15\n\rsettled_count\x18\x02 \x01(\x05\x12\x19\n\x11\x64\x65\x61\x64_letter_count\x18\x03 \x01(\x05\"=\n\x14ListReceivingRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\"I\n\x15ListReceivingResponse\x12\x30\n\x06queues\x18\x01 \x03(\x0b\x32 .ariane.broker.v1.ReceivingQueue\"\xa8\x01\n\x0eReceivingQueue\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x17\n\x0f\x63onsumer_offset\x18\x03 \x01(\x03\x12\x17\n\x0funsettled_count\x18\x04 \x01(\x03\x12\x17\n\x0fin_flight_count\x18\x05 \x01(\x03\x12\x15\n\rdelayed_count\x18\x06 \x01(\x03\x12\x13\n\x0bready_count\x18\x07 \x01(\x03*a\n\x0cReceiveStart\x12\x1d\n\x19RECEIVE_START_UNSPECIFIED\x10\x00\x12\x18\n\x14RECEIVE_START_OLDEST\x10\x01\x12\x18\n\x14RECEIVE_START_NEWEST\x10\x02\x32\xa5\x06\n\x0eReceiveService\x12r\n\x0fReceiveMessages\x12(.ariane.broker.v1.ReceiveMessagesRequest\x1a).ariane.broker.v1.ReceiveMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x30\x01\x12\x64\n\x0b\x41\x63kMessages\x12$.ariane.broker.v1.AckMessagesRequest\x1a%.ariane.broker.v1.AckMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12\x88\x01\n\x17\x43hangeInvisibleDuration\x12\x30.ariane.broker.v1.ChangeInvisibleDurationRequest\x1a\x31.ariane.broker.v1.ChangeInvisibleDurationResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12g\n\x0cNackMessages\x12%.ariane.broker.v1.NackMessagesRequest\x1a&.ariane.broker.v1.NackMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12m\n\x0eReceiveRecords\x12\'.ariane.broker.v1.ReceiveRecordsRequest\x1a(.ariane.broker.v1.ReceiveRecordsResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12j\n\rSettleRecords\x12&.ariane.broker.v1.SettleRecordsRequest\x1a\'.ariane.broker.v1.SettleRecordsResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12j\n\rListReceiving\x12&.ariane.broker.v1.ListReceivingRequest\x1a\'.ariane.broker.v1.ListReceivingResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x03\x42\x41\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,25 +39,65 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\023mq.ariane.broker.v1P\001Z(ariane.mq/go/arianepb/broker/v1;brokerv1'
   _globals['_RECEIVESERVICE'].methods_by_name['ReceiveMessages']._loaded_options = None
-  _globals['_RECEIVESERVICE'].methods_by_name['ReceiveMessages']._serialized_options = b'\312\363\030\004\010\003\020\002'
+  _globals['_RECEIVESERVICE'].methods_by_name['ReceiveMessages']._serialized_options = b'\312\363\030\004\010\003\020\003'
   _globals['_RECEIVESERVICE'].methods_by_name['AckMessages']._loaded_options = None
   _globals['_RECEIVESERVICE'].methods_by_name['AckMessages']._serialized_options = b'\312\363\030\004\010\003\020\003'
   _globals['_RECEIVESERVICE'].methods_by_name['ChangeInvisibleDuration']._loaded_options = None
   _globals['_RECEIVESERVICE'].methods_by_name['ChangeInvisibleDuration']._serialized_options = b'\312\363\030\004\010\003\020\003'
-  _globals['_RECEIVEMESSAGESREQUEST']._serialized_start=193
-  _globals['_RECEIVEMESSAGESREQUEST']._serialized_end=459
-  _globals['_RECEIVEMESSAGESRESPONSE']._serialized_start=461
-  _globals['_RECEIVEMESSAGESRESPONSE']._serialized_end=539
-  _globals['_RECEIVEDMESSAGE']._serialized_start=541
-  _globals['_RECEIVEDMESSAGE']._serialized_end=626
-  _globals['_ACKMESSAGESREQUEST']._serialized_start=628
-  _globals['_ACKMESSAGESREQUEST']._serialized_end=712
-  _globals['_ACKMESSAGESRESPONSE']._serialized_start=714
-  _globals['_ACKMESSAGESRESPONSE']._serialized_end=768
-  _globals['_CHANGEINVISIBLEDURATIONREQUEST']._serialized_start=771
-  _globals['_CHANGEINVISIBLEDURATIONREQUEST']._serialized_end=921
-  _globals['_CHANGEINVISIBLEDURATIONRESPONSE']._serialized_start=923
-  _globals['_CHANGEINVISIBLEDURATIONRESPONSE']._serialized_end=980
-  _globals['_RECEIVESERVICE']._serialized_start=983
-  _globals['_RECEIVESERVICE']._serialized_end=1354
+  _globals['_RECEIVESERVICE'].methods_by_name['NackMessages']._loaded_options = None
+  _globals['_RECEIVESERVICE'].methods_by_name['NackMessages']._serialized_options = b'\312\363\030\004\010\003\020\003'
+  _globals['_RECEIVESERVICE'].methods_by_name['ReceiveRecords']._loaded_options = None
+  _globals['_RECEIVESERVICE'].methods_by_name['ReceiveRecords']._serialized_options = b'\312\363\030\004\010\003\020\003'
+  _globals['_RECEIVESERVICE'].methods_by_name['SettleRecords']._loaded_options = None
+  _globals['_RECEIVESERVICE'].methods_by_name['SettleRecords']._serialized_options = b'\312\363\030\004\010\003\020\003'
+  _globals['_RECEIVESERVICE'].methods_by_name['ListReceiving']._loaded_options = None
+  _globals['_RECEIVESERVICE'].methods_by_name['ListReceiving']._serialized_options = b'\312\363\030\004\010\007\020\003'
+  _globals['_RECEIVESTART']._serialized_start=2706
+  _globals['_RECEIVESTART']._serialized_end=2803
+  _globals['_RECEIVEORDER']._serialized_start=251
+  _globals['_RECEIVEORDER']._serialized_end=611
+  _globals['_RECEIVEMESSAGESREQUEST']._serialized_start=613
+  _globals['_RECEIVEMESSAGESREQUEST']._serialized_end=684
+  _globals['_RECEIVEMESSAGESRESPONSE']._serialized_start=686
+  _globals['_RECEIVEMESSAGESRESPONSE']._serialized_end=764
+  _globals['_RECEIVEDMESSAGE']._serialized_start=767
+  _globals['_RECEIVEDMESSAGE']._serialized_end=905
+  _globals['_ACKMESSAGESREQUEST']._serialized_start=907
+  _globals['_ACKMESSAGESREQUEST']._serialized_end=976
+  _globals['_ACKMESSAGESRESPONSE']._serialized_start=978
+  _globals['_ACKMESSAGESRESPONSE']._serialized_end=1050
+  _globals['_SETTLEDMESSAGE']._serialized_start=1052
+  _globals['_SETTLEDMESSAGE']._serialized_end=1124
+  _globals['_CHANGEINVISIBLEDURATIONREQUEST']._serialized_start=1127
+  _globals['_CHANGEINVISIBLEDURATIONREQUEST']._serialized_end=1262
+  _globals['_CHANGEINVISIBLEDURATIONRESPONSE']._serialized_start=1264
+  _globals['_CHANGEINVISIBLEDURATIONRESPONSE']._serialized_end=1374
+  _globals['_NACKMESSAGESREQUEST']._serialized_start=1376
+  _globals['_NACKMESSAGESREQUEST']._serialized_end=1484
+  _globals['_NACK']._serialized_start=1486
+  _globals['_NACK']._serialized_end=1570
+  _globals['_NACKMESSAGESRESPONSE']._serialized_start=1572
+  _globals['_NACKMESSAGESRESPONSE']._serialized_end=1645
+  _globals['_RECEIVERECORDSREQUEST']._serialized_start=1647
+  _globals['_RECEIVERECORDSREQUEST']._serialized_end=1717
+  _globals['_RECEIVERECORDSRESPONSE']._serialized_start=1719
+  _globals['_RECEIVERECORDSRESPONSE']._serialized_end=1794
+  _globals['_RECEIVEDRECORDS']._serialized_start=1797
+  _globals['_RECEIVEDRECORDS']._serialized_end=1949
+  _globals['_SETTLERECORDSREQUEST']._serialized_start=1951
+  _globals['_SETTLERECORDSREQUEST']._serialized_end=2054
+  _globals['_RECORDSETTLEMENT']._serialized_start=2057
+  _globals['_RECORDSETTLEMENT']._serialized_end=2216
+  _globals['_SETTLERECORDSRESPONSE']._serialized_start=2218
+  _globals['_SETTLERECORDSRESPONSE']._serialized_end=2292
+  _globals['_SETTLEDRECORDS']._serialized_start=2294
+  _globals['_SETTLEDRECORDS']._serialized_end=2395
+  _globals['_LISTRECEIVINGREQUEST']._serialized_start=2397
+  _globals['_LISTRECEIVINGREQUEST']._serialized_end=2458
+  _globals['_LISTRECEIVINGRESPONSE']._serialized_start=2460
+  _globals['_LISTRECEIVINGRESPONSE']._serialized_end=2533
+  _globals['_RECEIVINGQUEUE']._serialized_start=2536
+  _globals['_RECEIVINGQUEUE']._serialized_end=2704
+  _globals['_RECEIVESERVICE']._serialized_start=2806
+  _globals['_RECEIVESERVICE']._serialized_end=3611
 # @@protoc_insertion_point(module_scope)

@@ -9,7 +9,10 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.rpc import status_pb2 as _status_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -21,53 +24,118 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _ReceiveStart:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ReceiveStartEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReceiveStart.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RECEIVE_START_UNSPECIFIED: _ReceiveStart.ValueType  # 0
+    """Taken as oldest."""
+    RECEIVE_START_OLDEST: _ReceiveStart.ValueType  # 1
+    """With the oldest message that is kept."""
+    RECEIVE_START_NEWEST: _ReceiveStart.ValueType  # 2
+    """With what comes from now on."""
+
+class ReceiveStart(_ReceiveStart, metaclass=_ReceiveStartEnumTypeWrapper):
+    """Where a new group begins."""
+
+RECEIVE_START_UNSPECIFIED: ReceiveStart.ValueType  # 0
+"""Taken as oldest."""
+RECEIVE_START_OLDEST: ReceiveStart.ValueType  # 1
+"""With the oldest message that is kept."""
+RECEIVE_START_NEWEST: ReceiveStart.ValueType  # 2
+"""With what comes from now on."""
+Global___ReceiveStart: _TypeAlias = ReceiveStart  # noqa: Y015
+
 @_typing.final
-class ReceiveMessagesRequest(_message.Message):
-    """Receives messages."""
+class ReceiveOrder(_message.Message):
+    """Who receives, and what."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
     CLIENT_ID_FIELD_NUMBER: _builtins.int
-    TOPIC_FIELD_NUMBER: _builtins.int
-    FILTER_FIELD_NUMBER: _builtins.int
+    SUBSCRIPTIONS_FIELD_NUMBER: _builtins.int
     MESSAGE_COUNT_MAX_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_MAX_FIELD_NUMBER: _builtins.int
     INVISIBLE_DURATION_FIELD_NUMBER: _builtins.int
     HOLD_DURATION_FIELD_NUMBER: _builtins.int
+    KEEP_INVISIBLE_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    BY_PRIORITY_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
-    """The group."""
+    """The group; it is made if the broker makes groups by itself."""
     client_id: _builtins.str
-    """The consumer's client id."""
-    topic: _builtins.str
-    """The topic."""
+    """The consumer's client id. Optional, but for `keep_invisible`."""
     message_count_max: _builtins.int
-    """At most this many, 1 to 1024; 0 means 32."""
+    """At most this many messages; 0 means 32. Plain: at most 1024. Packed: at most 65536."""
+    size_bytes_max: _builtins.int
+    """At most about this many bytes; at least one message comes. 0 means 1 MiB, and 32 MiB is most."""
+    keep_invisible: _builtins.bool
+    """Whether the broker itself keeps the messages invisible while the client is attached (see
+    ClientService.Attach), for at most 12 h; once it is gone, what is left of the duration counts.
+    """
+    start: Global___ReceiveStart.ValueType
+    """Where a group begins in a topic that it has no consumer offset of."""
+    by_priority: _builtins.bool
+    """Whether messages of a higher priority come first. Of each queue those are compared that are
+    among the oldest 1024 that nobody has had, so that a message of the lowest priority is passed
+    by 1023 others at most. Of messages that came back, and of message groups in order, too.
+    """
     @_builtins.property
-    def filter(self) -> _subscription_pb2.FilterExpression:
-        """Which messages. Absent: all."""
+    def subscriptions(self) -> _containers.RepeatedCompositeFieldContainer[_subscription_pb2.Subscription]:
+        """The topics, 1 to 64, and which of their messages. All members of a group must say the same."""
 
     @_builtins.property
     def invisible_duration(self) -> _duration_pb2.Duration:
-        """How long they stay invisible to others. Default 60 s."""
+        """How long the messages stay invisible to others, 1 s to 12 h. Absent: 60 s."""
 
     @_builtins.property
     def hold_duration(self) -> _duration_pb2.Duration:
-        """How long to hold when there is nothing, at most 30 s."""
+        """How long to hold when there is nothing, at most 30 s. Absent or zero: answer at once."""
 
     def __init__(
         self,
         *,
         consumer_group: _builtins.str = ...,
         client_id: _builtins.str = ...,
-        topic: _builtins.str = ...,
-        filter: _subscription_pb2.FilterExpression | None = ...,
+        subscriptions: _abc.Iterable[_subscription_pb2.Subscription] | None = ...,
         message_count_max: _builtins.int = ...,
+        size_bytes_max: _builtins.int = ...,
         invisible_duration: _duration_pb2.Duration | None = ...,
         hold_duration: _duration_pb2.Duration | None = ...,
+        keep_invisible: _builtins.bool = ...,
+        start: Global___ReceiveStart.ValueType = ...,
+        by_priority: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "hold_duration", b"hold_duration", "invisible_duration", b"invisible_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["hold_duration", b"hold_duration", "invisible_duration", b"invisible_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "consumer_group", b"consumer_group", "filter", b"filter", "hold_duration", b"hold_duration", "invisible_duration", b"invisible_duration", "message_count_max", b"message_count_max", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_priority", b"by_priority", "client_id", b"client_id", "consumer_group", b"consumer_group", "hold_duration", b"hold_duration", "invisible_duration", b"invisible_duration", "keep_invisible", b"keep_invisible", "message_count_max", b"message_count_max", "size_bytes_max", b"size_bytes_max", "start", b"start", "subscriptions", b"subscriptions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReceiveOrder: _TypeAlias = ReceiveOrder  # noqa: Y015
+
+@_typing.final
+class ReceiveMessagesRequest(_message.Message):
+    """Receives plain messages."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ORDER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def order(self) -> Global___ReceiveOrder:
+        """Who receives, and what."""
+
+    def __init__(
+        self,
+        *,
+        order: Global___ReceiveOrder | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -82,7 +150,9 @@ class ReceiveMessagesResponse(_message.Message):
     MESSAGES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReceivedMessage]:
-        """The messages with their handles."""
+        """The messages with their handles; those of one queue in the order of their offsets. Their
+        `position.delivery_attempt` says how often each was handed out before.
+        """
 
     def __init__(
         self,
@@ -105,21 +175,29 @@ class ReceivedMessage(_message.Message):
 
     MESSAGE_FIELD_NUMBER: _builtins.int
     RECEIPT_HANDLE_FIELD_NUMBER: _builtins.int
+    INVISIBLE_UNTIL_FIELD_NUMBER: _builtins.int
     receipt_handle: _builtins.str
-    """Settles it."""
+    """Settles it. Opaque; signed for this group, message and attempt. Survives a restart of the
+    broker.
+    """
     @_builtins.property
     def message(self) -> _message_pb2.Message:
         """The message."""
+
+    @_builtins.property
+    def invisible_until(self) -> _timestamp_pb2.Timestamp:
+        """Until when others do not see it, unless that is changed."""
 
     def __init__(
         self,
         *,
         message: _message_pb2.Message | None = ...,
         receipt_handle: _builtins.str = ...,
+        invisible_until: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["invisible_until", b"invisible_until", "message", b"message"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "receipt_handle", b"receipt_handle"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["invisible_until", b"invisible_until", "message", b"message", "receipt_handle", b"receipt_handle"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -132,26 +210,22 @@ class AckMessagesRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
-    TOPIC_FIELD_NUMBER: _builtins.int
     RECEIPT_HANDLES_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
-    topic: _builtins.str
-    """The topic."""
     @_builtins.property
     def receipt_handles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The handles."""
+        """The handles, 1 to 4096."""
 
     def __init__(
         self,
         *,
         consumer_group: _builtins.str = ...,
-        topic: _builtins.str = ...,
         receipt_handles: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "receipt_handles", b"receipt_handles", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "receipt_handles", b"receipt_handles"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -163,23 +237,53 @@ class AckMessagesResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    EXPIRED_RECEIPT_HANDLES_FIELD_NUMBER: _builtins.int
+    RESULTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def expired_receipt_handles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The handles that were stale: those messages will come again."""
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettledMessage]:
+        """What became of each handle, in their order."""
 
     def __init__(
         self,
         *,
-        expired_receipt_handles: _abc.Iterable[_builtins.str] | None = ...,
+        results: _abc.Iterable[Global___SettledMessage] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expired_receipt_handles", b"expired_receipt_handles"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AckMessagesResponse: _TypeAlias = AckMessagesResponse  # noqa: Y015
+
+@_typing.final
+class SettledMessage(_message.Message):
+    """What became of a handle."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    DEAD_LETTER_FIELD_NUMBER: _builtins.int
+    dead_letter: _builtins.bool
+    """Whether the message became a dead letter."""
+    @_builtins.property
+    def error(self) -> _status_pb2.Status:
+        """Why nothing was done; absent when it was. Of a handle that expired the message comes again, or
+        has.
+        """
+
+    def __init__(
+        self,
+        *,
+        error: _status_pb2.Status | None = ...,
+        dead_letter: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letter", b"dead_letter", "error", b"error"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SettledMessage: _TypeAlias = SettledMessage  # noqa: Y015
 
 @_typing.final
 class ChangeInvisibleDurationRequest(_message.Message):
@@ -188,30 +292,26 @@ class ChangeInvisibleDurationRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
-    TOPIC_FIELD_NUMBER: _builtins.int
     RECEIPT_HANDLE_FIELD_NUMBER: _builtins.int
     INVISIBLE_DURATION_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
-    topic: _builtins.str
-    """The topic."""
     receipt_handle: _builtins.str
-    """The handle; a new one replaces it."""
+    """The handle."""
     @_builtins.property
     def invisible_duration(self) -> _duration_pb2.Duration:
-        """From now on."""
+        """From now on, 0 to 12 h."""
 
     def __init__(
         self,
         *,
         consumer_group: _builtins.str = ...,
-        topic: _builtins.str = ...,
         receipt_handle: _builtins.str = ...,
         invisible_duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["invisible_duration", b"invisible_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "invisible_duration", b"invisible_duration", "receipt_handle", b"receipt_handle", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "invisible_duration", b"invisible_duration", "receipt_handle", b"receipt_handle"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -224,17 +324,433 @@ class ChangeInvisibleDurationResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RECEIPT_HANDLE_FIELD_NUMBER: _builtins.int
+    INVISIBLE_UNTIL_FIELD_NUMBER: _builtins.int
     receipt_handle: _builtins.str
     """The handle to use from now on."""
+    @_builtins.property
+    def invisible_until(self) -> _timestamp_pb2.Timestamp:
+        """Until when others do not see the message."""
+
     def __init__(
         self,
         *,
         receipt_handle: _builtins.str = ...,
+        invisible_until: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["invisible_until", b"invisible_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["receipt_handle", b"receipt_handle"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["invisible_until", b"invisible_until", "receipt_handle", b"receipt_handle"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ChangeInvisibleDurationResponse: _TypeAlias = ChangeInvisibleDurationResponse  # noqa: Y015
+
+@_typing.final
+class NackMessagesRequest(_message.Message):
+    """Gives back messages."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
+    RECEIPT_HANDLES_FIELD_NUMBER: _builtins.int
+    NACK_FIELD_NUMBER: _builtins.int
+    consumer_group: _builtins.str
+    """The group."""
+    @_builtins.property
+    def receipt_handles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The handles, 1 to 4096."""
+
+    @_builtins.property
+    def nack(self) -> Global___Nack:
+        """How messages come back."""
+
+    def __init__(
+        self,
+        *,
+        consumer_group: _builtins.str = ...,
+        receipt_handles: _abc.Iterable[_builtins.str] | None = ...,
+        nack: Global___Nack | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["nack", b"nack"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "nack", b"nack", "receipt_handles", b"receipt_handles"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NackMessagesRequest: _TypeAlias = NackMessagesRequest  # noqa: Y015
+
+@_typing.final
+class Nack(_message.Message):
+    """How messages come back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELAY_FIELD_NUMBER: _builtins.int
+    DEAD_LETTER_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    dead_letter: _builtins.bool
+    """Whether they become dead letters at once."""
+    cause: _builtins.str
+    """Why they failed, for people; kept with dead letters. At most 1024 characters."""
+    @_builtins.property
+    def delay(self) -> _duration_pb2.Duration:
+        """How long to wait, at most 12 h. Absent: as the group's retry policy says of the attempt."""
+
+    def __init__(
+        self,
+        *,
+        delay: _duration_pb2.Duration | None = ...,
+        dead_letter: _builtins.bool = ...,
+        cause: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delay", b"delay"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "dead_letter", b"dead_letter", "delay", b"delay"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Nack: _TypeAlias = Nack  # noqa: Y015
+
+@_typing.final
+class NackMessagesResponse(_message.Message):
+    """Answers a negative acknowledgement."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettledMessage]:
+        """What became of each handle, in their order."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___SettledMessage] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NackMessagesResponse: _TypeAlias = NackMessagesResponse  # noqa: Y015
+
+@_typing.final
+class ReceiveRecordsRequest(_message.Message):
+    """Receives packed records."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ORDER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def order(self) -> Global___ReceiveOrder:
+        """Who receives, and what."""
+
+    def __init__(
+        self,
+        *,
+        order: Global___ReceiveOrder | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReceiveRecordsRequest: _TypeAlias = ReceiveRecordsRequest  # noqa: Y015
+
+@_typing.final
+class ReceiveRecordsResponse(_message.Message):
+    """Answers with records."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReceivedRecords]:
+        """What each queue gave; empty when the hold ended."""
+
+    def __init__(
+        self,
+        *,
+        queues: _abc.Iterable[Global___ReceivedRecords] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queues", b"queues"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReceiveRecordsResponse: _TypeAlias = ReceiveRecordsResponse  # noqa: Y015
+
+@_typing.final
+class ReceivedRecords(_message.Message):
+    """Records of one queue, as they lie in the commit log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    INVISIBLE_UNTIL_MS_FIELD_NUMBER: _builtins.int
+    RECORD_SIZES_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic."""
+    queue_id: _builtins.int
+    """The queue."""
+    receipt: _builtins.bytes
+    """Settles the records, by ranges of their queue offsets."""
+    attempts: _builtins.bytes
+    """How often each was handed out by now, this time included: n x int32, little-endian. One number
+    when it is the same for all.
+    """
+    invisible_until_ms: _builtins.int
+    """Until when others do not see them, milliseconds since the epoch."""
+    record_sizes: _builtins.bytes
+    """Bytes of each record: n x int32, little-endian."""
+    records: _builtins.bytes
+    """The records, back to back. Last, so that a reader meets the sizes before the block."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        queue_id: _builtins.int = ...,
+        receipt: _builtins.bytes = ...,
+        attempts: _builtins.bytes = ...,
+        invisible_until_ms: _builtins.int = ...,
+        record_sizes: _builtins.bytes = ...,
+        records: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "invisible_until_ms", b"invisible_until_ms", "queue_id", b"queue_id", "receipt", b"receipt", "record_sizes", b"record_sizes", "records", b"records", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReceivedRecords: _TypeAlias = ReceivedRecords  # noqa: Y015
+
+@_typing.final
+class SettleRecordsRequest(_message.Message):
+    """Settles records."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
+    SETTLEMENTS_FIELD_NUMBER: _builtins.int
+    consumer_group: _builtins.str
+    """The group."""
+    @_builtins.property
+    def settlements(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordSettlement]:
+        """What to do, 1 to 8192 entries."""
+
+    def __init__(
+        self,
+        *,
+        consumer_group: _builtins.str = ...,
+        settlements: _abc.Iterable[Global___RecordSettlement] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "settlements", b"settlements"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SettleRecordsRequest: _TypeAlias = SettleRecordsRequest  # noqa: Y015
+
+@_typing.final
+class RecordSettlement(_message.Message):
+    """What becomes of records of one receipt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIPT_FIELD_NUMBER: _builtins.int
+    RANGES_FIELD_NUMBER: _builtins.int
+    INVISIBLE_DURATION_FIELD_NUMBER: _builtins.int
+    NACK_FIELD_NUMBER: _builtins.int
+    receipt: _builtins.bytes
+    """Of the queue that gave the records."""
+    ranges: _builtins.bytes
+    """Which of its records: first queue offset and count of each range, n x 2 x int64, little-endian.
+    Empty: all that are left.
+    """
+    @_builtins.property
+    def invisible_duration(self) -> _duration_pb2.Duration:
+        """They stay invisible for so long from now on; zero shows them to others."""
+
+    @_builtins.property
+    def nack(self) -> Global___Nack:
+        """They failed."""
+
+    def __init__(
+        self,
+        *,
+        receipt: _builtins.bytes = ...,
+        ranges: _builtins.bytes = ...,
+        invisible_duration: _duration_pb2.Duration | None = ...,
+        nack: Global___Nack | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["invisible_duration", b"invisible_duration", "nack", b"nack", "outcome", b"outcome"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["invisible_duration", b"invisible_duration", "nack", b"nack", "outcome", b"outcome", "ranges", b"ranges", "receipt", b"receipt"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["invisible_duration", "nack"]  # noqa: Y015
+    _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_outcome) -> _WhichOneofReturnType_outcome | None: ...
+
+Global___RecordSettlement: _TypeAlias = RecordSettlement  # noqa: Y015
+
+@_typing.final
+class SettleRecordsResponse(_message.Message):
+    """Answers a settlement."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettledRecords]:
+        """What became of each entry, in their order."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___SettledRecords] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SettleRecordsResponse: _TypeAlias = SettleRecordsResponse  # noqa: Y015
+
+@_typing.final
+class SettledRecords(_message.Message):
+    """What became of an entry."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    SETTLED_COUNT_FIELD_NUMBER: _builtins.int
+    DEAD_LETTER_COUNT_FIELD_NUMBER: _builtins.int
+    settled_count: _builtins.int
+    """How many records were settled."""
+    dead_letter_count: _builtins.int
+    """How many of them became dead letters."""
+    @_builtins.property
+    def error(self) -> _status_pb2.Status:
+        """Why not all was done; absent when it was."""
+
+    def __init__(
+        self,
+        *,
+        error: _status_pb2.Status | None = ...,
+        settled_count: _builtins.int = ...,
+        dead_letter_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letter_count", b"dead_letter_count", "error", b"error", "settled_count", b"settled_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SettledRecords: _TypeAlias = SettledRecords  # noqa: Y015
+
+@_typing.final
+class ListReceivingRequest(_message.Message):
+    """Asks where a group stands."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    consumer_group: _builtins.str
+    """The group."""
+    topic: _builtins.str
+    """The topic; empty: all that the group receives from."""
+    def __init__(
+        self,
+        *,
+        consumer_group: _builtins.str = ...,
+        topic: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListReceivingRequest: _TypeAlias = ListReceivingRequest  # noqa: Y015
+
+@_typing.final
+class ListReceivingResponse(_message.Message):
+    """Tells where a group stands."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReceivingQueue]:
+        """The queues that the group has received from, by topic and queue id. Not paged: bounded by the
+        queues of this broker.
+        """
+
+    def __init__(
+        self,
+        *,
+        queues: _abc.Iterable[Global___ReceivingQueue] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queues", b"queues"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListReceivingResponse: _TypeAlias = ListReceivingResponse  # noqa: Y015
+
+@_typing.final
+class ReceivingQueue(_message.Message):
+    """Where a group stands in one queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    CONSUMER_OFFSET_FIELD_NUMBER: _builtins.int
+    UNSETTLED_COUNT_FIELD_NUMBER: _builtins.int
+    IN_FLIGHT_COUNT_FIELD_NUMBER: _builtins.int
+    DELAYED_COUNT_FIELD_NUMBER: _builtins.int
+    READY_COUNT_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic."""
+    queue_id: _builtins.int
+    """The queue."""
+    consumer_offset: _builtins.int
+    """Everything before it is settled; the group's consumer offset."""
+    unsettled_count: _builtins.int
+    """Messages that are not settled, in hand or not."""
+    in_flight_count: _builtins.int
+    """Those that a consumer has in hand now."""
+    delayed_count: _builtins.int
+    """Those that failed and wait for their delay."""
+    ready_count: _builtins.int
+    """The others: they are handed out as soon as somebody asks, and in order where that is promised."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        queue_id: _builtins.int = ...,
+        consumer_offset: _builtins.int = ...,
+        unsettled_count: _builtins.int = ...,
+        in_flight_count: _builtins.int = ...,
+        delayed_count: _builtins.int = ...,
+        ready_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_offset", b"consumer_offset", "delayed_count", b"delayed_count", "in_flight_count", b"in_flight_count", "queue_id", b"queue_id", "ready_count", b"ready_count", "topic", b"topic", "unsettled_count", b"unsettled_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReceivingQueue: _TypeAlias = ReceivingQueue  # noqa: Y015

@@ -26,8 +26,19 @@ if _version_not_supported:
 
 
 class ReceiveServiceStub(object):
-    """Hands out messages to consumers that own no queues: each message is invisible to others for a
-    while and must be acknowledged by its receipt handle.
+    """Hands out messages to consumers that own no queues. All members of a group share all queues of a
+    broker: there is no assignment, no lock and no rebalance, and more consumers than queues is
+    normal. A message that was handed out is invisible to the other members for a while; whoever has
+    it acknowledges it by its receipt handle, asks for more time, or gives it back. One that is not
+    settled in time comes again, to anyone. Each time counts as an attempt: a message that was handed
+    out as often as its group allows becomes a dead letter.
+
+    A client asks every broker that has queues of its topics. Messages of the group's retry topic
+    come along without being asked for.
+
+    A group whose settings say `receive_in_order` gets the messages of one message group one after
+    the other: the next is handed out when the one before is settled. Other message groups of the
+    same queue go on meanwhile.
     """
 
     def __init__(self, channel):
@@ -36,7 +47,7 @@ class ReceiveServiceStub(object):
         Args:
             channel: A grpc.Channel.
         """
-        self.ReceiveMessages = channel.unary_unary(
+        self.ReceiveMessages = channel.unary_stream(
                 '/ariane.broker.v1.ReceiveService/ReceiveMessages',
                 request_serializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ReceiveMessagesRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ReceiveMessagesResponse.FromString,
@@ -51,32 +62,111 @@ class ReceiveServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ChangeInvisibleDurationRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ChangeInvisibleDurationResponse.FromString,
                 _registered_method=True)
+        self.NackMessages = channel.unary_unary(
+                '/ariane.broker.v1.ReceiveService/NackMessages',
+                request_serializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.NackMessagesRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.NackMessagesResponse.FromString,
+                _registered_method=True)
+        self.ReceiveRecords = channel.unary_unary(
+                '/ariane.broker.v1.ReceiveService/ReceiveRecords',
+                request_serializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ReceiveRecordsRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ReceiveRecordsResponse.FromString,
+                _registered_method=True)
+        self.SettleRecords = channel.unary_unary(
+                '/ariane.broker.v1.ReceiveService/SettleRecords',
+                request_serializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.SettleRecordsRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.SettleRecordsResponse.FromString,
+                _registered_method=True)
+        self.ListReceiving = channel.unary_unary(
+                '/ariane.broker.v1.ReceiveService/ListReceiving',
+                request_serializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ListReceivingRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ListReceivingResponse.FromString,
+                _registered_method=True)
 
 
 class ReceiveServiceServicer(object):
-    """Hands out messages to consumers that own no queues: each message is invisible to others for a
-    while and must be acknowledged by its receipt handle.
+    """Hands out messages to consumers that own no queues. All members of a group share all queues of a
+    broker: there is no assignment, no lock and no rebalance, and more consumers than queues is
+    normal. A message that was handed out is invisible to the other members for a while; whoever has
+    it acknowledges it by its receipt handle, asks for more time, or gives it back. One that is not
+    settled in time comes again, to anyone. Each time counts as an attempt: a message that was handed
+    out as often as its group allows becomes a dead letter.
+
+    A client asks every broker that has queues of its topics. Messages of the group's retry topic
+    come along without being asked for.
+
+    A group whose settings say `receive_in_order` gets the messages of one message group one after
+    the other: the next is handed out when the one before is settled. Other message groups of the
+    same queue go on meanwhile.
     """
 
     def ReceiveMessages(self, request, context):
-        """Receives messages; held like a pull when there is nothing.
-        Errors: TOPIC_NOT_FOUND, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
+        """Receives messages: those that are there at once, and else those that come first within the hold
+        duration. The stream ends behind the last of them, and without any when nothing came. Its
+        answers may be several, because together they may be larger than one may be.
+        Errors: FIELD_INVALID, GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, TOPIC_NOT_FOUND,
+        TOPIC_NOT_READABLE, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID, GROUP_OWNS_QUEUES,
+        HELD_PULLS_EXHAUSTED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AckMessages(self, request, context):
-        """Acknowledges messages: they are done.
-        Per message: RECEIPT_HANDLE_EXPIRED.
+        """Acknowledges messages: they are done. Returns when that is as safe as the broker promises of
+        messages. A handle stays good until its message is handed out again, also when its time is
+        over; what was acknowledged before may be acknowledged again.
+        Per handle: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID.
+        For the call: FIELD_INVALID, GROUP_NOT_FOUND, FLUSH_UNCONFIRMED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ChangeInvisibleDuration(self, request, context):
-        """Changes how long a message stays invisible. Zero gives it back at once.
-        Errors: RECEIPT_HANDLE_EXPIRED.
+        """Changes how long a message stays invisible, from now on. The handle stays good for so long, and
+        until somebody else receives the message. Zero shows it to others at once.
+        Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def NackMessages(self, request, context):
+        """Gives back messages that failed: each comes again after a delay, or becomes a dead letter when
+        the caller says so or its attempts are used up. Their handles are used up in any case.
+        Per handle: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID.
+        For the call: FIELD_INVALID, GROUP_NOT_FOUND, FLUSH_UNCONFIRMED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReceiveRecords(self, request, context):
+        """Receives packed records, for clients that decode them; otherwise as ReceiveMessages, in one
+        answer. One receipt stands for all records of a queue in it.
+        Errors: as ReceiveMessages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SettleRecords(self, request, context):
+        """Settles records by ranges: acknowledges them, gives them back or changes how long they stay
+        invisible. Returns when that is as safe as the broker promises of messages.
+        Per entry: RECEIPT_HANDLE_EXPIRED when some of its records are another's by now; the others are
+        settled. RECEIPT_HANDLE_INVALID.
+        For the call: FIELD_INVALID, GROUP_NOT_FOUND, FLUSH_UNCONFIRMED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListReceiving(self, request, context):
+        """Tells where a group stands in the queues of a topic on this broker: what it has in hand, and
+        what it can have. Counts are exact; messages that a filter would leave out count until the
+        group has come by them.
+        Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -85,7 +175,7 @@ class ReceiveServiceServicer(object):
 
 def add_ReceiveServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'ReceiveMessages': grpc.unary_unary_rpc_method_handler(
+            'ReceiveMessages': grpc.unary_stream_rpc_method_handler(
                     servicer.ReceiveMessages,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ReceiveMessagesRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ReceiveMessagesResponse.SerializeToString,
@@ -100,6 +190,26 @@ def add_ReceiveServiceServicer_to_server(servicer, server):
                     request_deserializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ChangeInvisibleDurationRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ChangeInvisibleDurationResponse.SerializeToString,
             ),
+            'NackMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.NackMessages,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.NackMessagesRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.NackMessagesResponse.SerializeToString,
+            ),
+            'ReceiveRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReceiveRecords,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ReceiveRecordsRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ReceiveRecordsResponse.SerializeToString,
+            ),
+            'SettleRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.SettleRecords,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.SettleRecordsRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.SettleRecordsResponse.SerializeToString,
+            ),
+            'ListReceiving': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListReceiving,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ListReceivingRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ListReceivingResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'ariane.broker.v1.ReceiveService', rpc_method_handlers)
@@ -109,8 +219,19 @@ def add_ReceiveServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ReceiveService(object):
-    """Hands out messages to consumers that own no queues: each message is invisible to others for a
-    while and must be acknowledged by its receipt handle.
+    """Hands out messages to consumers that own no queues. All members of a group share all queues of a
+    broker: there is no assignment, no lock and no rebalance, and more consumers than queues is
+    normal. A message that was handed out is invisible to the other members for a while; whoever has
+    it acknowledges it by its receipt handle, asks for more time, or gives it back. One that is not
+    settled in time comes again, to anyone. Each time counts as an attempt: a message that was handed
+    out as often as its group allows becomes a dead letter.
+
+    A client asks every broker that has queues of its topics. Messages of the group's retry topic
+    come along without being asked for.
+
+    A group whose settings say `receive_in_order` gets the messages of one message group one after
+    the other: the next is handed out when the one before is settled. Other message groups of the
+    same queue go on meanwhile.
     """
 
     @staticmethod
@@ -124,7 +245,7 @@ class ReceiveService(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
+        return grpc.experimental.unary_stream(
             request,
             target,
             '/ariane.broker.v1.ReceiveService/ReceiveMessages',
@@ -184,6 +305,114 @@ class ReceiveService(object):
             '/ariane.broker.v1.ReceiveService/ChangeInvisibleDuration',
             ariane_dot_broker_dot_v1_dot_receive__service__pb2.ChangeInvisibleDurationRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_receive__service__pb2.ChangeInvisibleDurationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def NackMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.ReceiveService/NackMessages',
+            ariane_dot_broker_dot_v1_dot_receive__service__pb2.NackMessagesRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_receive__service__pb2.NackMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReceiveRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.ReceiveService/ReceiveRecords',
+            ariane_dot_broker_dot_v1_dot_receive__service__pb2.ReceiveRecordsRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_receive__service__pb2.ReceiveRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SettleRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.ReceiveService/SettleRecords',
+            ariane_dot_broker_dot_v1_dot_receive__service__pb2.SettleRecordsRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_receive__service__pb2.SettleRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListReceiving(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.ReceiveService/ListReceiving',
+            ariane_dot_broker_dot_v1_dot_receive__service__pb2.ListReceivingRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_receive__service__pb2.ListReceivingResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,50 +27,147 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ReceiveServiceStub:
-    """Hands out messages to consumers that own no queues: each message is invisible to others for a
-    while and must be acknowledged by its receipt handle.
+    """Hands out messages to consumers that own no queues. All members of a group share all queues of a
+    broker: there is no assignment, no lock and no rebalance, and more consumers than queues is
+    normal. A message that was handed out is invisible to the other members for a while; whoever has
+    it acknowledges it by its receipt handle, asks for more time, or gives it back. One that is not
+    settled in time comes again, to anyone. Each time counts as an attempt: a message that was handed
+    out as often as its group allows becomes a dead letter.
+
+    A client asks every broker that has queues of its topics. Messages of the group's retry topic
+    come along without being asked for.
+
+    A group whose settings say `receive_in_order` gets the messages of one message group one after
+    the other: the next is handed out when the one before is settled. Other message groups of the
+    same queue go on meanwhile.
     """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ReceiveServiceAsyncStub: ...
-    ReceiveMessages: _grpc.UnaryUnaryMultiCallable[_receive_service_pb2.ReceiveMessagesRequest, _receive_service_pb2.ReceiveMessagesResponse]
-    """Receives messages; held like a pull when there is nothing.
-    Errors: TOPIC_NOT_FOUND, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
+    ReceiveMessages: _grpc.UnaryStreamMultiCallable[_receive_service_pb2.ReceiveMessagesRequest, _receive_service_pb2.ReceiveMessagesResponse]
+    """Receives messages: those that are there at once, and else those that come first within the hold
+    duration. The stream ends behind the last of them, and without any when nothing came. Its
+    answers may be several, because together they may be larger than one may be.
+    Errors: FIELD_INVALID, GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, TOPIC_NOT_FOUND,
+    TOPIC_NOT_READABLE, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID, GROUP_OWNS_QUEUES,
+    HELD_PULLS_EXHAUSTED.
     """
     AckMessages: _grpc.UnaryUnaryMultiCallable[_receive_service_pb2.AckMessagesRequest, _receive_service_pb2.AckMessagesResponse]
-    """Acknowledges messages: they are done.
-    Per message: RECEIPT_HANDLE_EXPIRED.
+    """Acknowledges messages: they are done. Returns when that is as safe as the broker promises of
+    messages. A handle stays good until its message is handed out again, also when its time is
+    over; what was acknowledged before may be acknowledged again.
+    Per handle: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID.
+    For the call: FIELD_INVALID, GROUP_NOT_FOUND, FLUSH_UNCONFIRMED.
     """
     ChangeInvisibleDuration: _grpc.UnaryUnaryMultiCallable[_receive_service_pb2.ChangeInvisibleDurationRequest, _receive_service_pb2.ChangeInvisibleDurationResponse]
-    """Changes how long a message stays invisible. Zero gives it back at once.
-    Errors: RECEIPT_HANDLE_EXPIRED.
+    """Changes how long a message stays invisible, from now on. The handle stays good for so long, and
+    until somebody else receives the message. Zero shows it to others at once.
+    Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND.
+    """
+    NackMessages: _grpc.UnaryUnaryMultiCallable[_receive_service_pb2.NackMessagesRequest, _receive_service_pb2.NackMessagesResponse]
+    """Gives back messages that failed: each comes again after a delay, or becomes a dead letter when
+    the caller says so or its attempts are used up. Their handles are used up in any case.
+    Per handle: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID.
+    For the call: FIELD_INVALID, GROUP_NOT_FOUND, FLUSH_UNCONFIRMED.
+    """
+    ReceiveRecords: _grpc.UnaryUnaryMultiCallable[_receive_service_pb2.ReceiveRecordsRequest, _receive_service_pb2.ReceiveRecordsResponse]
+    """Receives packed records, for clients that decode them; otherwise as ReceiveMessages, in one
+    answer. One receipt stands for all records of a queue in it.
+    Errors: as ReceiveMessages.
+    """
+    SettleRecords: _grpc.UnaryUnaryMultiCallable[_receive_service_pb2.SettleRecordsRequest, _receive_service_pb2.SettleRecordsResponse]
+    """Settles records by ranges: acknowledges them, gives them back or changes how long they stay
+    invisible. Returns when that is as safe as the broker promises of messages.
+    Per entry: RECEIPT_HANDLE_EXPIRED when some of its records are another's by now; the others are
+    settled. RECEIPT_HANDLE_INVALID.
+    For the call: FIELD_INVALID, GROUP_NOT_FOUND, FLUSH_UNCONFIRMED.
+    """
+    ListReceiving: _grpc.UnaryUnaryMultiCallable[_receive_service_pb2.ListReceivingRequest, _receive_service_pb2.ListReceivingResponse]
+    """Tells where a group stands in the queues of a topic on this broker: what it has in hand, and
+    what it can have. Counts are exact; messages that a filter would leave out count until the
+    group has come by them.
+    Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND.
     """
 
 @_typing.type_check_only
 class ReceiveServiceAsyncStub(ReceiveServiceStub):
-    """Hands out messages to consumers that own no queues: each message is invisible to others for a
-    while and must be acknowledged by its receipt handle.
+    """Hands out messages to consumers that own no queues. All members of a group share all queues of a
+    broker: there is no assignment, no lock and no rebalance, and more consumers than queues is
+    normal. A message that was handed out is invisible to the other members for a while; whoever has
+    it acknowledges it by its receipt handle, asks for more time, or gives it back. One that is not
+    settled in time comes again, to anyone. Each time counts as an attempt: a message that was handed
+    out as often as its group allows becomes a dead letter.
+
+    A client asks every broker that has queues of its topics. Messages of the group's retry topic
+    come along without being asked for.
+
+    A group whose settings say `receive_in_order` gets the messages of one message group one after
+    the other: the next is handed out when the one before is settled. Other message groups of the
+    same queue go on meanwhile.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    ReceiveMessages: _aio.UnaryUnaryMultiCallable[_receive_service_pb2.ReceiveMessagesRequest, _receive_service_pb2.ReceiveMessagesResponse]  # type: ignore[assignment]
-    """Receives messages; held like a pull when there is nothing.
-    Errors: TOPIC_NOT_FOUND, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
+    ReceiveMessages: _aio.UnaryStreamMultiCallable[_receive_service_pb2.ReceiveMessagesRequest, _receive_service_pb2.ReceiveMessagesResponse]  # type: ignore[assignment]
+    """Receives messages: those that are there at once, and else those that come first within the hold
+    duration. The stream ends behind the last of them, and without any when nothing came. Its
+    answers may be several, because together they may be larger than one may be.
+    Errors: FIELD_INVALID, GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, TOPIC_NOT_FOUND,
+    TOPIC_NOT_READABLE, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID, GROUP_OWNS_QUEUES,
+    HELD_PULLS_EXHAUSTED.
     """
     AckMessages: _aio.UnaryUnaryMultiCallable[_receive_service_pb2.AckMessagesRequest, _receive_service_pb2.AckMessagesResponse]  # type: ignore[assignment]
-    """Acknowledges messages: they are done.
-    Per message: RECEIPT_HANDLE_EXPIRED.
+    """Acknowledges messages: they are done. Returns when that is as safe as the broker promises of
+    messages. A handle stays good until its message is handed out again, also when its time is
+    over; what was acknowledged before may be acknowledged again.
+    Per handle: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID.
+    For the call: FIELD_INVALID, GROUP_NOT_FOUND, FLUSH_UNCONFIRMED.
     """
     ChangeInvisibleDuration: _aio.UnaryUnaryMultiCallable[_receive_service_pb2.ChangeInvisibleDurationRequest, _receive_service_pb2.ChangeInvisibleDurationResponse]  # type: ignore[assignment]
-    """Changes how long a message stays invisible. Zero gives it back at once.
-    Errors: RECEIPT_HANDLE_EXPIRED.
+    """Changes how long a message stays invisible, from now on. The handle stays good for so long, and
+    until somebody else receives the message. Zero shows it to others at once.
+    Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND.
+    """
+    NackMessages: _aio.UnaryUnaryMultiCallable[_receive_service_pb2.NackMessagesRequest, _receive_service_pb2.NackMessagesResponse]  # type: ignore[assignment]
+    """Gives back messages that failed: each comes again after a delay, or becomes a dead letter when
+    the caller says so or its attempts are used up. Their handles are used up in any case.
+    Per handle: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID.
+    For the call: FIELD_INVALID, GROUP_NOT_FOUND, FLUSH_UNCONFIRMED.
+    """
+    ReceiveRecords: _aio.UnaryUnaryMultiCallable[_receive_service_pb2.ReceiveRecordsRequest, _receive_service_pb2.ReceiveRecordsResponse]  # type: ignore[assignment]
+    """Receives packed records, for clients that decode them; otherwise as ReceiveMessages, in one
+    answer. One receipt stands for all records of a queue in it.
+    Errors: as ReceiveMessages.
+    """
+    SettleRecords: _aio.UnaryUnaryMultiCallable[_receive_service_pb2.SettleRecordsRequest, _receive_service_pb2.SettleRecordsResponse]  # type: ignore[assignment]
+    """Settles records by ranges: acknowledges them, gives them back or changes how long they stay
+    invisible. Returns when that is as safe as the broker promises of messages.
+    Per entry: RECEIPT_HANDLE_EXPIRED when some of its records are another's by now; the others are
+    settled. RECEIPT_HANDLE_INVALID.
+    For the call: FIELD_INVALID, GROUP_NOT_FOUND, FLUSH_UNCONFIRMED.
+    """
+    ListReceiving: _aio.UnaryUnaryMultiCallable[_receive_service_pb2.ListReceivingRequest, _receive_service_pb2.ListReceivingResponse]  # type: ignore[assignment]
+    """Tells where a group stands in the queues of a topic on this broker: what it has in hand, and
+    what it can have. Counts are exact; messages that a filter would leave out count until the
+    group has come by them.
+    Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND.
     """
 
 class ReceiveServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Hands out messages to consumers that own no queues: each message is invisible to others for a
-    while and must be acknowledged by its receipt handle.
+    """Hands out messages to consumers that own no queues. All members of a group share all queues of a
+    broker: there is no assignment, no lock and no rebalance, and more consumers than queues is
+    normal. A message that was handed out is invisible to the other members for a while; whoever has
+    it acknowledges it by its receipt handle, asks for more time, or gives it back. One that is not
+    settled in time comes again, to anyone. Each time counts as an attempt: a message that was handed
+    out as often as its group allows becomes a dead letter.
+
+    A client asks every broker that has queues of its topics. Messages of the group's retry topic
+    come along without being asked for.
+
+    A group whose settings say `receive_in_order` gets the messages of one message group one after
+    the other: the next is handed out when the one before is settled. Other message groups of the
+    same queue go on meanwhile.
     """
 
     @_abc_1.abstractmethod
@@ -78,9 +175,13 @@ class ReceiveServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _receive_service_pb2.ReceiveMessagesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_receive_service_pb2.ReceiveMessagesResponse, _abc.Awaitable[_receive_service_pb2.ReceiveMessagesResponse]]:
-        """Receives messages; held like a pull when there is nothing.
-        Errors: TOPIC_NOT_FOUND, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
+    ) -> _typing.Union[_abc.Iterator[_receive_service_pb2.ReceiveMessagesResponse], _abc.AsyncIterator[_receive_service_pb2.ReceiveMessagesResponse]]:
+        """Receives messages: those that are there at once, and else those that come first within the hold
+        duration. The stream ends behind the last of them, and without any when nothing came. Its
+        answers may be several, because together they may be larger than one may be.
+        Errors: FIELD_INVALID, GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, TOPIC_NOT_FOUND,
+        TOPIC_NOT_READABLE, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID, GROUP_OWNS_QUEUES,
+        HELD_PULLS_EXHAUSTED.
         """
 
     @_abc_1.abstractmethod
@@ -89,8 +190,11 @@ class ReceiveServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _receive_service_pb2.AckMessagesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_receive_service_pb2.AckMessagesResponse, _abc.Awaitable[_receive_service_pb2.AckMessagesResponse]]:
-        """Acknowledges messages: they are done.
-        Per message: RECEIPT_HANDLE_EXPIRED.
+        """Acknowledges messages: they are done. Returns when that is as safe as the broker promises of
+        messages. A handle stays good until its message is handed out again, also when its time is
+        over; what was acknowledged before may be acknowledged again.
+        Per handle: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID.
+        For the call: FIELD_INVALID, GROUP_NOT_FOUND, FLUSH_UNCONFIRMED.
         """
 
     @_abc_1.abstractmethod
@@ -99,8 +203,57 @@ class ReceiveServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _receive_service_pb2.ChangeInvisibleDurationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_receive_service_pb2.ChangeInvisibleDurationResponse, _abc.Awaitable[_receive_service_pb2.ChangeInvisibleDurationResponse]]:
-        """Changes how long a message stays invisible. Zero gives it back at once.
-        Errors: RECEIPT_HANDLE_EXPIRED.
+        """Changes how long a message stays invisible, from now on. The handle stays good for so long, and
+        until somebody else receives the message. Zero shows it to others at once.
+        Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND.
+        """
+
+    @_abc_1.abstractmethod
+    def NackMessages(
+        self,
+        request: _receive_service_pb2.NackMessagesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_receive_service_pb2.NackMessagesResponse, _abc.Awaitable[_receive_service_pb2.NackMessagesResponse]]:
+        """Gives back messages that failed: each comes again after a delay, or becomes a dead letter when
+        the caller says so or its attempts are used up. Their handles are used up in any case.
+        Per handle: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID.
+        For the call: FIELD_INVALID, GROUP_NOT_FOUND, FLUSH_UNCONFIRMED.
+        """
+
+    @_abc_1.abstractmethod
+    def ReceiveRecords(
+        self,
+        request: _receive_service_pb2.ReceiveRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_receive_service_pb2.ReceiveRecordsResponse, _abc.Awaitable[_receive_service_pb2.ReceiveRecordsResponse]]:
+        """Receives packed records, for clients that decode them; otherwise as ReceiveMessages, in one
+        answer. One receipt stands for all records of a queue in it.
+        Errors: as ReceiveMessages.
+        """
+
+    @_abc_1.abstractmethod
+    def SettleRecords(
+        self,
+        request: _receive_service_pb2.SettleRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_receive_service_pb2.SettleRecordsResponse, _abc.Awaitable[_receive_service_pb2.SettleRecordsResponse]]:
+        """Settles records by ranges: acknowledges them, gives them back or changes how long they stay
+        invisible. Returns when that is as safe as the broker promises of messages.
+        Per entry: RECEIPT_HANDLE_EXPIRED when some of its records are another's by now; the others are
+        settled. RECEIPT_HANDLE_INVALID.
+        For the call: FIELD_INVALID, GROUP_NOT_FOUND, FLUSH_UNCONFIRMED.
+        """
+
+    @_abc_1.abstractmethod
+    def ListReceiving(
+        self,
+        request: _receive_service_pb2.ListReceivingRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_receive_service_pb2.ListReceivingResponse, _abc.Awaitable[_receive_service_pb2.ListReceivingResponse]]:
+        """Tells where a group stands in the queues of a topic on this broker: what it has in hand, and
+        what it can have. Counts are exact; messages that a filter would leave out count until the
+        group has come by them.
+        Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND.
         """
 
 def add_ReceiveServiceServicer_to_server(servicer: ReceiveServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -176,6 +176,14 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_SINK_NOT_FOUND: _ErrorReason.ValueType  # 106
     """Nothing is known of the sink here; `query_id`. NOT_FOUND."""
+    ERROR_REASON_RECEIPT_HANDLE_INVALID: _ErrorReason.ValueType  # 107
+    """The receipt handle was not made by this broker for this group; `receipt_handle`.
+    INVALID_ARGUMENT.
+    """
+    ERROR_REASON_GROUP_OWNS_QUEUES: _ErrorReason.ValueType  # 108
+    """Members of the group own queues, so that none can receive; `consumer_group`, `client_id`.
+    FAILED_PRECONDITION.
+    """
     ERROR_REASON_BROKER_NAME_TAKEN: _ErrorReason.ValueType  # 120
     """Another live broker bears this name and id; `cluster`, `broker`, `address`. ALREADY_EXISTS."""
     ERROR_REASON_BROKER_NOT_REGISTERED: _ErrorReason.ValueType  # 121
@@ -407,6 +415,14 @@ done. FAILED_PRECONDITION.
 """
 ERROR_REASON_SINK_NOT_FOUND: ErrorReason.ValueType  # 106
 """Nothing is known of the sink here; `query_id`. NOT_FOUND."""
+ERROR_REASON_RECEIPT_HANDLE_INVALID: ErrorReason.ValueType  # 107
+"""The receipt handle was not made by this broker for this group; `receipt_handle`.
+INVALID_ARGUMENT.
+"""
+ERROR_REASON_GROUP_OWNS_QUEUES: ErrorReason.ValueType  # 108
+"""Members of the group own queues, so that none can receive; `consumer_group`, `client_id`.
+FAILED_PRECONDITION.
+"""
 ERROR_REASON_BROKER_NAME_TAKEN: ErrorReason.ValueType  # 120
 """Another live broker bears this name and id; `cluster`, `broker`, `address`. ALREADY_EXISTS."""
 ERROR_REASON_BROKER_NOT_REGISTERED: ErrorReason.ValueType  # 121

@@ -138,6 +138,7 @@ def _forget_topics(state: StateRoom, storing: StoringRoom, topics: Collection[st
             state.saved_suspicions.mark_changed()
         if state.offsets.remove_topic(topic):
             state.saved_offsets.mark_changed()
+        state.receiving.forget_topic(topic)
         storing.sequences.forget_topic(topic)
 
 

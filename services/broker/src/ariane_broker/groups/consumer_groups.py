@@ -29,7 +29,6 @@ _FRESH_ENTRY: Final[Mapping[str, Any]] = {
     "attributes": {},
     "brokerId": 0,
     "consumeFromMinEnable": True,
-    "consumeMessageOrderly": False,
     "consumeTimeoutMinute": 15,
     "groupSysFlag": 0,
     "notifyConsumerIdsChangedEnable": True,
@@ -105,6 +104,7 @@ class GroupConfig:
         attempts_max: How often a failed message is tried again before it becomes a dead letter.
         retry_policy: How the delay between tries grows.
         conflict_policy: What happens to a member whose subscription differs.
+        receive_in_order: Whether receiving members get a message group one after the other.
         version: Grows with each change.
         entry: The group's entry in the file, with what is RocketMQ's alone.
     """
@@ -115,6 +115,7 @@ class GroupConfig:
     attempts_max: int = 16
     retry_policy: TableRetry | ExponentialRetry = field(default_factory=TableRetry)
     conflict_policy: ConflictPolicy = ConflictPolicy.REFUSE
+    receive_in_order: bool = False
     version: int = 0
     entry: Mapping[str, Any] = field(default_factory=lambda: dict(_FRESH_ENTRY))
 
@@ -227,6 +228,7 @@ def _entry(config: GroupConfig) -> dict[str, Any]:
         "attributes": attributes,
         "consumeBroadcastEnable": config.broadcast_enabled,
         "consumeEnable": config.consume_enabled,
+        "consumeMessageOrderly": config.receive_in_order,
         "groupName": config.consumer_group,
         "groupRetryPolicy": _retry_entry(config.retry_policy),
         "retryMaxTimes": config.attempts_max,
@@ -272,6 +274,7 @@ def _config(name: str, entry: Mapping[str, Any], newest_version: int) -> GroupCo
         attempts_max=int(entry.get("retryMaxTimes", 16)),
         retry_policy=_retry_policy(entry.get("groupRetryPolicy") or {}),
         conflict_policy=ConflictPolicy.FLAG if flagged else ConflictPolicy.REFUSE,
+        receive_in_order=bool(entry.get("consumeMessageOrderly", False)),
         version=int(entry.get("version", newest_version)),
         entry=dict(entry),
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.errors import group_in_use
 from ariane_broker.groups.group_changes import GroupChanges, check_user_group
+from ariane_broker.receive.receive_table import ReceiveTable
 from ariane_broker.retry.redriven_table import RedrivenTable
 from ariane_broker.retry.return_table import ReturnTable
 from ariane_broker.topics.topic_changes import TopicChanges
@@ -43,6 +44,7 @@ class GroupDeletion:
         clients: ClientTable,
         returns: ReturnTable,
         redriven: RedrivenTable,
+        receiving: ReceiveTable,
         save_states: Callable[[], Awaitable[None]],
     ) -> None:
         """Take the parts.
@@ -54,7 +56,8 @@ class GroupDeletion:
             clients: Its members.
             returns: What it returned lately.
             redriven: Which of its dead letters were sent back.
-            save_states: Saves these two.
+            receiving: What it has in hand.
+            save_states: Saves these three.
         """
         self._groups = groups
         self._topics = topics
@@ -62,6 +65,7 @@ class GroupDeletion:
         self._clients = clients
         self._returns = returns
         self._redriven = redriven
+        self._receiving = receiving
         self._save_states = save_states
 
     async def delete(self, consumer_group: str, *, keep_dead_letters: bool = False) -> DeletedGroup:
@@ -82,6 +86,7 @@ class GroupDeletion:
         if not keep_dead_letters:
             await self._topics.delete_for_group(letters)
             self._redriven.forget_topic(letters)
+        self._receiving.forget_group(consumer_group)
         # What the log says of the past is not to be read into a new group of this name.
         await self._save_states()
         await self._groups.delete(consumer_group)

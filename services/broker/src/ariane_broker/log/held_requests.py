@@ -14,7 +14,7 @@ the call that it belongs to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from ariane_broker.errors import held_pulls_exhausted
@@ -31,11 +31,15 @@ class Watch:
         arrived: Those in which something arrived; whoever looks at them takes them away.
     """
 
-    __slots__ = ("_woken", "arrived", "queues")
+    __slots__ = ("_told", "_woken", "arrived", "queues")
 
-    def __init__(self, queues: Collection[QueueKey]) -> None:
+    def __init__(
+        self, queues: Collection[QueueKey], told: Callable[[], None] | None = None
+    ) -> None:
+        """Watch queues; ``told`` is called, if given, in the loop turn of each arrival."""
         self.queues = queues
         self.arrived: set[QueueKey] = set()
+        self._told = told
         self._woken: asyncio.Future[None] | None = None
 
     def interrupt(self) -> None:
@@ -59,6 +63,8 @@ class Watch:
         """Something arrived in a queue."""
         self.arrived.add(queue)
         self.interrupt()
+        if self._told is not None:
+            self._told()
 
 
 class HeldRequests:
@@ -80,9 +86,14 @@ class HeldRequests:
         """Whether anybody may still wait: until the broker stops."""
         return self._open
 
-    def watch(self, queues: Iterable[QueueKey]) -> Watch:
-        """Take note of what arrives in some queues, until it is forgotten."""
-        watch = Watch(frozenset(queues))
+    def watch(self, queues: Iterable[QueueKey], told: Callable[[], None] | None = None) -> Watch:
+        """Take note of what arrives in some queues, until it is forgotten.
+
+        Args:
+            queues: The queues.
+            told: Called in the loop turn of each arrival; for those who wait for others.
+        """
+        watch = Watch(frozenset(queues), told)
         for queue in watch.queues:
             self._watches.setdefault(queue, set()).add(watch)
         return watch

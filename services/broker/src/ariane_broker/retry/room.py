@@ -86,6 +86,7 @@ def retrying_room(
         clients=changing.clients,
         returns=table,
         redriven=redriven,
+        receiving=state.receiving,
         save_states=storing.log_states.save,
     )
     return RetryingRoom(returns, redrive, deaths, deletion)

@@ -1,12 +1,15 @@
-"""Room for the answers of calls."""
+"""Room for the answers of calls, and time to wait for them."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from grpc import aio
 
 from ariane_servicekit import AnswerBudget, AnswerLease
+
+ANSWER_SECONDS: Final = 0.1
+"""A held call is answered this long before its deadline, so that the answer still arrives."""
 
 
 def lease_of(answers: AnswerBudget, context: aio.ServicerContext[Any, Any]) -> AnswerLease:
@@ -18,3 +21,9 @@ def lease_of(answers: AnswerBudget, context: aio.ServicerContext[Any, Any]) -> A
 
     context.add_done_callback(cast("Any", release))  # Its type is only in the stubs.
     return lease
+
+
+def hold_seconds_max(context: aio.ServicerContext[Any, Any]) -> float | None:
+    """The longest hold that the call's deadline allows; None when it has no deadline."""
+    remaining: float | None = context.time_remaining()
+    return None if remaining is None else max(0.0, remaining - ANSWER_SECONDS)

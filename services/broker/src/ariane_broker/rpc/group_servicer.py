@@ -104,6 +104,7 @@ def _config(group: group_pb.ConsumerGroup) -> GroupConfig:
         attempts_max=group.attempts_max,
         retry_policy=_retry_policy(group.retry_policy),
         conflict_policy=policy,
+        receive_in_order=group.receive_in_order,
     )
 
 
@@ -131,6 +132,7 @@ def _group(config: GroupConfig) -> group_pb.ConsumerGroup:
         retry_policy=_retry_message(config.retry_policy),
         subscription_conflict_policy=_POLICY_VALUES[config.conflict_policy],
         version=config.version,
+        receive_in_order=config.receive_in_order,
     )
 
 

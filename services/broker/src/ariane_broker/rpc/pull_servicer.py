@@ -17,7 +17,7 @@ from ariane_broker.read.pull import PullRecords
 from ariane_broker.read.pull_order import PulledQueue, PullOrder
 from ariane_broker.read.queue_lookup import QueueLookup
 from ariane_broker.read.range_pull import Projection, PullRange, RangeOrder
-from ariane_broker.rpc.answer_leases import lease_of
+from ariane_broker.rpc.answer_leases import hold_seconds_max, lease_of
 from ariane_broker.rpc.pull_stream import PullStream, StreamOrder
 from ariane_broker.rpc.wire.plain_pull_wire import (
     PLAIN_CHUNK_BYTES,
@@ -34,9 +34,6 @@ from ariane_broker.rpc.wire.range_wire import range_answer
 from ariane_broker.rpc.wire.subscription_wire import filter_of
 from ariane_broker.rpc.wire.wire_time import milliseconds_of, time_of
 from ariane_servicekit import AnswerBudget, field_invalid
-
-ANSWER_SECONDS: Final = 0.1
-"""A held call is answered this long before its deadline, so that the answer still arrives."""
 
 _PROJECTIONS: Final = {
     pull_pb.RANGE_PROJECTION_UNSPECIFIED: Projection.RECORDS,
@@ -73,7 +70,7 @@ class PullServicer(PullServiceServicer):
         self, request: pull_pb.PullRecordsRequest, context: aio.ServicerContext[Any, Any]
     ) -> pull_pb.PullRecordsResponse:
         """Pull packed records of many queues."""
-        order = pull_order(request, hold_seconds_max=_hold_seconds_max(context))
+        order = pull_order(request, hold_seconds_max=hold_seconds_max(context))
         answer = pull_answer(await self._answer(order, context))
         # Bytes go on as they are: they are a message already.
         return cast("pull_pb.PullRecordsResponse", answer)
@@ -97,7 +94,7 @@ class PullServicer(PullServiceServicer):
         self, request: pull_pb.PullMessagesRequest, context: aio.ServicerContext[Any, Any]
     ) -> pull_pb.PullMessagesResponse:
         """Pull plain messages of many queues."""
-        order = plain_order(request, hold_seconds_max=_hold_seconds_max(context))
+        order = plain_order(request, hold_seconds_max=hold_seconds_max(context))
         pulled = await self._answer(order, context)
         return pull_pb.PullMessagesResponse(
             queues=[queue_messages(queue, self._broker_name) for queue in pulled]
@@ -205,9 +202,3 @@ class PullServicer(PullServiceServicer):
 
 def _order_of(request: pull_pb.StreamPullsRequest) -> StreamOrder:
     return StreamOrder(pull_order(request.pull, hold_seconds_max=None), follow=request.follow)
-
-
-def _hold_seconds_max(context: aio.ServicerContext[Any, Any]) -> float | None:
-    """The longest hold that the call's deadline allows; None when it has no deadline."""
-    remaining: float | None = context.time_remaining()
-    return None if remaining is None else max(0.0, remaining - ANSWER_SECONDS)

@@ -16,6 +16,7 @@ from ariane_broker.log.room import StoringRoom
 from ariane_broker.naming.room import NamingRoom
 from ariane_broker.outside import Outside
 from ariane_broker.read.room import ReadingRoom
+from ariane_broker.receive.room import ReceivingRoom
 from ariane_broker.retry.room import RetryingRoom
 from ariane_broker.rpc.append_streams import AppendStreams
 from ariane_broker.rpc.broker_servicer import BrokerParts, BrokerServicer
@@ -26,6 +27,7 @@ from ariane_broker.rpc.offset_servicer import OffsetServicer
 from ariane_broker.rpc.plain_send import SendMessages
 from ariane_broker.rpc.pull_servicer import PullServicer
 from ariane_broker.rpc.query_servicer import QueryServicer
+from ariane_broker.rpc.receive_servicer import ReceiveServicer
 from ariane_broker.rpc.retry_servicer import RetryServicer
 from ariane_broker.rpc.rpc_services import rpc_service
 from ariane_broker.rpc.send_servicer import SendServicer
@@ -33,7 +35,6 @@ from ariane_broker.rpc.sink_servicer import SinkServicer
 from ariane_broker.rpc.topic_servicer import TopicServicer
 from ariane_broker.rpc.transaction_servicer import TransactionServicer
 from ariane_broker.rpc.transaction_streams import StreamParts, TransactionStreams
-from ariane_broker.rpc.unavailable import ReceiveServicer
 from ariane_broker.state.room import StateRoom
 from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_broker.transactions.room import TransactingRoom
@@ -62,6 +63,7 @@ def rpc_room(
     reading: ReadingRoom,
     transacting: TransactingRoom,
     retrying: RetryingRoom,
+    receiving: ReceivingRoom,
 ) -> RpcRoom:
     """The services of the contract, each with what answers for it."""
     append_streams = AppendStreams(appending.append_records)
@@ -98,7 +100,7 @@ def rpc_room(
             broker_name=broker_name,
         ),
         "QueryService": QueryServicer(reading.query, answers=answers, broker_name=broker_name),
-        "ReceiveService": ReceiveServicer(),
+        "ReceiveService": ReceiveServicer(receiving, answers=answers, broker_name=broker_name),
         "RetryService": RetryServicer(retrying.returns, retrying.redrive),
         "SendService": SendServicer(
             appending.append_records,

@@ -15,6 +15,8 @@ from ariane_broker.log import log_epochs
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.outside import Outside
+from ariane_broker.receive import receive_table
+from ariane_broker.receive.receive_table import ReceiveTable
 from ariane_broker.state.state_files import BrokerState, StateFiles
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_storage import state_file
@@ -36,6 +38,7 @@ class StateRoom:
     suspicions: Suspicions
     saved_suspicions: SavedState
     epochs: LogEpochs
+    receiving: ReceiveTable
 
 
 def state_room(outside: Outside, storing: StoringRoom) -> StateRoom:
@@ -80,6 +83,12 @@ def state_room(outside: Outside, storing: StoringRoom) -> StateRoom:
         files.deaths, suspicions.document, executor, flush_log=store.flush
     )
     saved_locks = SavedState(files.locks, locks.document, executor)
+    receiving = ReceiveTable(offsets, saved_offsets.mark_changed)
+    storing.log_states.keep(
+        receiving,
+        state_file.StateFile(folder.parent / receive_table.FILE_NAME, outside.disk),
+        receive_table.FILE_NAME,
+    )
     return StateRoom(
         topics,
         groups,
@@ -92,4 +101,5 @@ def state_room(outside: Outside, storing: StoringRoom) -> StateRoom:
         suspicions,
         saved_suspicions,
         epochs,
+        receiving,
     )

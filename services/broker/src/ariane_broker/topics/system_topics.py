@@ -1,15 +1,15 @@
 """The topics that the system makes for itself when a broker starts for the first time.
 
-They are those of RocketMQ that rooms of this broker use or will use, and two of our own for batch
-transactions. RocketMQ also makes topics
-named after the cluster and the broker; those names are not reserved by any rule, so they are left
-to users.
+They are those of RocketMQ that rooms of this broker use or will use, and three of our own, for
+batch transactions and for receiving. RocketMQ also makes topics named after the cluster and the
+broker; those names are not reserved by any rule, so they are left to users.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from ariane_broker.receive.receive_events import RECEIVE_TOPIC
 from ariane_broker.spark_batches.batch_records import BATCH_TOPIC, STAGE_TOPIC
 from ariane_broker.topics.topic_table import Permission, TopicConfig
 from ariane_record.names import (
@@ -38,6 +38,7 @@ def system_topics(*, auto_create_topics: bool, default_queue_count: int) -> list
         _topic(DELAY_TOPIC, DELAY_LEVEL_COUNT),
         _topic(HALF_TOPIC, 1),
         _topic(OP_TOPIC, 1),
+        _topic(RECEIVE_TOPIC, 1),
         _topic(STAGE_TOPIC, 1),
         _topic(TIMER_TOPIC, 1),
     ]

@@ -1,0 +1,165 @@
+"""Messages that nobody gets any more: they become dead letters, as those of owned queues do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.receive.ranges import ranges_of
+from ariane_broker.receive.receive_events import EventFlag, EventKind, ReceiveEvent
+from ariane_broker.receive.receive_log import ReceiveLog
+from ariane_broker.receive.receive_table import ReceiveTable
+from ariane_broker.retry.failed_records import DeadLetterReason
+from ariane_broker.retry.failures import FailedPlace, Failure
+from ariane_broker.retry.returning import MessageReturns
+from ariane_record.names import retry_topic
+from ariane_servicekit import get_logger
+from ariane_servicekit.errors import ServiceError
+from ariane_storage.errors import RecordNotFound
+from ariane_storage.log.fields import Int64s
+from ariane_storage.store import Store
+
+AGAIN_MS: Final = 60_000
+"""What could not become a dead letter is tried again after this time."""
+COUNT_MAX: Final = 1024
+"""As many become dead letters at once."""
+
+_log = get_logger(__name__)
+
+
+class DeadLetters:
+    """Makes dead letters of messages of receiving groups."""
+
+    def __init__(
+        self,
+        store: Store,
+        log: ReceiveLog,
+        table: ReceiveTable,
+        returns: MessageReturns,
+        *,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            store: Where the messages are.
+            log: Where it is written down that they are settled.
+            table: What groups have in hand.
+            returns: Appends dead letters.
+            now_ms: Milliseconds since the epoch.
+        """
+        self._store = store
+        self._log = log
+        self._table = table
+        self._returns = returns
+        self._now_ms = now_ms
+
+    def take(self, group: str, queue: QueueKey, offsets: Int64s) -> ReceiveEvent:
+        """The event that takes messages out of everybody's hands, so that they can be buried."""
+        return ReceiveEvent(
+            EventKind.HIDE,
+            group,
+            queue,
+            EventFlag.GIVEN_BACK,
+            ranges_of(offsets),
+            until_ms=self._now_ms() + AGAIN_MS,
+        )
+
+    async def bury(
+        self,
+        group: str,
+        queue: QueueKey,
+        offsets: Int64s,
+        *,
+        reason: DeadLetterReason,
+        cause: str = "",
+    ) -> int:
+        """Make dead letters of messages that were taken, and settle them.
+
+        One that is interrupted is taken up again: a message becomes one dead letter.
+
+        Args:
+            group: Whose.
+            queue: Where they are.
+            offsets: Which; ascending.
+            reason: Why.
+            cause: The same for people; may be empty.
+
+        Returns:
+            How many became dead letters.
+
+        Raises:
+            ServiceError: As ``MessageReturns.take_back``.
+            StorageError: Not all are settled.
+        """
+        window = self._table.window(group, queue)
+        if window is None:
+            return 0
+        at = np.searchsorted(window.rows["offset"], offsets)
+        tried = window.rows["attempts"][at] - 1
+        places = self._places(queue, offsets)
+        if queue.topic == retry_topic(group):
+            # What a copy says of tries before it counts by itself.
+            tried = tried - self._said(places)
+        buried = 0
+        for local in np.unique(tried).tolist():
+            chosen = [
+                place for place, own in zip(places, tried.tolist(), strict=True) if own == local
+            ]
+            failure = Failure(
+                consumer_group=group,
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+                reason=reason,
+                cause=cause,
+                local_attempts=max(0, local),
+            )
+            outcomes = await self._returns.take_back(failure, chosen)
+            kept = [
+                place.queue_offset
+                for place, outcome in zip(chosen, outcomes, strict=True)
+                if isinstance(outcome, ServiceError) and outcome.row.name != "MESSAGE_NOT_FOUND"
+            ]
+            if kept:
+                _log.warning(
+                    "dead_letters_refused",
+                    consumer_group=group,
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    queue_offsets=kept,
+                )
+            done = np.array([place.queue_offset for place in chosen], np.int64)
+            done = np.setdiff1d(done, np.array(kept, np.int64), assume_unique=True)
+            buried += len(done)
+            if len(done) and self._table.window(group, queue) is window:
+                self._log.write(
+                    [ReceiveEvent(EventKind.SETTLE, group, queue, ranges=ranges_of(done))]
+                )
+        return buried
+
+    def _places(self, queue: QueueKey, offsets: Int64s) -> list[FailedPlace]:
+        """Where messages are; those that are not kept any more lie nowhere."""
+        low, _ = self._store.queue_bounds(*queue)
+        places: list[FailedPlace] = []
+        for first, count in ranges_of(offsets).tolist():
+            gone = min(max(0, low - first), count)
+            places += [FailedPlace(first + step, 0) for step in range(gone)]
+            if gone < count:
+                begin = first + gone
+                entries = self._store.queue_entries(*queue, begin, max_count=count - gone)
+                spots = entries["commit_log_offset"].tolist()
+                places += map(FailedPlace, range(begin, begin + len(spots)), spots)
+        return places
+
+    def _said(self, places: list[FailedPlace]) -> NDArray[np.int32]:
+        return np.array([self._attempts_at(place.commit_log_offset) for place in places], np.int32)
+
+    def _attempts_at(self, commit_log_offset: int) -> int:
+        try:
+            return self._store.message_at(commit_log_offset).attempts
+        except RecordNotFound:
+            return 0

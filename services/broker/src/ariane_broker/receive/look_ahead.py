@@ -1,0 +1,183 @@
+"""Looking ahead in a queue whose messages are not handed out in the order of their offsets.
+
+Two wishes need it: that messages of one message group are handed out one after the other, while
+other groups go on, and that those of higher priority come first. Both look at messages before they
+are handed out, and keep what orders them beside what is in hand (``queue_window.ROW``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.receive.offset_reading import FoundRecords, read_from, read_offsets
+from ariane_broker.receive.queue_window import KEY_NONE, KEY_UNKNOWN, QueueWindow, Rows, rows_of
+from ariane_record import PropertyName
+from ariane_record.decoding.columns import decode_columns
+from ariane_storage.log.fields import Int64s
+from ariane_storage.reading.filter import Filter
+from ariane_storage.store import Store
+
+PRIORITY_SPAN: Final = 1024
+"""So many messages are compared: one is passed by at most one less."""
+ORDER_ROWS_MAX: Final = 16384
+"""So many messages of a queue may be unsettled or wait for one of their message group; more are not
+looked at, and a message group whose messages fail for long may hold up others only by that."""
+
+_LOOK_COUNT: Final = 1024
+_LOOKS_MAX: Final = 16
+"""Then others run, though a filter has left out all that was looked at."""
+_LOOK_BYTES: Final = 4 << 20
+_DIGITS_MAX: Final = 9
+
+
+class LookAhead:
+    """Knows more messages of windows, and which of them may be handed out."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def in_order(
+        self, queue: QueueKey, window: QueueWindow, wanted: Filter | None, count: int, now_ms: int
+    ) -> NDArray[np.int64]:
+        """Rows that may be handed out: of each message group the first that is not settled.
+
+        Args:
+            queue: The queue.
+            window: What is not settled of it; more is looked at until there is enough.
+            wanted: Which messages are.
+            count: So many rows are enough.
+            now_ms: Milliseconds since the epoch.
+
+        Raises:
+            StorageError: The queue cannot be read.
+        """
+        self._know_all(queue, window, wanted)
+
+        def eligible() -> NDArray[np.int64]:
+            return np.flatnonzero(_first_of_keys(window.rows) & _visible(window.rows, now_ms))
+
+        return self._look_until(
+            queue, window, wanted, eligible, enough=count, rows_max=ORDER_ROWS_MAX
+        )
+
+    def by_priority(
+        self, queue: QueueKey, window: QueueWindow, wanted: Filter | None, now_ms: int
+    ) -> NDArray[np.int64]:
+        """Rows that may be handed out: those among which priority decides.
+
+        Raises:
+            StorageError: The queue cannot be read.
+        """
+        self._know_all(queue, window, wanted)
+
+        def visible() -> NDArray[np.int64]:
+            return np.flatnonzero(_visible(window.rows, now_ms))
+
+        rows = self._look_until(
+            queue,
+            window,
+            wanted,
+            visible,
+            enough=PRIORITY_SPAN,
+            rows_max=len(window.rows) + PRIORITY_SPAN,
+        )
+        offsets = window.rows["offset"][rows]
+        return rows[: np.searchsorted(offsets, offsets[:1] + PRIORITY_SPAN).max(initial=0)]
+
+    def _look_until(
+        self,
+        queue: QueueKey,
+        window: QueueWindow,
+        wanted: Filter | None,
+        choose: Callable[[], NDArray[np.int64]],
+        *,
+        enough: int,
+        rows_max: int,
+    ) -> NDArray[np.int64]:
+        """Look at more of the queue until enough rows are chosen, or there is no more."""
+        chosen = choose()
+        _, end = self._store.queue_bounds(*queue)
+        for _ in range(_LOOKS_MAX):
+            if len(chosen) >= enough or window.end >= end or len(window.rows) >= rows_max:
+                break
+            found = read_from(
+                self._store,
+                queue,
+                window.end,
+                count_max=min(_LOOK_COUNT, rows_max - len(window.rows)),
+                bytes_max=_LOOK_BYTES,
+                wanted=wanted,
+            )
+            if found.end <= window.end:
+                break
+            window.look(found.offsets, found.end)
+            _take_in(window, found)
+            chosen = choose()
+        return chosen
+
+    def _know_all(self, queue: QueueKey, window: QueueWindow, wanted: Filter | None) -> None:
+        """Learn the order of rows that came from the log of a broker that has ended."""
+        while len(unknown := _unknown(window.rows)):
+            found = read_offsets(self._store, queue, unknown, bytes_max=_LOOK_BYTES, wanted=wanted)
+            if found.end <= unknown[0]:
+                return
+            _take_in(window, found)
+            # A filter leaves them out, or they are gone.
+            passed = unknown[: np.searchsorted(unknown, found.end)]
+            window.settle(np.setdiff1d(passed, found.offsets, assume_unique=True))
+
+
+def _unknown(rows: Rows) -> Int64s:
+    offsets: Int64s = np.ascontiguousarray(rows["offset"][rows["order_key"] == KEY_UNKNOWN])
+    return offsets
+
+
+def _visible(rows: Rows, now_ms: int) -> NDArray[np.bool_]:
+    visible: NDArray[np.bool_] = rows["until_ms"] <= now_ms
+    return visible
+
+
+def _first_of_keys(rows: Rows) -> NDArray[np.bool_]:
+    """Which rows have none before them of the same message group."""
+    keys = rows["order_key"]
+    mask: NDArray[np.bool_] = keys == KEY_NONE
+    grouped = np.flatnonzero(~mask)
+    _, firsts = np.unique(keys[grouped], return_index=True)
+    mask[grouped[firsts]] = True
+    return mask
+
+
+def _take_in(window: QueueWindow, found: FoundRecords) -> None:
+    """Keep what orders the messages that were found."""
+    if not len(found.offsets):
+        return
+    columns = decode_columns(b"".join(found.chunks), found.sizes)
+    at = rows_of(window.rows, found.offsets)
+    properties = columns.properties
+    pairs = properties.pair_of_each_row(PropertyName.MESSAGE_GROUP)
+    has_group = pairs >= 0
+    keys = np.full(len(pairs), KEY_NONE, np.int64)
+    texts = properties.texts(pairs[has_group])
+    # Two groups of one hash only wait for one another.
+    hashes = np.fromiter(map(hash, texts), np.int64, len(texts))
+    keys[has_group] = np.where(hashes > 0, hashes, ~hashes | 1)
+    window.rows["order_key"][at] = keys
+    pairs = properties.pair_of_each_row(PropertyName.PRIORITY)
+    has_priority = pairs >= 0
+    priorities = np.zeros(len(pairs), np.int64)
+    texts = properties.texts(pairs[has_priority])
+    priorities[has_priority] = np.fromiter(map(_priority, texts), np.int64, len(texts))
+    window.rows["priority"][at] = priorities
+
+
+def _priority(text: str) -> int:
+    """As a producer said it; what is no number is ordinary."""
+    said = text.removeprefix("-")
+    if not (said.isascii() and said.isdecimal() and len(said) <= _DIGITS_MAX):
+        return 0
+    return int(text)

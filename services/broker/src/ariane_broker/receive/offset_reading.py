@@ -1,0 +1,147 @@
+"""Reading messages of a queue by their offsets, some of which may lie apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_storage.log.fields import FIELD_STARTS, FieldColumn, Int64s
+from ariane_storage.reading.filter import Filter
+from ariane_storage.store import Store
+
+GAP_MAX: Final = 64
+"""So many messages that are not wanted are read along in less time than another call takes."""
+
+_NO_OFFSETS: Final = np.empty(0, np.int64)
+_NO_SIZES: Final = np.empty(0, np.int32)
+
+
+@dataclass(slots=True)
+class FoundRecords:
+    """Records that were read.
+
+    Attributes:
+        offsets: Their queue offsets, ascending.
+        sizes: Bytes of each.
+        chunks: The records, back to back.
+        end: Everything wanted below this offset was looked at.
+    """
+
+    offsets: Int64s = field(default_factory=lambda: _NO_OFFSETS)
+    sizes: NDArray[np.int32] = field(default_factory=lambda: _NO_SIZES)
+    chunks: list[memoryview] = field(default_factory=list)
+    end: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all records."""
+        return sum(map(len, self.chunks))
+
+    def add(self, other: FoundRecords) -> None:
+        """Take in what was read behind."""
+        self.offsets = np.concatenate((self.offsets, other.offsets))
+        self.sizes = np.concatenate((self.sizes, other.sizes))
+        self.chunks += other.chunks
+        self.end = other.end
+
+    def column(self, name: str, kind: str) -> NDArray[np.int64]:
+        """A field of the header of each record."""
+        starts = np.cumsum(self.sizes, dtype=np.int64) - self.sizes
+        if not len(starts):
+            return _NO_OFFSETS
+        buffer = self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
+        places = starts + FIELD_STARTS[name]
+        return FieldColumn(buffer, kind, places, 0).get().astype(np.int64)
+
+    def only(self, wanted: NDArray[np.bool_]) -> FoundRecords:
+        """Some of the records."""
+        if bool(wanted.all()):
+            return self
+        octets = np.frombuffer(b"".join(self.chunks), np.uint8)
+        kept = octets[np.repeat(wanted, self.sizes)]
+        return FoundRecords(
+            self.offsets[wanted], self.sizes[wanted], [memoryview(kept.tobytes())], self.end
+        )
+
+
+def read_from(
+    store: Store,
+    queue: QueueKey,
+    begin: int,
+    *,
+    count_max: int,
+    bytes_max: int,
+    wanted: Filter | None,
+) -> FoundRecords:
+    """Read what a filter wants of a queue, from an offset on.
+
+    Raises:
+        StorageError: As ``Store.read_queue``.
+    """
+    read = store.read_queue(*queue, begin, max_count=count_max, max_bytes=bytes_max, wanted=wanted)
+    end = int(read.next_queue_offset)
+    found = FoundRecords(_NO_OFFSETS, read.sizes.astype(np.int32), list(read.chunks), end)
+    if read.count == end - begin:
+        found.offsets = np.arange(begin, end, dtype=np.int64)
+    else:
+        found.offsets = found.column("queue_offset", ">i8")
+    return found
+
+
+def read_offsets(
+    store: Store, queue: QueueKey, offsets: Int64s, *, bytes_max: int, wanted: Filter | None
+) -> FoundRecords:
+    """Read messages by their offsets, as many as the bytes allow and at least one.
+
+    Args:
+        store: Where they are.
+        queue: Their queue.
+        offsets: Ascending.
+        bytes_max: Of what is read.
+        wanted: Which of them are.
+
+    Returns:
+        Those that are there and wanted.
+
+    Raises:
+        StorageError: As ``Store.read_queue``.
+    """
+    found = FoundRecords()
+    bytes_left = bytes_max
+    for begin, behind in _spans(offsets):
+        first = begin
+        while first < behind and (bytes_left > 0 or not len(found.offsets)):
+            part = read_from(
+                store,
+                queue,
+                first,
+                count_max=behind - first,
+                bytes_max=max(1, bytes_left),
+                wanted=wanted,
+            )
+            if part.end <= first:
+                return found
+            bytes_left -= part.size_bytes
+            first = part.end
+            asked = np.isin(part.offsets, offsets, assume_unique=True)
+            found.add(part.only(asked))
+        if first < behind:
+            break
+    return found
+
+
+def _spans(offsets: Int64s) -> Sequence[tuple[int, int]]:
+    """First and end (exclusive) of what is read at once."""
+    begins = np.flatnonzero(np.diff(offsets, prepend=offsets[:1] - GAP_MAX - 1) > GAP_MAX)
+    lasts = np.append(begins[1:], len(offsets)) - 1
+    return list(zip(offsets[begins].tolist(), (offsets[lasts] + 1).tolist(), strict=True))
+
+
+def within(offsets: Int64s, end: int) -> Int64s:
+    """Those below an end; they ascend."""
+    return offsets[: np.searchsorted(offsets, end)]

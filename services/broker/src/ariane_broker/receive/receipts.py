@@ -1,0 +1,89 @@
+"""Receipts: what a client has in its hand of messages that it received.
+
+Signed, so that nobody settles what was handed to others by making one up, and opaque::
+
+    uint8 version   int32 queue_id   int64 serial   int64 queue offset, -1: all of the serial
+    topic   16 bytes of HMAC-SHA256 over the group, 0x00 and all before
+
+A serial is that of one answer: it stands for this attempt of the messages in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import struct
+from typing import Final, NamedTuple
+
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.receive_errors import receipt_invalid
+
+SECRET_BYTES: Final = 32
+WHOLE: Final = -1
+"""In the place of a queue offset: all messages of the serial."""
+
+_HEAD: Final = struct.Struct("<Biqq")
+_VERSION: Final = 1
+_MAC_BYTES: Final = 16
+
+
+class Receipt(NamedTuple):
+    """What a receipt says.
+
+    Attributes:
+        queue: Where its messages are.
+        serial: Of the answer that they came with.
+        queue_offset: Which of them; ``WHOLE`` for all.
+    """
+
+    queue: QueueKey
+    serial: int
+    queue_offset: int = WHOLE
+
+
+def encode_receipt(receipt: Receipt, group: str, secret: bytes) -> bytes:
+    """A receipt for a client of a group."""
+    head = _HEAD.pack(_VERSION, receipt.queue.queue_id, receipt.serial, receipt.queue_offset)
+    said = head + receipt.queue.topic.encode()
+    return said + _mac(said, group, secret)
+
+
+def decode_receipt(octets: bytes, group: str, secret: bytes) -> Receipt:
+    """What a client of a group gave back.
+
+    Raises:
+        ServiceError: RECEIPT_HANDLE_INVALID.
+    """
+    said, mac = octets[:-_MAC_BYTES], octets[-_MAC_BYTES:]
+    # Without a secret nothing was ever handed out.
+    if (
+        not secret
+        or len(said) <= _HEAD.size
+        or not hmac.compare_digest(mac, _mac(said, group, secret))
+    ):
+        raise receipt_invalid(octets.hex())
+    _, queue_id, serial, queue_offset = _HEAD.unpack_from(said)
+    return Receipt(QueueKey(said[_HEAD.size :].decode(), queue_id), serial, queue_offset)
+
+
+def encode_handle(receipt: Receipt, group: str, secret: bytes) -> str:
+    """A receipt as text."""
+    return base64.urlsafe_b64encode(encode_receipt(receipt, group, secret)).decode()
+
+
+def decode_handle(handle: str, group: str, secret: bytes) -> Receipt:
+    """What a client of a group gave back as text.
+
+    Raises:
+        ServiceError: RECEIPT_HANDLE_INVALID.
+    """
+    try:
+        octets = base64.b64decode(handle, altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise receipt_invalid(handle) from None
+    return decode_receipt(octets, group, secret)
+
+
+def _mac(said: bytes, group: str, secret: bytes) -> bytes:
+    return hmac.digest(secret, group.encode() + b"\0" + said, "sha256")[:_MAC_BYTES]

@@ -1,0 +1,171 @@
+r"""What the log says of receiving: a record for each call that changed something.
+
+The body of a record of the topic is events, one behind the other, little-endian::
+
+    int32 bytes of the event, these included
+    uint8 kind   uint8 flags   uint16 bytes of group   uint16 of topic   uint16 of holder
+    int32 queue_id   int32 n ranges   int32 m attempts
+    int64 serial   int64 until_ms   int64 offset
+    group   topic   holder
+    n x (int64 first, int64 count)   m x int32
+
+    kind        says                                                     offset is
+    BEGIN       the group begins in the queue; what was before is void   where; serial: reset epoch
+    HAND        messages were handed out                                 end of what was looked at
+    SETTLE      messages are done with
+    HIDE        messages are invisible until then
+    FLOOR       the group stored an offset by itself                     that
+    SECRET      what receipts are signed with is in the place of holder
+
+What is applied while serving is what is read again after a restart, by the same function: see
+``ReceiveTable.apply``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.receive.ranges import Ranges
+from ariane_record import RecordFields
+
+RECEIVE_TOPIC: Final = "RMQ_SYS_ARIANE_RECEIVE_TOPIC"
+
+_HEAD: Final = struct.Struct("<iBBHHHiiiqqq")
+_NO_RANGES: Final = np.empty((0, 2), np.int64)
+_NO_ATTEMPTS: Final = np.empty(0, np.int32)
+
+
+class EventKind(IntEnum):
+    """What an event says."""
+
+    BEGIN = 1
+    HAND = 2
+    SETTLE = 3
+    HIDE = 4
+    FLOOR = 5
+    SECRET = 6
+
+
+class EventFlag(IntFlag):
+    """How it is meant."""
+
+    NONE = 0
+    PASSED = 1
+    """Of HAND: what was looked at and not handed out is settled."""
+    GIVEN_BACK = 2
+    """Of HIDE: receipts are used up."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiveEvent:
+    """One change; which fields count, the kind says.
+
+    Attributes:
+        kind: What it says.
+        group: Whose.
+        queue: Where.
+        flags: How it is meant.
+        ranges: Which messages, in ascending order.
+        serial: Of the receipt.
+        until_ms: Until when they are invisible.
+        offset: See above.
+        attempts: How often each was handed out by now: one for each, or one for all.
+        holder: The client for which the broker keeps them invisible; empty for none. Bytes of the
+            secret, where it is that.
+    """
+
+    kind: EventKind
+    group: str = ""
+    queue: QueueKey = field(default_factory=lambda: QueueKey("", 0))
+    flags: EventFlag = EventFlag.NONE
+    ranges: Ranges = field(default_factory=lambda: _NO_RANGES)
+    serial: int = 0
+    until_ms: int = 0
+    offset: int = 0
+    attempts: NDArray[np.int32] = field(default_factory=lambda: _NO_ATTEMPTS)
+    holder: bytes = b""
+
+
+def encode_events(events: Iterable[ReceiveEvent]) -> bytes:
+    """The body of a record."""
+    return b"".join(map(_encoded, events))
+
+
+def decode_events(body: bytes) -> Iterator[ReceiveEvent]:
+    """The events of a body.
+
+    Raises:
+        ValueError: It is none of ours.
+    """
+    place = 0
+    while place < len(body):
+        event, place = _decoded(body, place)
+        yield event
+
+
+def event_record(events: Iterable[ReceiveEvent], now_ms: int) -> RecordFields:
+    """Events as they are stored."""
+    return RecordFields(
+        topic=RECEIVE_TOPIC, body=encode_events(events), properties={}, born_timestamp_ms=now_ms
+    )
+
+
+def _encoded(event: ReceiveEvent) -> bytes:
+    group, topic = event.group.encode(), event.queue.topic.encode()
+    names = group + topic + event.holder
+    ranges = event.ranges.astype("<i8", copy=False).tobytes()
+    attempts = event.attempts.astype("<i4", copy=False).tobytes()
+    head = _HEAD.pack(
+        _HEAD.size + len(names) + len(ranges) + len(attempts),
+        event.kind,
+        event.flags,
+        len(group),
+        len(topic),
+        len(event.holder),
+        event.queue.queue_id,
+        len(event.ranges),
+        len(event.attempts),
+        event.serial,
+        event.until_ms,
+        event.offset,
+    )
+    return b"".join((head, names, ranges, attempts))
+
+
+def _decoded(body: bytes, begin: int) -> tuple[ReceiveEvent, int]:
+    try:
+        size, kind, flags, group_bytes, topic_bytes, holder_bytes, *numbers = _HEAD.unpack_from(
+            body, begin
+        )
+    except struct.error as error:
+        raise ValueError(f"an event is cut at byte {begin}") from error
+    queue_id, range_count, attempt_count, serial, until_ms, offset = numbers
+    topic_at = begin + _HEAD.size + group_bytes
+    holder_at = topic_at + topic_bytes
+    ranges_at = holder_at + holder_bytes
+    attempts_at = ranges_at + 16 * range_count
+    end = attempts_at + 4 * attempt_count
+    if end != begin + size or end > len(body):
+        raise ValueError(f"the event at byte {begin} is not as long as it says")
+    ranges = np.frombuffer(body, "<i8", 2 * range_count, ranges_at).reshape(-1, 2)
+    event = ReceiveEvent(
+        EventKind(kind),
+        body[begin + _HEAD.size : topic_at].decode(),
+        QueueKey(body[topic_at:holder_at].decode(), queue_id),
+        EventFlag(flags),
+        ranges.astype(np.int64),
+        serial,
+        until_ms,
+        offset,
+        np.frombuffer(body, "<i4", attempt_count, attempts_at).astype(np.int32),
+        body[holder_at:ranges_at],
+    )
+    return event, end

@@ -1,0 +1,125 @@
+"""What a receiving client asks for, and what each queue gave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_broker.filters.expression import FilterExpression
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.log.held_requests import HOLD_SECONDS_MAX
+from ariane_servicekit.errors import field_invalid
+from ariane_storage.log.fields import Int64s
+
+COUNT_DEFAULT: Final = 32
+COUNT_MAX: Final = 65536
+PLAIN_COUNT_MAX: Final = 1024
+SIZE_BYTES_DEFAULT: Final = 1 << 20
+SIZE_BYTES_MAX: Final = 32 << 20
+TOPICS_MAX: Final = 64
+INVISIBLE_MS_DEFAULT: Final = 60_000
+INVISIBLE_MS_MIN: Final = 1_000
+INVISIBLE_MS_MAX: Final = 12 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiveOrder:
+    """What a client asks for.
+
+    Attributes:
+        group: Its consumer group.
+        filters: Which messages of which topics.
+        client_id: The client; perhaps empty.
+        count_max: Messages at most; 0 means the default.
+        size_bytes_max: Bytes of records at most, but always one; 0 means the default.
+        invisible_ms: How long others do not see them; 0 means the default.
+        hold_seconds: How long to hold when there is nothing.
+        hold_seconds_max: What the call's deadline leaves of that; None: all of it.
+        keep_invisible: Whether the broker keeps them so while the client is attached.
+        start_newest: Whether a new group begins with what comes from now on.
+        by_priority: Whether messages of higher priority come first.
+    """
+
+    group: str
+    filters: Mapping[str, FilterExpression]
+    client_id: str = ""
+    count_max: int = 0
+    size_bytes_max: int = 0
+    invisible_ms: int = 0
+    hold_seconds: float = 0.0
+    hold_seconds_max: float | None = None
+    keep_invisible: bool = False
+    start_newest: bool = False
+    by_priority: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOut:
+    """Messages of one queue that were handed out together.
+
+    Attributes:
+        queue: The queue.
+        serial: Of their receipt.
+        until_ms: Until when others do not see them.
+        offsets: Their queue offsets, ascending.
+        attempts: How often each was handed out by now, this time included, int32[n].
+        chunks: Their records, back to back.
+        sizes: Bytes of each record, int32[n].
+    """
+
+    queue: QueueKey
+    serial: int
+    until_ms: int
+    offsets: Int64s
+    attempts: NDArray[np.int32]
+    chunks: Sequence[memoryview]
+    sizes: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all records."""
+        return sum(map(len, self.chunks))
+
+
+def checked_order(order: ReceiveOrder, count_max: int = COUNT_MAX) -> ReceiveOrder:
+    """An order with its defaults.
+
+    Args:
+        order: As a client gave it.
+        count_max: How many messages it may ask for.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    if not 1 <= len(order.filters) <= TOPICS_MAX:
+        rule = f"must be 1 to {TOPICS_MAX} different topics"
+        raise field_invalid("order.subscriptions", rule, len(order.filters))
+    if not 0 <= order.count_max <= count_max:
+        rule = f"must be 0 to {count_max}"
+        raise field_invalid("order.message_count_max", rule, order.count_max)
+    if not 0 <= order.size_bytes_max <= SIZE_BYTES_MAX:
+        rule = f"must be 0 to {SIZE_BYTES_MAX}"
+        raise field_invalid("order.size_bytes_max", rule, order.size_bytes_max)
+    invisible_ms = order.invisible_ms or INVISIBLE_MS_DEFAULT
+    if not INVISIBLE_MS_MIN <= invisible_ms <= INVISIBLE_MS_MAX:
+        rule = "must be 1 s to 12 h"
+        raise field_invalid("order.invisible_duration", rule, f"{invisible_ms / 1000:g} s")
+    if not 0 <= order.hold_seconds <= HOLD_SECONDS_MAX:
+        rule = f"must be at most {HOLD_SECONDS_MAX:.0f} s"
+        raise field_invalid("order.hold_duration", rule, f"{order.hold_seconds:.0f} s")
+    if order.keep_invisible and not order.client_id:
+        raise field_invalid("order.client_id", "must be set for keep_invisible")
+    hold_seconds = order.hold_seconds
+    if order.hold_seconds_max is not None:
+        hold_seconds = min(hold_seconds, order.hold_seconds_max)
+    return replace(
+        order,
+        count_max=order.count_max or COUNT_DEFAULT,
+        size_bytes_max=order.size_bytes_max or SIZE_BYTES_DEFAULT,
+        invisible_ms=invisible_ms,
+        hold_seconds=hold_seconds,
+    )

@@ -1,0 +1,99 @@
+"""Receiving: hands out what is there, or has the client wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from ariane_broker.clients.client_table import ClientTable
+from ariane_broker.clients.membership import ConsumeModel
+from ariane_broker.filters.filter import filter_for
+from ariane_broker.groups.group_changes import GroupChanges
+from ariane_broker.receive.hand_outs import HandOuts
+from ariane_broker.receive.receive_order import HandedOut, ReceiveOrder
+from ariane_broker.receive.waiting_line import WaitingLines
+from ariane_broker.receive_errors import group_owns_queues
+from ariane_servicekit import AnswerLease
+from ariane_storage.reading.filter import Filter
+
+
+class Receiving:
+    """Serves those who receive."""
+
+    def __init__(
+        self,
+        hand_outs: HandOuts,
+        lines: WaitingLines,
+        *,
+        group_changes: GroupChanges,
+        clients: ClientTable,
+        monotonic: Callable[[], float],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            hand_outs: Hands out messages.
+            lines: Those who wait.
+            group_changes: Makes groups by their first order.
+            clients: The attached clients.
+            monotonic: Seconds.
+        """
+        self._hand_outs = hand_outs
+        self._lines = lines
+        self._group_changes = group_changes
+        self._clients = clients
+        self._monotonic = monotonic
+
+    async def receive(self, order: ReceiveOrder, lease: AnswerLease) -> list[HandedOut]:
+        """Hand out what is there, or wait for it.
+
+        Args:
+            order: With its defaults.
+            lease: Room for the answer; who sends it releases it.
+
+        Returns:
+            What was handed out; nothing when the hold time ended.
+
+        Raises:
+            ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, ACCESS_DENIED, TOPIC_NOT_FOUND,
+                TOPIC_NOT_READABLE, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID,
+                GROUP_OWNS_QUEUES, HELD_PULLS_EXHAUSTED.
+            StorageError: Nothing is handed out.
+        """
+        filters = {topic: filter_for(each) for topic, each in order.filters.items()}
+        self._hand_outs.queues(order)
+        await self._group_changes.admit(order.group)
+        self._clients.check_pull(order.group, order.client_id, order.filters, order.filters)
+        self._check_nobody_owns(order.group)
+        deadline = self._monotonic() + order.hold_seconds
+        line = self._lines.line(order.group)
+        line.serve()  # Those who came before come first.
+        while True:
+            handed = await self._hand_out(order, filters, lease)
+            remaining = deadline - self._monotonic()
+            if handed or remaining <= 0:
+                return handed
+            handed, again = await line.wait(order, filters, lease, remaining)
+            if handed or not again:
+                return handed
+
+    async def _hand_out(
+        self, order: ReceiveOrder, filters: Mapping[str, Filter | None], lease: AnswerLease
+    ) -> list[HandedOut]:
+        """Hand out what is there, through all that filters leave out before it."""
+        while True:
+            granted = await lease.take(order.size_bytes_max)
+            used = 0
+            try:
+                handed, unfinished = self._hand_outs.hand_out(order, filters, bytes_max=granted)
+                used = sum(out.size_bytes for out in handed)
+            finally:
+                lease.settle(granted, used)
+            if handed or not unfinished:
+                return handed
+            await asyncio.sleep(0)
+
+    def _check_nobody_owns(self, group: str) -> None:
+        for client in self._clients.members(group):
+            if client.memberships[group].model is ConsumeModel.CLUSTERING:
+                raise group_owns_queues(group, client.client_id)

@@ -1,0 +1,90 @@
+"""The receiving room: messages out, for a while, to those who own no queues."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from dataclasses import dataclass
+
+from ariane_broker.clients.room import ChangingRoom
+from ariane_broker.log.room import StoringRoom
+from ariane_broker.outside import Outside
+from ariane_broker.receive.dead_letters import DeadLetters
+from ariane_broker.receive.hand_outs import HandOuts
+from ariane_broker.receive.receive_log import ReceiveLog
+from ariane_broker.receive.receive_table import ReceiveTable
+from ariane_broker.receive.receiving import Receiving
+from ariane_broker.receive.settling import Settling
+from ariane_broker.receive.standing import Standings
+from ariane_broker.receive.upkeep import TURN_SECONDS, ReceiveUpkeep
+from ariane_broker.receive.waiting_line import WaitingLines
+from ariane_broker.retry.room import RetryingRoom
+from ariane_broker.state.room import StateRoom
+from ariane_servicekit import Loop
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivingRoom:
+    """Messages out, for a while, to those who own no queues."""
+
+    receiving: Receiving
+    settling: Settling
+    standings: Standings
+    table: ReceiveTable
+    upkeep: Loop
+
+
+def receiving_room(
+    outside: Outside,
+    state: StateRoom,
+    storing: StoringRoom,
+    changing: ChangingRoom,
+    retrying: RetryingRoom,
+) -> ReceivingRoom:
+    """Messages out, for a while, to those who own no queues."""
+    store, table, now_ms = storing.store, state.receiving, outside.clock.now_ms
+    log = ReceiveLog(storing.log, table, now_ms=now_ms, draw_bytes=secrets.token_bytes)
+    hand_outs = HandOuts(
+        store,
+        log,
+        table,
+        topics=state.topics,
+        groups=state.groups,
+        offsets=state.offsets,
+        statistics=storing.statistics,
+        now_ms=now_ms,
+        draw=random.Random(secrets.randbits(64)).randrange,  # noqa: S311 - fairness, no secret.
+    )
+    lines = WaitingLines(hand_outs, storing.held)
+    dead_letters = DeadLetters(store, log, table, retrying.returns, now_ms=now_ms)
+    upkeep = ReceiveUpkeep(
+        log,
+        table,
+        lines,
+        dead_letters,
+        groups=state.groups,
+        clients=changing.clients,
+        held=storing.held,
+        now_ms=now_ms,
+    )
+    return ReceivingRoom(
+        receiving=Receiving(
+            hand_outs,
+            lines,
+            group_changes=changing.group_changes,
+            clients=changing.clients,
+            monotonic=outside.clock.monotonic,
+        ),
+        settling=Settling(
+            log,
+            table,
+            dead_letters,
+            groups=state.groups,
+            delay_levels_ms=outside.settings.delay_levels_ms,
+            now_ms=now_ms,
+            ready=lines.call,
+        ),
+        standings=Standings(store, table, state.offsets, now_ms=now_ms),
+        table=table,
+        upkeep=Loop("keep-up-receiving", upkeep.turn, interval_s=TURN_SECONDS, clock=outside.clock),
+    )

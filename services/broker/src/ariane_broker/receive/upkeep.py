@@ -1,0 +1,123 @@
+"""What receiving needs done as time goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from ariane_broker.clients.client_table import ClientTable
+from ariane_broker.groups.consumer_groups import ConsumerGroups
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.log.held_requests import HeldRequests
+from ariane_broker.receive.dead_letters import COUNT_MAX, DeadLetters
+from ariane_broker.receive.queue_window import QueueWindow
+from ariane_broker.receive.ranges import ranges_of
+from ariane_broker.receive.receive_events import EventKind, ReceiveEvent
+from ariane_broker.receive.receive_log import ReceiveLog
+from ariane_broker.receive.receive_order import INVISIBLE_MS_MAX
+from ariane_broker.receive.receive_table import SERIALS_PER_MS, ReceiveTable
+from ariane_broker.receive.waiting_line import WaitingLines
+from ariane_broker.retry.failed_records import DeadLetterReason
+
+TURN_SECONDS: Final = 0.1
+"""So late comes what is due, at most."""
+KEPT_MS: Final = 60_000
+"""What the broker keeps invisible is so for that long from each renewal on."""
+
+
+class ReceiveUpkeep:
+    """Wakes those who wait for what is due, renews, and buries."""
+
+    def __init__(
+        self,
+        log: ReceiveLog,
+        table: ReceiveTable,
+        lines: WaitingLines,
+        dead_letters: DeadLetters,
+        *,
+        groups: ConsumerGroups,
+        clients: ClientTable,
+        held: HeldRequests,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            log: Where changes are written down.
+            table: What groups have in hand.
+            lines: Those who wait.
+            dead_letters: Makes dead letters.
+            groups: The consumer groups of this broker.
+            clients: The attached clients.
+            held: Owners of queues who wait for what receiving members had in hand.
+            now_ms: Milliseconds since the epoch.
+        """
+        self._log = log
+        self._table = table
+        self._lines = lines
+        self._dead_letters = dead_letters
+        self._groups = groups
+        self._clients = clients
+        self._held = held
+        self._now_ms = now_ms
+        self._seen_ms = now_ms()
+
+    async def turn(self) -> None:
+        """Do what is due.
+
+        Raises:
+            ServiceError: Messages could not become dead letters; the next turn tries again.
+            StorageError: The same, or what was renewed could not be written down.
+        """
+        now_ms, seen_ms = self._now_ms(), self._seen_ms
+        self._seen_ms = now_ms
+        self._lines.call_where(lambda group: self._has_visible(group, now_ms))
+        for group in self._table.groups():
+            for queue, window in list(self._table.of_group(group).items()):
+                if seen_ms < window.due_ms <= now_ms:
+                    # Owners read up to what others have in hand.
+                    self._held.wake(queue)
+                if len(window.rows):
+                    self._renew(group, queue, window, now_ms)
+                    await self._bury_exhausted(group, queue, window, now_ms)
+
+    def _has_visible(self, group: str, now_ms: int) -> bool:
+        return any(window.due_ms <= now_ms for window in self._table.of_group(group).values())
+
+    def _renew(self, group: str, queue: QueueKey, window: QueueWindow, now_ms: int) -> None:
+        """Keep invisible what attached clients have in hand, before its time is over."""
+        if window.due_ms > now_ms + KEPT_MS // 2:
+            return
+        rows = window.rows
+        kept = (rows["holder"] > 0) & (rows["until_ms"] > now_ms)
+        kept &= rows["until_ms"] <= now_ms + KEPT_MS // 2
+        kept &= rows["serial"] // SERIALS_PER_MS > now_ms - INVISIBLE_MS_MAX
+        for holder in np.unique(rows["holder"][kept]).tolist():
+            if self._clients.find(self._table.holder(holder)) is not None:
+                offsets = rows["offset"][kept & (rows["holder"] == holder)]
+                event = ReceiveEvent(
+                    EventKind.HIDE,
+                    group,
+                    queue,
+                    ranges=ranges_of(offsets),
+                    until_ms=now_ms + KEPT_MS,
+                )
+                self._log.write([event])
+
+    async def _bury_exhausted(
+        self, group: str, queue: QueueKey, window: QueueWindow, now_ms: int
+    ) -> None:
+        """Make dead letters of what was handed out as often as it may be, and never settled."""
+        config = self._groups.find(group)
+        if config is None or window.due_ms > now_ms:
+            return
+        rows = window.visible(now_ms)
+        rows = rows[window.rows["attempts"][rows] > config.attempts_max][:COUNT_MAX]
+        if len(rows) and self._table.window(group, queue) is window:
+            offsets = np.ascontiguousarray(window.rows["offset"][rows])
+            self._log.write([self._dead_letters.take(group, queue, offsets)])
+            reason = DeadLetterReason.ATTEMPTS_EXHAUSTED
+            await self._dead_letters.bury(group, queue, offsets, reason=reason)
+            self._lines.call(group)

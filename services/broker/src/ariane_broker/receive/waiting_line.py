@@ -1,0 +1,179 @@
+"""Who waits for messages of a group: served in the order in which they came.
+
+All members of a group share what comes. Whoever waits for longest has it first, up to as much as
+it asked for, then the next. So with more consumers than messages each has its turn, and a message
+wakes one of them and not all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ariane_broker.filters.expression import FilterExpression
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.log.held_requests import HeldRequests, Watch
+from ariane_broker.receive.hand_outs import HandOuts
+from ariane_broker.receive.receive_order import HandedOut, ReceiveOrder
+from ariane_servicekit import AnswerLease
+from ariane_servicekit.errors import ServiceError
+from ariane_storage.errors import StorageError
+from ariane_storage.reading.filter import Filter
+
+Filters = Mapping[str, Filter | None]
+
+_NO_QUEUES: Final[frozenset[QueueKey]] = frozenset()
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """Somebody who waits.
+
+    Attributes:
+        order: What it asks for.
+        filters: Which messages, by topic; nothing: all.
+        lease: Room for its answer.
+        watch: Ends its wait.
+        served: What it has got.
+        failure: Why it gets nothing.
+        crowded: Whether there was no room for its answer when its turn came.
+    """
+
+    order: ReceiveOrder
+    filters: Filters
+    lease: AnswerLease
+    watch: Watch = field(default_factory=lambda: Watch(_NO_QUEUES))
+    served: list[HandedOut] = field(default_factory=list)
+    failure: ServiceError | StorageError | None = None
+    crowded: bool = False
+
+    @property
+    def wish(self) -> tuple[tuple[tuple[str, FilterExpression], ...], bool]:
+        """The same for those who want the same messages."""
+        return tuple(sorted(self.order.filters.items(), key=str)), self.order.by_priority
+
+
+class WaitingLine:
+    """Those who wait for messages of one group."""
+
+    def __init__(self, hand_outs: HandOuts, held: HeldRequests) -> None:
+        self._hand_outs = hand_outs
+        self._held = held
+        self._waiting: list[_Waiter] = []
+        self._watch: Watch | None = None
+        self._called = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def wait(
+        self, order: ReceiveOrder, filters: Filters, lease: AnswerLease, seconds: float
+    ) -> tuple[list[HandedOut], bool]:
+        """Wait for messages.
+
+        Returns:
+            What was handed out, and whether to ask once more: there was no room for it.
+
+        Raises:
+            ServiceError: As ``HandOuts.hand_out``; HELD_PULLS_EXHAUSTED.
+            StorageError: As ``HandOuts.hand_out``.
+        """
+        waiter = _Waiter(order, filters, lease)
+        self._waiting.append(waiter)
+        # In the loop turn of the look that found nothing, so that nothing is missed.
+        self._watch_queues(order)
+        try:
+            await self._held.wait(waiter.watch, seconds)
+        except asyncio.CancelledError:
+            if waiter.served:
+                # Nobody takes them: they need not wait for their time.
+                self._hand_outs.give_back(order.group, waiter.served)
+                self.call()
+            raise
+        finally:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+            if not self._waiting:
+                self._forget()
+        if waiter.failure is not None:
+            raise waiter.failure
+        return waiter.served, waiter.crowded
+
+    def call(self) -> None:
+        """There may be something: serve them, once for all that happens in this loop turn."""
+        if self._waiting and not self._called:
+            self._called = True
+            asyncio.get_running_loop().call_soon(self.serve)
+
+    def serve(self) -> None:
+        """Give what there is to those who wait for longest."""
+        self._called = False
+        nothing_for = set()
+        for waiter in list(self._waiting):
+            wish = waiter.wish
+            if wish in nothing_for:
+                continue
+            granted = waiter.lease.take_at_once(waiter.order.size_bytes_max)
+            waiter.crowded = not granted
+            if granted:
+                used = 0
+                try:
+                    waiter.served, _ = self._hand_outs.hand_out(
+                        waiter.order, waiter.filters, bytes_max=granted
+                    )
+                    used = sum(out.size_bytes for out in waiter.served)
+                except (ServiceError, StorageError) as error:
+                    waiter.failure = error
+                finally:
+                    waiter.lease.settle(granted, used)
+                if not waiter.served and waiter.failure is None:
+                    nothing_for.add(wish)
+                    continue
+            self._waiting.remove(waiter)
+            waiter.watch.interrupt()
+
+    def _watch_queues(self, order: ReceiveOrder) -> None:
+        queues = frozenset(self._hand_outs.queues(order))
+        if self._watch is None:
+            self._watch = self._held.watch(queues, told=self.call)
+        elif not queues <= set(self._watch.queues):
+            known = frozenset(self._watch.queues)
+            self._held.forget(self._watch)
+            self._watch = self._held.watch(known | queues, told=self.call)
+
+    def _forget(self) -> None:
+        if self._watch is not None:
+            self._held.forget(self._watch)
+            self._watch = None
+
+
+class WaitingLines:
+    """The lines of all groups."""
+
+    def __init__(self, hand_outs: HandOuts, held: HeldRequests) -> None:
+        self._hand_outs = hand_outs
+        self._held = held
+        self._lines: dict[str, WaitingLine] = {}
+
+    def line(self, group: str) -> WaitingLine:
+        """The line of a group."""
+        line = self._lines.get(group)
+        if line is None:
+            line = self._lines[group] = WaitingLine(self._hand_outs, self._held)
+        return line
+
+    def call(self, group: str) -> None:
+        """There may be something for those who wait for messages of a group."""
+        line = self._lines.get(group)
+        if line is not None:
+            line.call()
+
+    def call_where(self, has_something: Callable[[str], bool]) -> None:
+        """The same for all groups of which somebody waits and which may have something."""
+        for group, line in list(self._lines.items()):
+            if not len(line):
+                del self._lines[group]
+            elif has_something(group):
+                line.call()

@@ -1,0 +1,34 @@
+"""Errors of receiving; see ``errors.py`` for the others."""
+
+from __future__ import annotations
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_servicekit.errors import ServiceError
+
+
+def receipt_expired(receipt_handle: str) -> ServiceError:
+    """Another receipt settles the message by now, or none."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_RECEIPT_HANDLE_EXPIRED,
+        "the receipt is used up: its time was over and the message went to another consumer, or "
+        "it was settled",
+        {"receipt_handle": receipt_handle},
+    )
+
+
+def receipt_invalid(receipt_handle: str) -> ServiceError:
+    """The receipt is none of ours, or of another group."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_RECEIPT_HANDLE_INVALID,
+        "the receipt was not made by this broker for this group",
+        {"receipt_handle": receipt_handle},
+    )
+
+
+def group_owns_queues(consumer_group: str, client_id: str) -> ServiceError:
+    """Members of the group own queues."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_GROUP_OWNS_QUEUES,
+        f"group {consumer_group!r} consumes by owning queues: client {client_id!r} is attached",
+        {"consumer_group": consumer_group, "client_id": client_id},
+    )

@@ -1,0 +1,256 @@
+"""Receiving on the wire: orders, and answers as messages or as bytes.
+
+Packed answers are put together as those of pulls are (``pull_wire``): the records, which are the
+last field, go behind what the generated class has encoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from ariane.broker.v1 import receive_service_pb2 as receive_pb
+from ariane_broker.receive.ranges import Ranges
+from ariane_broker.receive.receipts import (
+    Receipt,
+    decode_handle,
+    decode_receipt,
+    encode_handle,
+    encode_receipt,
+)
+from ariane_broker.receive.receive_order import INVISIBLE_MS_MAX, HandedOut, ReceiveOrder
+from ariane_broker.receive.settling import DONE, Failed, Hidden, Outcome, Settled, Settlement
+from ariane_broker.receive.standing import QueueStanding
+from ariane_broker.receive_errors import receipt_expired
+from ariane_broker.rpc.wire.stored_message import message_of
+from ariane_broker.rpc.wire.subscription_wire import filters_of
+from ariane_broker.rpc.wire.wire_time import seconds_of, set_time
+from ariane_record.control_characters import holds_control_character
+from ariane_record.decoding.columns import decode_columns
+from ariane_record.single.wire_fields import length_prefix, length_tag
+from ariane_servicekit.errors import ServiceError, field_invalid
+from ariane_servicekit.rpc.error_status import status_of
+
+ANSWER_BYTES: Final = 1 << 20
+"""A plain answer of so many bytes of records is sent before the next one is made."""
+HANDLES_MAX: Final = 4096
+SETTLEMENTS_MAX: Final = 8192
+CAUSE_LENGTH_MAX: Final = 1024
+
+_Piece: TypeAlias = bytes | memoryview
+
+_INT32: Final = np.dtype("<i4")
+_QUEUES: Final = length_tag(receive_pb.ReceiveRecordsResponse.QUEUES_FIELD_NUMBER)
+_RECORDS: Final = length_tag(receive_pb.ReceivedRecords.RECORDS_FIELD_NUMBER)
+_STARTS: Final = {
+    receive_pb.RECEIVE_START_UNSPECIFIED: False,
+    receive_pb.RECEIVE_START_OLDEST: False,
+    receive_pb.RECEIVE_START_NEWEST: True,
+}
+
+
+def receive_order(
+    order: receive_pb.ReceiveOrder, *, hold_seconds_max: float | None
+) -> ReceiveOrder:
+    """What a client asks for.
+
+    Args:
+        order: As it came.
+        hold_seconds_max: What the call's deadline leaves for a hold.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    start_newest = _STARTS.get(order.start)
+    if start_newest is None:
+        raise field_invalid("order.start", "is not known", order.start)
+    filters = filters_of(order.subscriptions)
+    if len(filters) < len(order.subscriptions):
+        raise field_invalid("order.subscriptions", "must be of different topics")
+    invisible_s = seconds_of(order.invisible_duration, "order.invisible_duration")
+    return ReceiveOrder(
+        group=order.consumer_group,
+        filters=filters,
+        client_id=order.client_id,
+        count_max=order.message_count_max,
+        size_bytes_max=order.size_bytes_max,
+        invisible_ms=round(invisible_s * 1000),
+        hold_seconds=seconds_of(order.hold_duration, "order.hold_duration"),
+        hold_seconds_max=hold_seconds_max,
+        keep_invisible=order.keep_invisible,
+        start_newest=start_newest,
+        by_priority=order.by_priority,
+    )
+
+
+def plain_answers(
+    handed: Iterable[HandedOut], group: str, secret: bytes, broker_name: str
+) -> Iterator[receive_pb.ReceiveMessagesResponse]:
+    """Messages with their handles, in answers of about ``ANSWER_BYTES``."""
+    answer = receive_pb.ReceiveMessagesResponse()
+    size = 0
+    for out in handed:
+        columns = decode_columns(b"".join(out.chunks), out.sizes)
+        rows = zip(out.offsets.tolist(), out.attempts.tolist(), out.sizes.tolist(), strict=True)
+        for row, (queue_offset, attempts, record_bytes) in enumerate(rows):
+            received = answer.messages.add()
+            received.message.CopyFrom(message_of(columns.message(row), broker_name))
+            received.message.position.delivery_attempt = attempts - 1
+            receipt = Receipt(out.queue, out.serial, queue_offset)
+            received.receipt_handle = encode_handle(receipt, group, secret)
+            set_time(received.invisible_until, out.until_ms)
+            size += record_bytes
+            if size >= ANSWER_BYTES:
+                yield answer
+                answer, size = receive_pb.ReceiveMessagesResponse(), 0
+    if answer.messages:
+        yield answer
+
+
+def packed_answer(handed: Iterable[HandedOut], group: str, secret: bytes) -> bytes:
+    """A ``ReceiveRecordsResponse``, encoded; chunks are read now."""
+    pieces: list[_Piece] = []
+    for out in handed:
+        same = bool((out.attempts == out.attempts[0]).all())
+        attempts = out.attempts[:1] if same else out.attempts
+        head = receive_pb.ReceivedRecords(
+            topic=out.queue.topic,
+            queue_id=out.queue.queue_id,
+            receipt=encode_receipt(Receipt(out.queue, out.serial), group, secret),
+            attempts=attempts.astype(_INT32, copy=False).tobytes(),
+            invisible_until_ms=out.until_ms,
+            record_sizes=out.sizes.astype(_INT32, copy=False).tobytes(),
+        ).SerializeToString()
+        parts: list[_Piece] = [head, length_prefix(_RECORDS, out.size_bytes), *out.chunks]
+        pieces += (length_prefix(_QUEUES, sum(map(len, parts))), *parts)
+    return b"".join(pieces)
+
+
+def settlements_of_handles(
+    handles: Sequence[str], group: str, secret: bytes, outcome: Outcome
+) -> list[Settlement | ServiceError]:
+    """What a client wants of messages, one for each handle.
+
+    Raises:
+        ServiceError: FIELD_INVALID for a wrong number of them; a handle that is none of ours is
+            an entry.
+    """
+    if not 1 <= len(handles) <= HANDLES_MAX:
+        raise field_invalid("receipt_handles", f"must be 1 to {HANDLES_MAX}", len(handles))
+    return [_of_handle(handle, group, secret, outcome) for handle in handles]
+
+
+def _of_handle(
+    handle: str, group: str, secret: bytes, outcome: Outcome
+) -> Settlement | ServiceError:
+    try:
+        receipt = decode_handle(handle, group, secret)
+    except ServiceError as error:
+        return error
+    ranges = np.array([[receipt.queue_offset, 1]], np.int64)
+    return Settlement(receipt.queue, receipt.serial, ranges, outcome)
+
+
+def settlements_of(
+    settlements: Sequence[receive_pb.RecordSettlement], group: str, secret: bytes
+) -> list[Settlement | ServiceError]:
+    """What a client wants of records.
+
+    Raises:
+        ServiceError: FIELD_INVALID; a receipt that is none of ours is an entry.
+    """
+    if not 1 <= len(settlements) <= SETTLEMENTS_MAX:
+        raise field_invalid("settlements", f"must be 1 to {SETTLEMENTS_MAX}", len(settlements))
+    return [_of_ranges(each, place, group, secret) for place, each in enumerate(settlements)]
+
+
+def _of_ranges(
+    settlement: receive_pb.RecordSettlement, place: int, group: str, secret: bytes
+) -> Settlement | ServiceError:
+    path = f"settlements[{place}]"
+    outcome = _outcome_of(settlement, path)
+    ranges = _ranges_of(settlement.ranges, path)
+    try:
+        receipt = decode_receipt(settlement.receipt, group, secret)
+    except ServiceError as error:
+        return error
+    return Settlement(receipt.queue, receipt.serial, ranges, outcome)
+
+
+def _ranges_of(octets: bytes, path: str) -> Ranges | None:
+    if not octets:
+        return None
+    if len(octets) % 16:
+        raise field_invalid(f"{path}.ranges", "must be pairs of int64", len(octets))
+    ranges = np.frombuffer(octets, "<i8").reshape(-1, 2).astype(np.int64)
+    if bool((ranges[:, 0] < 0).any() or (ranges[:, 1] < 1).any()):
+        raise field_invalid(f"{path}.ranges", "must begin at 0 or more and count 1 or more")
+    return ranges
+
+
+def _outcome_of(settlement: receive_pb.RecordSettlement, path: str) -> Outcome:
+    if settlement.HasField("nack"):
+        return nack_of(settlement.nack, f"{path}.nack")
+    if settlement.HasField("invisible_duration"):
+        field = f"{path}.invisible_duration"
+        return Hidden(span_ms_of(seconds_of(settlement.invisible_duration, field), field))
+    return DONE
+
+
+def nack_of(nack: receive_pb.Nack, path: str) -> Failed:
+    """How messages failed.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    if len(nack.cause) > CAUSE_LENGTH_MAX or holds_control_character(nack.cause):
+        rule = f"must be at most {CAUSE_LENGTH_MAX} characters, none of control"
+        raise field_invalid(f"{path}.cause", rule)
+    delay_ms = span_ms_of(seconds_of(nack.delay, f"{path}.delay"), f"{path}.delay")
+    return Failed(delay_ms if nack.HasField("delay") else None, nack.dead_letter, nack.cause)
+
+
+def span_ms_of(seconds: float, field: str) -> int:
+    """How long a message is to be invisible.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    if seconds * 1000 > INVISIBLE_MS_MAX:
+        raise field_invalid(field, "must be 0 to 12 h", f"{seconds:g} s")
+    return round(seconds * 1000)
+
+
+def settled_message(outcome: Settled | ServiceError, handle: str) -> receive_pb.SettledMessage:
+    """What became of a handle."""
+    if isinstance(outcome, ServiceError):
+        return receive_pb.SettledMessage(error=status_of(outcome))
+    if outcome.expired:
+        return receive_pb.SettledMessage(error=status_of(receipt_expired(handle)))
+    return receive_pb.SettledMessage(dead_letter=bool(len(outcome.dead)))
+
+
+def settled_records(outcome: Settled | ServiceError, receipt: bytes) -> receive_pb.SettledRecords:
+    """What became of an entry."""
+    if isinstance(outcome, ServiceError):
+        return receive_pb.SettledRecords(error=status_of(outcome))
+    return receive_pb.SettledRecords(
+        error=status_of(receipt_expired(receipt.hex())) if outcome.expired else None,
+        settled_count=len(outcome.settled),
+        dead_letter_count=len(outcome.dead),
+    )
+
+
+def receiving_queue(standing: QueueStanding) -> receive_pb.ReceivingQueue:
+    """Where a group stands in a queue."""
+    return receive_pb.ReceivingQueue(
+        topic=standing.queue.topic,
+        queue_id=standing.queue.queue_id,
+        consumer_offset=standing.consumer_offset,
+        unsettled_count=standing.unsettled_count,
+        in_flight_count=standing.in_flight_count,
+        delayed_count=standing.delayed_count,
+        ready_count=standing.ready_count,
+    )

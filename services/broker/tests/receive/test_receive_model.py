@@ -1,0 +1,359 @@
+"""Receiving against a model: any order of hand-outs, settlements, passing time, deaths, power cuts.
+
+Nothing is lost, nothing comes again once it is settled, nobody has what another has in hand, and
+where order is promised a message group has one message in hand at a time, the oldest.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from ariane_broker.append.statistics import BrokerStatistics
+from ariane_broker.filters.expression import FilterExpression
+from ariane_broker.filters.filter import filter_for
+from ariane_broker.groups.consumer_groups import ConsumerGroups, GroupConfig, TableRetry
+from ariane_broker.groups.consumer_offsets import ConsumerOffsets, QueueKey
+from ariane_broker.receive.dead_letters import DeadLetters
+from ariane_broker.receive.hand_outs import HandOuts
+from ariane_broker.receive.ranges import ranges_of
+from ariane_broker.receive.receive_log import ReceiveLog
+from ariane_broker.receive.receive_order import ReceiveOrder, checked_order
+from ariane_broker.receive.receive_table import ReceiveTable
+from ariane_broker.receive.settling import DONE, Failed, Hidden, Settlement, Settling
+from ariane_broker.receive.standing import Standings
+from ariane_broker.retry.failures import TakenBack
+from ariane_broker.retry.return_table import Returned
+from ariane_broker.topics.topic_table import TopicConfig, TopicTable
+from ariane_record import BlockEncoder
+from ariane_storage import FlushMode, Store
+from ariane_storage.testing import FaultyDisk, FixedClock, small_config
+from services.broker.tests.log_side import FlushedAtOnce, broker_log
+from services.broker.tests.transactions.test_transactions_model import run
+
+ROOT = Path("/store")
+GROUP = "billing"
+QUEUES = [QueueKey("orders", 0), QueueKey("orders", 1)]
+ATTEMPTS_MAX = 3
+WANTED = FilterExpression(text="wanted")
+GONE = Returned("", 0, dead_letter=True, due_ms=0, commit_log_offset=0)
+SOME = st.lists(st.integers(0, 7), min_size=1, max_size=8, unique=True)
+
+
+class Buried:
+    """Takes dead letters, and remembers which."""
+
+    def __init__(self, dead):
+        self.dead = dead
+
+    async def take_back(self, failure, places):
+        for place in places:
+            key = (QueueKey(failure.topic, failure.queue_id), place.queue_offset)
+            assert failure.local_attempts + 1 == self.dead.attempts[key] or self.dead.unsure
+            self.dead.settle(key)
+        return [TakenBack(GONE, duplicate=False)] * len(places)
+
+
+class Model:
+    """What must be true."""
+
+    def __init__(self):
+        self.sent = {}
+        """Message group of each message that is wanted, by queue and offset."""
+        self.settled = set()
+        self.held = {}
+        """Serial and end of time of each that somebody has in hand or that waits; 0 waits."""
+        self.attempts = {}
+        self.unsure = False
+
+    def settle(self, key):
+        self.settled.add(key)
+        self.held.pop(key, None)
+
+    def open(self, now_ms):
+        """Unsettled messages that nobody has in hand."""
+        return {
+            key
+            for key in self.sent
+            if key not in self.settled and self.held.get(key, (0, 0))[1] <= now_ms
+        }
+
+
+class ReceiveMachine(RuleBasedStateMachine):
+    in_order = False
+
+    def __init__(self):
+        super().__init__()
+        self.disk = FaultyDisk()
+        self.clock = FixedClock()
+        self.config = small_config(flush_mode=FlushMode.SYNC)
+        self.topics = TopicTable(now_ms=self.clock.now_ms, default_queue_count=2)
+        self.topics.put(TopicConfig(topic="orders", read_queue_count=2, write_queue_count=2))
+        self.groups = ConsumerGroups(now_ms=self.clock.now_ms)
+        self.groups.put(
+            GroupConfig(
+                consumer_group=GROUP,
+                attempts_max=ATTEMPTS_MAX,
+                retry_policy=TableRetry((10_000,)),
+                receive_in_order=self.in_order,
+            )
+        )
+        self.model = Model()
+        self.hands = []
+        """What was handed out and may not be settled."""
+        self.snapshot = self.saved_offsets = None
+        self.start()
+
+    def start(self):
+        self.store = Store.open(ROOT, self.config, disk=self.disk, clock=self.clock)
+        now_ms = self.clock.now_ms
+        self.offsets = ConsumerOffsets(now_ms=now_ms)
+        if self.saved_offsets is not None:
+            self.offsets.load(self.saved_offsets)
+        self.table = ReceiveTable(self.offsets, lambda: None)
+        begin = self.store.min_offset
+        if self.snapshot is not None:
+            begin = self.table.load(self.snapshot)
+        for stretch in self.store.stretches(begin):
+            self.table.replay(stretch.between(begin, self.store.max_offset))
+        log = ReceiveLog(
+            broker_log(self.store, FlushedAtOnce(self.store)),
+            self.table,
+            now_ms=now_ms,
+            draw_bytes=bytes,
+        )
+        self.turn = 0
+        self.hand_outs = HandOuts(
+            self.store,
+            log,
+            self.table,
+            topics=self.topics,
+            groups=self.groups,
+            offsets=self.offsets,
+            statistics=BrokerStatistics(),
+            now_ms=now_ms,
+            draw=self.draw,
+        )
+        self.settling = Settling(
+            log,
+            self.table,
+            DeadLetters(self.store, log, self.table, Buried(self.model), now_ms=now_ms),
+            groups=self.groups,
+            delay_levels_ms=(1000,),
+            now_ms=now_ms,
+            ready=lambda group: None,
+        )
+        self.standings = Standings(self.store, self.table, self.offsets, now_ms=now_ms)
+
+    def draw(self, count):
+        self.turn += 1
+        return self.turn % count
+
+    @rule(queue=st.sampled_from(QUEUES), groups=st.lists(st.sampled_from("abc-"), max_size=12))
+    def send(self, queue, groups):
+        for group in groups:
+            wanted = group != "-"
+            encoder = BlockEncoder(queue.topic, size_bytes_max=1 << 20)
+            encoder.add(
+                b"x" * 10,
+                message_group=group if wanted else "",
+                tag="wanted" if wanted else "other",
+                born_timestamp_ms=1,
+            )
+            appended = self.store.append_block(encoder.finish(), queue.queue_id)
+            if wanted:
+                self.model.sent[queue, appended.first_queue_offset] = group
+        self.store.flush()
+
+    @rule(count=st.integers(1, 8), span_s=st.integers(1, 40), by_priority=st.booleans())
+    def receive(self, count, span_s, by_priority):
+        self.take(count, span_s, by_priority=by_priority)
+
+    def take(self, count, span_s, *, by_priority=False):
+        order = checked_order(
+            ReceiveOrder(
+                group=GROUP,
+                filters={"orders": WANTED},
+                count_max=count,
+                invisible_ms=span_s * 1000,
+                by_priority=by_priority,
+            )
+        )
+        now_ms, model = self.clock.now_ms(), self.model
+        free = model.open(now_ms)
+        unfinished = True
+        while unfinished:
+            handed, unfinished = self.hand_outs.hand_out(
+                order, {"orders": filter_for(WANTED)}, bytes_max=1 << 20
+            )
+        total = sum(len(out.offsets) for out in handed)
+        assert total <= count
+        for out in handed:
+            assert len(out.sizes) == len(out.attempts) == len(out.offsets)
+            assert sum(map(len, out.chunks)) == out.sizes.sum()
+            for offset, attempts in zip(out.offsets.tolist(), out.attempts.tolist(), strict=True):
+                key = (out.queue, offset)
+                assert key in model.sent
+                assert key not in model.settled, "it was settled"
+                assert key in free or model.unsure, "another has it in hand"
+                assert attempts == model.attempts.get(key, 0) + 1 or model.unsure
+                model.attempts[key] = attempts
+                model.held[key] = (out.serial, out.until_ms)
+                if self.in_order:
+                    self.check_order(key)
+            self.hands.append(out)
+        if total < count and not self.in_order and not model.unsure:
+            left = {key for key in model.open(now_ms) if model.attempts.get(key, 0) <= ATTEMPTS_MAX}
+            assert not left, "it could be had"
+        return handed
+
+    def check_order(self, key):
+        queue, offset = key
+        before = [
+            other
+            for other, group in self.model.sent.items()
+            if other[0] == queue and other[1] < offset and group == self.model.sent[key]
+        ]
+        assert all(other in self.model.settled for other in before), "one before it is not settled"
+
+    def settle(self, out, places, outcome):
+        """Settle some messages of a hand-out; those that were still its own."""
+        places = sorted({place % len(out.offsets) for place in places})
+        offsets = out.offsets[places]
+        own = {
+            (out.queue, offset)
+            for offset in offsets.tolist()
+            if self.model.held.get((out.queue, offset), (0, 0))[0] == out.serial
+        }
+        settlement = Settlement(out.queue, out.serial, ranges_of(offsets), outcome)
+        (result,) = run(self.settling.settle(GROUP, [settlement]))
+        done = {(out.queue, offset) for offset in result.settled.tolist()}
+        assert done == own or (self.model.unsure and done <= own)
+        return done, result
+
+    @precondition(lambda self: self.hands)
+    @rule(data=st.data(), places=SOME)
+    def ack(self, data, places):
+        out = data.draw(st.sampled_from(self.hands))
+        done, result = self.settle(out, places, DONE)
+        for key in done:
+            self.model.settle(key)
+        chosen = {(out.queue, out.offsets[place % len(out.offsets)]) for place in places}
+        assert result.expired == (not chosen <= self.model.settled)
+
+    @precondition(lambda self: self.hands)
+    @rule(data=st.data(), places=SOME, span_s=st.integers(0, 100))
+    def extend(self, data, places, span_s):
+        out = data.draw(st.sampled_from(self.hands))
+        done, result = self.settle(out, places, Hidden(span_s * 1000))
+        for key in done:
+            self.model.held[key] = (out.serial, result.until_ms)
+
+    @precondition(lambda self: self.hands)
+    @rule(data=st.data(), places=SOME, span_s=st.sampled_from([None, 0, 5]), dead=st.booleans())
+    def nack(self, data, places, span_s, dead):
+        out = data.draw(st.sampled_from(self.hands))
+        failed = Failed(None if span_s is None else span_s * 1000, dead and span_s == 0)
+        done, result = self.settle(out, places, failed)
+        buried = {(out.queue, offset) for offset in result.dead.tolist()}
+        assert buried <= self.model.settled
+        for key in done - buried:
+            assert self.model.attempts[key] <= ATTEMPTS_MAX or self.model.unsure
+            delay_s = 10 if span_s is None else span_s
+            self.model.held[key] = (0, self.clock.now_ms() + delay_s * 1000)
+
+    @rule(seconds=st.integers(1, 50))
+    def tick(self, seconds):
+        self.clock.advance(seconds * 1000)
+
+    @rule()
+    def save(self):
+        self.saved_offsets = self.offsets.document()
+        self.snapshot = self.table.document(self.store.max_offset)
+
+    @rule()
+    def die(self):
+        """The process ends; what it wrote is there."""
+        self.store.close()
+        self.start()
+
+    @rule(seed=st.integers(0, 99))
+    def lose_power(self, seed):
+        """What was not flushed is gone: hand-outs are, settlements are not."""
+        self.disk = self.disk.lose_power(seed)
+        self.model.unsure = True
+        self.snapshot = self.saved_offsets = None
+        self.start()
+
+    @invariant()
+    def counts_are_exact(self):
+        if self.model.unsure:
+            return
+        now_ms = self.clock.now_ms()
+        for queue in QUEUES:
+            standing = self.standings.of_queue(GROUP, queue)
+            if standing is None or standing.consumer_offset < self.store.queue_bounds(*queue)[1]:
+                continue
+            assert standing.unsettled_count == 0
+        held = [
+            key for key, (serial, until) in self.model.held.items() if serial and until > now_ms
+        ]
+        waits = [
+            key for key, (serial, until) in self.model.held.items() if not serial and until > now_ms
+        ]
+        standings = self.standings.of_group(GROUP)
+        assert sum(each.in_flight_count for each in standings) == len(held)
+        assert sum(each.delayed_count for each in standings) == len(waits)
+
+    def teardown(self):
+        """Nothing is lost: with time and patience all is settled."""
+        for _ in range(200):
+            if not self.model.open(1 << 62):
+                break
+            self.clock.advance(3_600_000)
+            handed = self.take(8, 10)
+            for out in handed:
+                self.settle_all(out)
+            self.bury_exhausted()
+        assert self.model.settled >= set(self.model.sent)
+        assert not self.take(8, 10)
+
+    def settle_all(self, out):
+        run(self.settling.settle(GROUP, [Settlement(out.queue, out.serial)]))
+        for offset in out.offsets.tolist():
+            self.model.settle((out.queue, offset))
+
+    def bury_exhausted(self):
+        for key, attempts in self.model.attempts.items():
+            if attempts > ATTEMPTS_MAX and key not in self.model.settled:
+                queue, offset = key
+                letters = self.settling._dead_letters
+                run(letters.bury(GROUP, queue, np.array([offset]), reason="ATTEMPTS_EXHAUSTED"))
+
+
+class OrderedMachine(ReceiveMachine):
+    in_order = True
+
+
+@pytest.mark.parametrize("machine", [ReceiveMachine, OrderedMachine])
+def test_nothing_is_lost_nor_comes_twice(machine):
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=60,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
