@@ -90,14 +90,8 @@ def rpc_room(
         "OffsetService": OffsetServicer(
             changing.offset_changes, changing.members, state.epochs, changing.unread
         ),
-        "PullService": PullServicer(
-            reading.pull_records,
-            storing.held,
-            reading.pull_range,
-            changing.lookup,
-            epochs=state.epochs,
-            answers=answers,
-            broker_name=broker_name,
+        "PullService": _pull_servicer(
+            state, storing, changing, reading, answers=answers, broker_name=broker_name
         ),
         "QueryService": QueryServicer(reading.query, answers=answers, broker_name=broker_name),
         "ReceiveService": ReceiveServicer(receiving, answers=answers, broker_name=broker_name),
@@ -129,6 +123,26 @@ def _transaction_servicer(
         transacting.checks,
         transacting.list,
         transacting.batch_commits,
+    )
+
+
+def _pull_servicer(
+    state: StateRoom,
+    storing: StoringRoom,
+    changing: ChangingRoom,
+    reading: ReadingRoom,
+    *,
+    answers: AnswerBudget,
+    broker_name: str,
+) -> PullServicer:
+    return PullServicer(
+        reading.pull_records,
+        storing.held,
+        reading.pull_range,
+        changing.lookup,
+        epochs=state.epochs,
+        answers=answers,
+        broker_name=broker_name,
     )
 
 
