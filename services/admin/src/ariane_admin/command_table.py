@@ -265,6 +265,10 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "ariane_admin.commands.topic.topic:show",
                 "Show the message queues of topic NAME, and how many messages each keeps.",
             ),
+            "tail": Room(
+                "ariane_admin.commands.topic.tail:tail",
+                "Show the newest messages of topic NAME, and those that come, until Ctrl-C.",
+            ),
             "update": Room(
                 "ariane_admin.commands.topic.topic:update",
                 "Change topic NAME on every broker that has it.",

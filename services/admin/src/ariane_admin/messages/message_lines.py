@@ -18,7 +18,19 @@ _SYSTEM_PROPERTIES: Final = frozenset(
 )
 """What the system says of a message in its record has fields of its own."""
 
-_FIELDS = frozenset({"body", "tag", "keys", "message_group", "properties", "deliver_at"})
+_FIELDS: Final = frozenset(
+    {"body", "body_hex", "tag", "keys", "message_group", "properties", "deliver_at"}
+)
+
+_OF_THE_BROKER: Final = frozenset(
+    {
+        *("topic", "broker", "queue_id", "queue_offset", "commit_log_offset"),
+        *("message_id", "unique_id", "create_time", "store_time", "producer_address"),
+        *("delivery_attempt", "body_bytes"),
+    }
+)
+"""What ``as_row`` says besides: a line of ``consume`` may go into ``produce``, and is a new message
+there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +70,13 @@ class MessageDefaults:
             given = json.loads(line)
             if not isinstance(given, dict):
                 raise _no_message(number, "it is no JSON object")
-            unknown = given.keys() - _FIELDS
-            if unknown or not isinstance(given.get("body"), str):
-                wrong = f"unknown field {min(unknown)!r}" if unknown else "no text named 'body'"
-                raise _no_message(number, wrong)
+            unknown = given.keys() - _FIELDS - _OF_THE_BROKER
+            if unknown:
+                raise _no_message(number, f"unknown field {min(unknown)!r}")
             own_time = _own_time(given)
             return Message(
                 self.topic,
-                given["body"].encode(),
+                _body(given),
                 _text(given, "tag", self.tag),
                 _keys(given, self.keys),
                 _text(given, "message_group", self.message_group),
@@ -78,6 +89,20 @@ class MessageDefaults:
             raise _no_message(number, str(error)) from error
         except RecursionError as error:
             raise _no_message(number, "it is nested too deeply") from error
+
+
+def _body(given: Mapping[str, Any]) -> bytes:
+    """The body as text, or as hexadecimal digits.
+
+    Raises:
+        ValueError: There is none, or it is said twice.
+    """
+    match given.get("body"), given.get("body_hex"):
+        case str(text), None:
+            return text.encode()
+        case None, str(digits):
+            return bytes.fromhex(digits)
+    raise ValueError("no text named 'body'")
 
 
 def _text(given: Mapping[str, Any], name: str, otherwise: str) -> str:

@@ -57,12 +57,34 @@ async def follow(
         begin: Where to begin.
     """
     next_offsets = await _next_offsets(reader, topic, begin)
+    async with aclosing(
+        follow_from(reader, topic, next_offsets, named=bool(begin.queues))
+    ) as messages:
+        async for message in messages:
+            yield message
+
+
+async def follow_from(
+    reader: QueueReader,
+    topic: str,
+    next_offsets: dict[MessageQueue, int],
+    *,
+    named: bool = False,
+) -> AsyncGenerator[ReceivedMessage, None]:
+    """As ``follow``, from known offsets on.
+
+    Args:
+        reader: A running reader.
+        topic: The topic.
+        next_offsets: Where to go on in each queue; moved on.
+        named: Whether no other queues are read; else those that come later are, from their begin.
+    """
     waiting = False
     while True:
         read_any = False
         try:
             bounds = await reader.bounds(topic)
-            read = _read(reader, bounds, next_offsets, named=bool(begin.queues))
+            read = _read(reader, bounds, next_offsets, named=named)
             async with aclosing(read) as messages:
                 async for message in messages:
                     read_any = True
