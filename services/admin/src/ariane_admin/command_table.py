@@ -145,6 +145,15 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
             ),
         },
     ),
+    "debug": Wing(
+        "Gather what somebody needs who helps.",
+        {
+            "bundle": Room(
+                "ariane_admin.commands.debug:bundle",
+                "Write what a cluster says of itself into one file, for somebody who helps.",
+            ),
+        },
+    ),
     "dev": Room(
         "ariane_admin.commands.dev:dev",
         "Run a name server, brokers, a transaction checker and admin on this machine until Ctrl-C.",
