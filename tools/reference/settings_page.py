@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 
 from ariane_admin.service.settings import AdminSettings
 from ariane_broker.settings import BrokerSettings
+from ariane_filter.settings import FilterSettings
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk import ConsumerSettings, ProducerSettings
 from ariane_servicekit.configuration.settings import ServiceSettings
@@ -30,6 +31,7 @@ SERVICES: Final[tuple[tuple[str, Settings], ...]] = (
     ("Broker", BrokerSettings),
     ("Transaction checker", CheckerSettings),
     ("Admin", AdminSettings),
+    ("FilterServer", FilterSettings),
 )
 """Heading and class of each process that is configured so."""
 

@@ -30,6 +30,7 @@ WORLD: Final = {
     "storage/src/ariane_storage/disk/os_disk.py": "the real disk",
     "storage/src/ariane_storage/testing/*": "worlds for tests",
     "storage/src/ariane_storage/commands*": "tools that people run on a closed store",
+    "services/filter/src/ariane_filter/catalogue/folder.py": "the catalogue on the disk",
     "services/filter/src/ariane_filter/jail/process.py": "starts workers, and talks to them",
     "services/filter/src/ariane_filter/jail/worker/*": "the jailed process itself",
     "services/admin/src/*": "the command line: a client, run by people",

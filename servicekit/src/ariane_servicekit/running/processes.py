@@ -207,14 +207,15 @@ class ServiceProcess:
 
 
 class LocalCluster:
-    """Name servers, brokers, transaction checkers and admin on 127.0.0.1, by default on free ports.
+    """Name servers, brokers and what runs beside them on 127.0.0.1, by default on free ports.
 
-    Leaving the block stops admin, then checkers, then brokers, then name servers, in order. When
-    this process dies without leaving it, the children stop all the same (see ``launcher``).
+    Leaving the block stops admin, FilterServers and checkers, then brokers, then name servers, in
+    order. When this process dies without leaving it, the children stop all the same (see
+    ``launcher``).
 
     Args:
         data_path: Folder for everything: ``broker-a/`` and so on, ``namesrv-0/``,
-            ``txn-checker/``, ``admin/``, ``logs/``.
+            ``txn-checker/``, ``filters/``, ``admin/``, ``logs/``.
         brokers: How many brokers: broker-a, broker-b and so on.
         name_servers: How many name servers.
         name_server_port: Of the first name server, the others take the next ones; 0: any.
@@ -223,6 +224,9 @@ class LocalCluster:
         admin: Whether to run admin.
         admin_port: Of admin; 0: any.
         extra_admin_args: Further flags for admin.
+        filter_servers: How many FilterServers beside each broker; they share one folder, and take
+            uploads of every kind.
+        filter_server_port: Of the first FilterServer, the others take the next ones; 0: any.
         flush_mode: Of the brokers: ``async`` or ``sync``.
         extra_broker_args: Further flags for each broker.
         broker_module: What a broker is: for tests, one that is composed with parts of their own.
@@ -240,6 +244,8 @@ class LocalCluster:
         admin: bool = False,
         admin_port: int = 0,
         extra_admin_args: Sequence[str] = (),
+        filter_servers: int = 0,
+        filter_server_port: int = 0,
         flush_mode: str = "async",
         extra_broker_args: Sequence[str] = (),
         broker_module: str = "ariane_broker",
@@ -259,6 +265,9 @@ class LocalCluster:
         self.admins: list[ServiceProcess] = []
         self._admin_ports = [admin_port] if admin else []
         self._admin_flags = tuple(extra_admin_args)
+        self.filter_servers: list[ServiceProcess] = []
+        self._filter_servers = filter_servers
+        self._filter_server_port = filter_server_port
         self._checker_ports = [
             checker_port + number if checker_port else 0 for number in range(checkers)
         ]
@@ -275,7 +284,13 @@ class LocalCluster:
     @property
     def processes(self) -> Sequence[ServiceProcess]:
         """All processes in the order in which they are stopped."""
-        return (*self.admins, *self.checkers, *self.brokers, *self.name_server_processes)
+        return (
+            *self.admins,
+            *self.filter_servers,
+            *self.checkers,
+            *self.brokers,
+            *self.name_server_processes,
+        )
 
     async def start(self) -> None:
         """Start all and wait until all are ready; stops what it started when one fails.
@@ -291,16 +306,26 @@ class LocalCluster:
                 self._checker(number, port) for number, port in enumerate(self._checker_ports)
             ]
             await _all(process.start() for process in (*self.brokers, *self.checkers))
-            # The checkers' ports are known by now.
+            # Only now the brokers' ports are known, and the checkers'.
+            self.filter_servers = [
+                self._filter_server(place, number)
+                for place in range(len(self.brokers))
+                for number in range(self._filter_servers)
+            ]
             self.admins = [self._admin(port) for port in self._admin_ports]
-            await _all(process.start() for process in self.admins)
+            await _all(process.start() for process in (*self.filter_servers, *self.admins))
         except BaseException:
             await self.stop()
             raise
 
     async def stop(self) -> dict[str, int]:
         """Stop all that run, in order; return the exit statuses by name. Repeating is harmless."""
-        for group in (self.admins, self.checkers, self.brokers, self.name_server_processes):
+        for group in (
+            self.admins,
+            (*self.filter_servers, *self.checkers),
+            self.brokers,
+            self.name_server_processes,
+        ):
             await _all(process.stop() for process in group if process.running)
         ended = ((process.name, process) for process in self.processes if process.started)
         return {name: process.exit_status or 0 for name, process in ended}
@@ -389,6 +414,27 @@ class LocalCluster:
             *(("--checkers", checkers) if checkers else ()),
             *self._admin_flags,
             port=port,
+        )
+
+    def _filter_server(self, place: int, number: int) -> ServiceProcess:
+        """One beside a broker.
+
+        Args:
+            place: Which broker.
+            number: Which of its FilterServers.
+        """
+        broker = self.brokers[place]
+        name = f"filter-{broker.name}-{number}"
+        arguments = (
+            *("--broker", broker.address),
+            *("--data-path", str(self.data_path / "filters" / broker.name)),
+            *("--uploads", "any"),
+        )
+        first = self._filter_server_port
+        port = first + place * self._filter_servers + number if first else 0
+        log_path = self.data_path / "logs" / f"{name}.log"
+        return ServiceProcess(
+            name, "ariane_filter", arguments, log_path, Address("127.0.0.1", port)
         )
 
     def _process(

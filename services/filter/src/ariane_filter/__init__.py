@@ -1,1 +1,1 @@
-"""FilterServer: runs uploaded filters before consumers. So far, the jail that they run in."""
+"""FilterServer: runs uploaded filters between a broker and its consumers."""

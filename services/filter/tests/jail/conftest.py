@@ -1,14 +1,11 @@
-import asyncio
 import time
 
 import numpy as np
 import pytest
 
-from ariane_filter.jail.errors import JailUnavailable
 from ariane_filter.jail.jailed_filter import JailedFilter
 from ariane_filter.jail.limits import FilterLanguage, FilterModule, JailLimits
 from ariane_filter.jail.process import JailLauncher
-from ariane_filter.jail.worker_handle import WorkerHandle
 from ariane_record.encoding.block import BlockEncoder
 
 
@@ -22,23 +19,6 @@ class RecordedLauncher:
         process = await JailLauncher()(language, memory_bytes)
         self.processes.append(process)
         return process
-
-
-@pytest.fixture(scope="session")
-def jail():
-    """A kernel that can jail; elsewhere nothing runs that could be tested."""
-
-    async def try_one():
-        module = FilterModule(FilterLanguage.PYTHON, b"def matches(message): return True")
-        worker = await WorkerHandle.start(
-            module, JailLimits(), launch=JailLauncher(), monotonic=time.monotonic
-        )
-        await worker.end()
-
-    try:
-        asyncio.run(try_one())
-    except JailUnavailable as missing:
-        pytest.skip(f"no jail here: {missing}")
 
 
 @pytest.fixture

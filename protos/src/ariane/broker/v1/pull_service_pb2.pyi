@@ -114,6 +114,7 @@ class PullRecordsRequest(_message.Message):
     SIZE_BYTES_MAX_FIELD_NUMBER: _builtins.int
     HOLD_DURATION_FIELD_NUMBER: _builtins.int
     PROJECTION_FIELD_NUMBER: _builtins.int
+    UPLOADED_FILTERS_FOLLOW_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The consumer's group."""
     client_id: _builtins.str
@@ -124,6 +125,10 @@ class PullRecordsRequest(_message.Message):
     """At most about this many bytes in all; at least one record is returned. 0 means 1 MiB."""
     projection: Global___PullProjection.ValueType
     """How much of each message is wanted. Brokers may give more: whole records."""
+    uploaded_filters_follow: _builtins.bool
+    """Whether the caller, a FilterServer, applies uploaded filters itself: then all messages of
+    their topics are returned. Otherwise a pull with such a filter is refused.
+    """
     @_builtins.property
     def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PullPosition]:
         """Where to read, one entry for each queue."""
@@ -147,10 +152,11 @@ class PullRecordsRequest(_message.Message):
         size_bytes_max: _builtins.int = ...,
         hold_duration: _duration_pb2.Duration | None = ...,
         projection: Global___PullProjection.ValueType = ...,
+        uploaded_filters_follow: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["hold_duration", b"hold_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "consumer_group", b"consumer_group", "hold_duration", b"hold_duration", "positions", b"positions", "projection", b"projection", "record_count_max", b"record_count_max", "size_bytes_max", b"size_bytes_max", "subscriptions", b"subscriptions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "consumer_group", b"consumer_group", "hold_duration", b"hold_duration", "positions", b"positions", "projection", b"projection", "record_count_max", b"record_count_max", "size_bytes_max", b"size_bytes_max", "subscriptions", b"subscriptions", "uploaded_filters_follow", b"uploaded_filters_follow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -405,6 +411,7 @@ class PullMessagesRequest(_message.Message):
     MESSAGE_COUNT_MAX_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_MAX_FIELD_NUMBER: _builtins.int
     HOLD_DURATION_FIELD_NUMBER: _builtins.int
+    UPLOADED_FILTERS_FOLLOW_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The consumer's group."""
     client_id: _builtins.str
@@ -414,6 +421,10 @@ class PullMessagesRequest(_message.Message):
     size_bytes_max: _builtins.int
     """At most about this many bytes of records in all; at least one message is returned. 0 means
     1 MiB.
+    """
+    uploaded_filters_follow: _builtins.bool
+    """Whether the caller, a FilterServer, applies uploaded filters itself: then all messages of
+    their topics are returned. Otherwise a pull with such a filter is refused.
     """
     @_builtins.property
     def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PullPosition]:
@@ -437,10 +448,11 @@ class PullMessagesRequest(_message.Message):
         message_count_max: _builtins.int = ...,
         size_bytes_max: _builtins.int = ...,
         hold_duration: _duration_pb2.Duration | None = ...,
+        uploaded_filters_follow: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["hold_duration", b"hold_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "consumer_group", b"consumer_group", "hold_duration", b"hold_duration", "message_count_max", b"message_count_max", "positions", b"positions", "size_bytes_max", b"size_bytes_max", "subscriptions", b"subscriptions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "consumer_group", b"consumer_group", "hold_duration", b"hold_duration", "message_count_max", b"message_count_max", "positions", b"positions", "size_bytes_max", b"size_bytes_max", "subscriptions", b"subscriptions", "uploaded_filters_follow", b"uploaded_filters_follow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -31,6 +31,11 @@ class FilterExpression:
     text: str = ALL_TAGS
     version: int = 0
 
+    @property
+    def is_uploaded(self) -> bool:
+        """Whether FilterServers apply it, and not the broker."""
+        return self.language is FilterLanguage.UPLOADED
+
     def meaning(self) -> object:
         """What two expressions have in common that let the same messages through.
 

@@ -44,5 +44,6 @@ class PullRecords:
         filters = {
             topic: filter_for(expression, exact=order.exact)
             for topic, expression in order.filters.items()
+            if not (order.uploaded_filters_follow and expression.is_uploaded)
         }
         return OpenPull(self._looks, self._held, order, filters, lease, monotonic=self._monotonic)

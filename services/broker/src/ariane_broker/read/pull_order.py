@@ -60,6 +60,7 @@ class PullOrder:
         bodies_suffice: Whether the bodies are enough, where they are cheap to gather.
         exact: Whether tags are compared themselves; else their hashes, for a consumer that compares
             the tags.
+        uploaded_filters_follow: Whether the caller applies uploaded filters itself.
     """
 
     consumer_group: str
@@ -72,6 +73,7 @@ class PullOrder:
     client_id: str = ""
     bodies_suffice: bool = False
     exact: bool = False
+    uploaded_filters_follow: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,23 @@ class JailedFilter:
         async with self._turn:
             await self._stop_worker()
 
+    def blame(self, cause: str) -> FilterFailed:
+        """Count a failure that only its caller can see; returns it, to be raised."""
+        failure = FilterFailed(cause)
+        self.last_failure = cause
+        self._strike(failure)
+        return failure
+
+    @property
+    def process_id(self) -> int:
+        """The process of its worker; 0 while there is none."""
+        return 0 if self._worker is None else self._worker.process_id
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time of the worker that lives now."""
+        return 0.0 if self._worker is None else self._worker.cpu_seconds
+
     @property
     def strike_count(self) -> int:
         """How often it failed lately."""

@@ -23,6 +23,11 @@ class WorkerProcess(Protocol):
     channel: socket.socket
     """The parent's end; does not block."""
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        ...
+
     def cpu_seconds(self) -> float:
         """Processor time that it has spent."""
 

@@ -90,6 +90,11 @@ class WorkerHandle:
         return await self._process.end()
 
     @property
+    def process_id(self) -> int:
+        """The worker's process."""
+        return self._process.pid
+
+    @property
     def cpu_seconds(self) -> float:
         """Processor time that the worker has spent."""
         return self._process.cpu_seconds()

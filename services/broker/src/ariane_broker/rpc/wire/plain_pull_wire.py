@@ -49,6 +49,7 @@ def plain_order(request: PullMessagesRequest, *, hold_seconds_max: float | None)
         hold_seconds=seconds_of(request.hold_duration, "hold_duration"),
         hold_seconds_max=hold_seconds_max,
         exact=True,
+        uploaded_filters_follow=request.uploaded_filters_follow,
     )
 
 

@@ -67,6 +67,7 @@ def pull_order(request: PullRecordsRequest, *, hold_seconds_max: float | None) -
         hold_seconds=seconds_of(request.hold_duration, "hold_duration"),
         hold_seconds_max=hold_seconds_max,
         bodies_suffice=request.projection == PULL_PROJECTION_BODIES,
+        uploaded_filters_follow=request.uploaded_filters_follow,
     )
 
 

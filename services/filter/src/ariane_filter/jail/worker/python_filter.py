@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_filter.jail.worker.judging import ModuleRefused, VerdictMissing
-from ariane_record.errors import RecordCorrupted
+from ariane_record.errors import BodyDamaged, RecordCorrupted
 from ariane_record.single.view import MessageView, iter_messages
 
 FUNCTION = "matches"
@@ -42,13 +42,17 @@ class PythonFilter:
 
         Raises:
             VerdictMissing: The function raised, or answered something else than a truth.
-            RecordCorrupted: The records are none.
+            RecordCorrupted: The records are none, or a body that the function looks at cannot be
+                decompressed and it does not mind.
         """
         verdicts: list[Any] = []
         try:
             verdicts.extend(map(self._matches, iter_messages(records, sizes)))
         except RecordCorrupted:
             raise
+        except BodyDamaged as error:
+            # The parent sees for itself whether it is so.
+            raise RecordCorrupted(str(error), len(verdicts)) from error
         except BaseException as error:
             raise VerdictMissing(f"message {len(verdicts)}: {told(error)}") from error
         if set(map(type, verdicts)) - {bool}:

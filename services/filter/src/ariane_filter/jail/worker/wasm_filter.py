@@ -22,6 +22,7 @@ them. Every batch meets a fresh instance: a filter remembers nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, cast
 
 import numpy as np
@@ -34,6 +35,8 @@ from ariane_record.decoding.columns import RecordColumns, decode_columns
 ENTRY_WORDS: Final = 4
 COUNT_BYTES: Final = 4
 STACK_BYTES: Final = 512 << 10
+PART_BODY_BYTES_MAX: Final = 8 << 20
+"""Of bodies that were compressed so many go into one batch; a larger one is a batch by itself."""
 
 _I32: Final = wasmtime.ValType.i32()
 _WANTED: Final = {"allocate": ([_I32], [_I32]), "filter": ([_I32, _I32], [_I32])}
@@ -70,10 +73,17 @@ class WasmFilter:
 
         Raises:
             VerdictMissing: The module trapped, or wrote something else than a verdict.
-            RecordCorrupted: The records are none.
+            RecordCorrupted: The records are none, or a body cannot be decompressed.
         """
-        batch = encode_batch(decode_columns(records, sizes))
-        count = len(sizes)
+        columns = decode_columns(records, sizes)
+        if not len(columns.compressed_positions()):
+            return self._judge(encode_batch(columns, columns.bodies()), len(sizes))
+        return b"".join(
+            self._judge(encode_batch(decode_columns(part, part_sizes), bodies), len(bodies))
+            for part, part_sizes, bodies in _parts(columns, sizes)
+        )
+
+    def _judge(self, batch: bytes, count: int) -> bytes:
         store = wasmtime.Store(self._engine)
         store.set_limits(memory_size=self._memory_bytes, instances=1, memories=1)
         store.set_fuel(self._fuel_per_message * (count + 1))
@@ -98,14 +108,37 @@ class WasmFilter:
         return verdicts
 
 
-def encode_batch(columns: RecordColumns) -> bytes:
+def _parts(
+    columns: RecordColumns, sizes: NDArray[np.int32]
+) -> Iterator[tuple[bytes, NDArray[np.int32], list[bytes]]]:
+    """Records, their sizes and bodies, cut where decompressed bodies would fill the memory.
+
+    A filter remembers nothing from batch to batch, so that it cannot tell.
+    """
+    records = bytes(columns.records)
+    starts, first, bodies, body_bytes = columns.starts.tolist(), 0, list[bytes](), 0
+    starts.append(len(records))
+    compressed = frozenset(columns.compressed_positions().tolist())
+    for place, body_start in enumerate(columns.body_start.tolist()):
+        if place in compressed:
+            (body,) = columns.decompressed_bodies(np.array([place], np.int64))
+        else:
+            body = records[body_start : body_start + int(columns.body_length[place])]
+        if bodies and body_bytes + len(body) > PART_BODY_BYTES_MAX:
+            yield records[starts[first] : starts[place]], sizes[first:place], bodies
+            first, bodies, body_bytes = place, [], 0
+        bodies.append(body)
+        body_bytes += len(body)
+    yield records[starts[first] :], sizes[first:], bodies
+
+
+def encode_batch(columns: RecordColumns, bodies: list[bytes]) -> bytes:
     """The batch as a module sees it."""
     count = len(columns)
     records = columns.records
     property_ends = columns.properties_start + columns.properties_length
     spans = map(slice, columns.properties_start.tolist(), property_ends.tolist())
     properties = b"".join(map(records.__getitem__, spans))
-    bodies = columns.bodies()
     entries = np.empty((count, ENTRY_WORDS), np.dtype("<u4"))
     first = COUNT_BYTES * (1 + ENTRY_WORDS * count) + count
     entries[:, 1] = columns.properties_length

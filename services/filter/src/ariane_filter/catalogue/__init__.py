@@ -1,0 +1,1 @@
+"""The uploaded filters: names, versions, and the folder that keeps them."""

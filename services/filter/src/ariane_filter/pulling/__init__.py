@@ -1,0 +1,1 @@
+"""Pulls on behalf of groups: what the broker answers, less what filters leave out."""

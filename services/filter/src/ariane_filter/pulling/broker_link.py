@@ -1,0 +1,115 @@
+"""The broker that the FilterServer runs beside: one connection over loopback, and its register."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from grpc import aio
+
+from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
+from ariane.filter.v1.filter_registration_service_pb2 import (
+    RegisterFilterServerRequest,
+    UnregisterFilterServerRequest,
+)
+from ariane.filter.v1.filter_registration_service_pb2_grpc import FilterRegistrationServiceStub
+from ariane_filter.refusals import broker_refusal
+from ariane_servicekit import Address, Clock, Loop, get_logger
+
+if TYPE_CHECKING:
+    from ariane.broker.v1.pull_service_pb2_grpc import PullServiceAsyncStub
+    from ariane.filter.v1.filter_registration_service_pb2_grpc import (
+        FilterRegistrationServiceAsyncStub,
+    )
+
+CALL_S_MAX: Final = 3.0
+RETRY_S: Final = 1.0
+
+_OPTIONS: Final = (
+    # A broker that comes back is found within seconds, not after gRPC's two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    # Answers are as large as consumers ask for.
+    ("grpc.max_receive_message_length", -1),
+)
+
+_log = get_logger(__name__)
+
+
+class BrokerLink:
+    """Calls to the broker, and the announcement that keeps the FilterServer in its routes.
+
+    Attributes:
+        broker_name: The broker's name; empty until it has answered once.
+        pulls: Its pull service.
+        loop: Announces the FilterServer; to be started and stopped.
+    """
+
+    pulls: PullServiceAsyncStub
+
+    def __init__(self, broker: Address, clock: Clock, *, incarnation: str) -> None:
+        """Connect later: see ``connect``. ``incarnation`` tells this process from others."""
+        self._broker = broker
+        self._clock = clock
+        self._incarnation = incarnation
+        self._address = ""
+        self._next_s = 0.0
+        self._failed = False
+        self._channel: aio.Channel | None = None
+        self._registrations: FilterRegistrationServiceAsyncStub
+        self.broker_name = ""
+        self.loop = Loop("registration", self._turn, interval_s=RETRY_S, clock=clock)
+
+    def connect(self) -> None:
+        """Make the connection; it is used when somebody calls."""
+        self._channel = aio.insecure_channel(str(self._broker), options=_OPTIONS)
+        # Over a channel of ``aio`` a stub is the asynchronous one.
+        self.pulls = PullServiceStub(self._channel)
+        self._registrations = FilterRegistrationServiceStub(self._channel)
+
+    def announce(self, address: Address) -> None:
+        """Have the broker name this address in its routes, from now on.
+
+        Args:
+            address: Where consumers reach the FilterServer.
+        """
+        self._address = str(address)
+        self.loop.start(at_once=True)
+
+    async def say_goodbye(self) -> None:
+        """Leave the routes at once; the broker forgets who cannot say it."""
+        await self.loop.stop()
+        request = UnregisterFilterServerRequest(
+            address=self._address, incarnation=self._incarnation
+        )
+        with suppress(aio.AioRpcError):
+            await self._registrations.UnregisterFilterServer(request, timeout=CALL_S_MAX)
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self.loop.stop()
+        if self._channel is not None:
+            await self._channel.close()
+
+    async def _turn(self) -> None:
+        """Announce when it is time, and again a second after a failure."""
+        if self._clock.monotonic() < self._next_s:
+            return
+        request = RegisterFilterServerRequest(address=self._address, incarnation=self._incarnation)
+        try:
+            answer = await self._registrations.RegisterFilterServer(request, timeout=CALL_S_MAX)
+        except aio.AioRpcError as error:
+            if not self._failed:
+                _log.warning("broker_refused", broker=str(self._broker), cause=_told(error))
+            self._failed = True
+            return
+        if self._failed or not self.broker_name:
+            _log.info("registered", broker=answer.broker_name, address=self._address)
+        self._failed = False
+        self.broker_name = answer.broker_name
+        self._next_s = self._clock.monotonic() + answer.heartbeat_interval.ToMilliseconds() / 1000
+
+
+def _told(error: aio.AioRpcError) -> str:
+    return broker_refusal(error).message

@@ -1,0 +1,226 @@
+"""Pulls of groups with uploaded filters: asked of the broker without them, and filtered here.
+
+::
+
+    consumer -- pull, "late@3f2a.." --> FilterServer -- the same pull, all messages --> broker
+    consumer <-- what matches --------- worker says which <-- records ------------------ broker
+
+Everything else about a pull is the broker's: holds, positions, locks, epochs, errors of queues. A
+stream of pulls is a stream to the broker; the next request goes on at once, and ends the hold of
+the one before there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+from grpc import StatusCode, aio
+
+from ariane.broker.v1.pull_service_pb2 import (
+    PULL_PROJECTION_RECORDS,
+    PullMessagesRequest,
+    PullMessagesResponse,
+    PullRecordsRequest,
+    PullRecordsResponse,
+    StreamPullsRequest,
+    StreamPullsResponse,
+)
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane.common.v1.subscription_pb2 import FILTER_KIND_UPLOADED
+from ariane_filter.catalogue.filter_version import parse_filter_version
+from ariane_filter.pulling.broker_link import BrokerLink
+from ariane_filter.pulling.plain import as_records, plain_selection
+from ariane_filter.pulling.selection import selected
+from ariane_filter.running.running_filter import RunningFilter
+from ariane_filter.running.running_filters import RunningFilters
+from ariane_servicekit import ServiceError, first_request
+
+Filters: TypeAlias = Mapping[str, RunningFilter]
+"""The uploaded filters of a pull, by topic."""
+
+AnyPull: TypeAlias = PullRecordsRequest | PullMessagesRequest
+_PullStream: TypeAlias = "aio.StreamStreamCall[StreamPullsRequest, StreamPullsResponse]"
+PullT = TypeVar("PullT", PullRecordsRequest, PullMessagesRequest)
+_T = TypeVar("_T")
+
+_REQUESTS_AHEAD: Final = 8
+"""Requests of a stream that have gone to the broker and are not answered."""
+
+
+class FilteredPulls:
+    """Asks the broker, and filters what it answers."""
+
+    def __init__(self, link: BrokerLink, running: RunningFilters) -> None:
+        """Use a link that is connected by the time of the first call."""
+        self._link = link
+        self._running = running
+        self._draining = asyncio.Event()
+
+    def close(self) -> None:
+        """End all that is held: consumers go to another FilterServer."""
+        self._draining.set()
+
+    async def records(
+        self, request: PullRecordsRequest, *, timeout_s: float | None
+    ) -> PullRecordsResponse:
+        """One pull of packed records.
+
+        Args:
+            request: As it came.
+            timeout_s: What the call's deadline leaves, in seconds.
+
+        Raises:
+            ServiceError: The filter is not there or does not run; or what the broker says.
+        """
+        filters = await self._filters_of(request)
+        call = self._link.pulls.PullRecords(_to_broker(request), timeout=timeout_s)
+        return await selected(await self._until_drained(call), self._still(filters, request))
+
+    async def messages(
+        self, request: PullMessagesRequest, *, timeout_s: float | None
+    ) -> PullMessagesResponse:
+        """One pull of plain messages: what is to be handed out is pulled as records first.
+
+        Args:
+            request: As it came.
+            timeout_s: What the call's deadline leaves, in seconds.
+
+        Raises:
+            ServiceError: The filter is not there or does not run; or what the broker says.
+        """
+        chosen = await self.records(as_records(request), timeout_s=timeout_s)
+        asked = _to_broker(request)
+        asked.ClearField("hold_duration")
+        everything = await self._link.pulls.PullMessages(asked, timeout=timeout_s)
+        return plain_selection(chosen, everything, _uploaded_topics(request))
+
+    async def stream(
+        self, requests: AsyncIterator[StreamPullsRequest]
+    ) -> AsyncGenerator[StreamPullsResponse]:
+        """Pulls one after another; each has one answer, whether it may follow or not.
+
+        Raises:
+            ServiceError: As ``records``; ends the stream.
+        """
+        first = await first_request(anext(requests, None))
+        if first is None:
+            return
+        # The stub's type knows streams of requests only that are there beforehand.
+        call = cast("_PullStream", cast("Any", self._link.pulls).StreamPulls())
+        asked: deque[tuple[PullRecordsRequest, Filters]] = deque()
+        room = asyncio.Semaphore(_REQUESTS_AHEAD)
+
+        async def forward() -> None:
+            request: StreamPullsRequest | None = first
+            while request is not None:
+                await room.acquire()
+                asked.append((request.pull, await self._filters_of(request.pull)))
+                await call.write(StreamPullsRequest(pull=_to_broker(request.pull)))
+                request = await anext(requests, None)
+            await call.done_writing()
+
+        forwarding = asyncio.create_task(forward(), name="forward-pulls")
+        try:
+            while True:
+                answer = await self._until_drained(call.read(), forwarding)
+                if not isinstance(answer, StreamPullsResponse):
+                    await _raise_end(call)
+                    return
+                pull, filters = asked.popleft()
+                room.release()
+                pulled = await selected(answer.pulled, self._still(filters, pull))
+                yield StreamPullsResponse(pulled=pulled)
+        finally:
+            call.cancel()
+            forwarding.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await forwarding
+
+    async def _until_drained(
+        self, work: Awaitable[_T], beside: asyncio.Task[None] | None = None
+    ) -> _T:
+        """What comes of some work, unless the service drains, or a task beside it fails.
+
+        Raises:
+            ServiceError: SERVICE_DRAINING; or what the task has raised.
+        """
+        working = asyncio.ensure_future(work)
+        draining = asyncio.create_task(self._draining.wait())
+        waited: set[asyncio.Future[object]] = {
+            cast("asyncio.Future[object]", working),
+            cast("asyncio.Future[object]", draining),
+        }
+        if beside is not None and not beside.done():
+            waited.add(cast("asyncio.Future[object]", beside))
+        try:
+            while not working.done():
+                done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                if beside in done:
+                    beside.result()
+                    waited.discard(cast("asyncio.Future[object]", beside))
+                if draining in done and not working.done():
+                    raise ServiceError(
+                        ErrorReason.ERROR_REASON_SERVICE_DRAINING,
+                        "this FilterServer is draining; go to another one",
+                    )
+            return working.result()
+        finally:
+            draining.cancel()
+            working.cancel()
+
+    async def _filters_of(self, request: AnyPull) -> Filters:
+        """The uploaded filters of a pull.
+
+        Raises:
+            ServiceError: FILTER_EXPRESSION_INVALID, or one of them does not run.
+        """
+        return {
+            subscription.topic: await self._running.get(
+                *parse_filter_version(subscription.filter.text), request.consumer_group
+            )
+            for subscription in request.subscriptions
+            if subscription.filter.kind == FILTER_KIND_UPLOADED
+        }
+
+    @staticmethod
+    def _still(filters: Filters, request: AnyPull) -> Filters:
+        """The same filters, when none was stopped while the pull was held.
+
+        Raises:
+            ServiceError: FILTER_QUARANTINED.
+        """
+        for running in filters.values():
+            running.check(request.consumer_group)
+        return filters
+
+
+def _uploaded_topics(request: AnyPull) -> frozenset[str]:
+    return frozenset(
+        each.topic for each in request.subscriptions if each.filter.kind == FILTER_KIND_UPLOADED
+    )
+
+
+async def _raise_end(call: _PullStream) -> None:
+    """Raise what the broker ended a stream with, if that was an error."""
+    code = await call.code()
+    if code is not StatusCode.OK:
+        raise aio.AioRpcError(
+            code,
+            await call.initial_metadata(),
+            await call.trailing_metadata(),
+            await call.details(),
+        )
+
+
+def _to_broker(request: PullT) -> PullT:
+    """The same pull, of all messages of topics that have an uploaded filter."""
+    asked = type(request)()
+    asked.CopyFrom(request)
+    asked.uploaded_filters_follow = True
+    if isinstance(asked, PullRecordsRequest):
+        asked.projection = PULL_PROJECTION_RECORDS
+    return asked

@@ -1,0 +1,1 @@
+"""The services of the contract in front of catalogue, pulls and workers."""

@@ -1,0 +1,72 @@
+"""``PullService`` of the broker, served by a FilterServer for groups with uploaded filters."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, Final, NoReturn
+
+from grpc import aio
+
+from ariane.broker.v1 import pull_service_pb2 as pull_pb
+from ariane.broker.v1.pull_service_pb2_grpc import PullServiceServicer
+from ariane_filter.pulling.filtered_pulls import FilteredPulls
+from ariane_servicekit import ServiceError, feature_not_available
+
+ANSWER_S: Final = 0.1
+"""A held call is answered this long before its deadline, so that the answer still arrives."""
+
+
+class FilteredPullServicer(PullServiceServicer):
+    """Translates pulls. Ranges and lookups are for the broker: groups are not in them."""
+
+    def __init__(self, pulls: FilteredPulls) -> None:
+        self._pulls = pulls
+
+    async def PullRecords(
+        self, request: pull_pb.PullRecordsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> pull_pb.PullRecordsResponse:
+        """Pull packed records of many queues."""
+        return await self._pulls.records(request, timeout_s=_timeout_s(context))
+
+    async def StreamPulls(
+        self,
+        request_iterator: AsyncIterator[pull_pb.StreamPullsRequest],
+        context: aio.ServicerContext[Any, Any],
+    ) -> AsyncIterator[pull_pb.StreamPullsResponse]:
+        """Pull packed records again and again."""
+        async with aclosing(self._pulls.stream(request_iterator)) as answers:
+            async for answer in answers:
+                yield answer
+
+    def PullRange(self, request: Any, context: Any) -> NoReturn:
+        """Refuse."""
+        raise _only_at_the_broker("reading a range")
+
+    def PullMessageRange(self, request: Any, context: Any) -> NoReturn:
+        """Refuse."""
+        raise _only_at_the_broker("reading a range")
+
+    def ListQueueBounds(self, request: Any, context: Any) -> NoReturn:
+        """Refuse."""
+        raise _only_at_the_broker("the bounds of queues")
+
+    def FindQueueOffsets(self, request: Any, context: Any) -> NoReturn:
+        """Refuse."""
+        raise _only_at_the_broker("looking up offsets")
+
+    async def PullMessages(
+        self, request: pull_pb.PullMessagesRequest, context: aio.ServicerContext[Any, Any]
+    ) -> pull_pb.PullMessagesResponse:
+        """Pull plain messages of many queues."""
+        return await self._pulls.messages(request, timeout_s=_timeout_s(context))
+
+
+def _only_at_the_broker(what: str) -> ServiceError:
+    return feature_not_available(f"{what} at a FilterServer, and not at its broker,")
+
+
+def _timeout_s(context: aio.ServicerContext[Any, Any]) -> float | None:
+    remaining: float | None = context.time_remaining()
+    return None if remaining is None else max(0.0, remaining - ANSWER_S)

@@ -1,0 +1,1 @@
+"""Filters that run: a jailed worker for each version that groups ask for."""

@@ -1,0 +1,115 @@
+"""One version of a filter while groups pull through it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_filter.catalogue.catalogue import Catalogue
+from ariane_filter.catalogue.filter_version import FilterVersion
+from ariane_filter.jail.errors import FilterError, FilterFailed, FilterQuarantined
+from ariane_filter.jail.jailed_filter import JailedFilter
+from ariane_filter.refusals import refusal_of
+from ariane_record.layout import ByteBuffer
+from ariane_servicekit import get_logger
+
+_log = get_logger(__name__)
+
+
+class RunningFilter:
+    """A jailed filter, in step with the catalogue: quarantined there is quarantined here.
+
+    Attributes:
+        version: Its name.
+        start_time_ms: When it was first asked for, since 1970 UTC.
+        last_used_s: When it was asked for last, by the monotonic clock.
+        examined_count: Records that it was asked about.
+        delivered_count: Records that it let through.
+        group_uses: When each group asked last, by the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        version: FilterVersion,
+        jailed: JailedFilter,
+        catalogue: Catalogue,
+        *,
+        start_time_ms: int,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self.version = version
+        self.jailed = jailed
+        self._catalogue = catalogue
+        self._monotonic = monotonic
+        self._marking = False
+        self._marked = False
+        self.start_time_ms = start_time_ms
+        self.last_used_s = monotonic()
+        self.examined_count = 0
+        self.delivered_count = 0
+        self.group_uses: dict[str, float] = {}
+
+    def check(self, group: str) -> None:
+        """See that it may run, for a group that asks.
+
+        Raises:
+            ServiceError: FILTER_QUARANTINED.
+        """
+        self.last_used_s = self.group_uses[group] = self._monotonic()
+        cause = self._catalogue.quarantine_cause(self.version)
+        if cause:
+            self._marked = True
+            self.jailed.quarantine(cause)
+        elif self._marked and not self._marking:
+            _log.info("filter_released", filter=str(self.version))
+            self._marked = False
+            self.jailed.release()
+        if self.jailed.quarantine_cause:
+            raise refusal_of(FilterQuarantined(self.jailed.quarantine_cause), str(self.version))
+
+    async def judge(self, records: ByteBuffer, sizes: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which records are to be delivered: bool[count].
+
+        Args:
+            records: Records back to back.
+            sizes: Bytes of each.
+
+        Raises:
+            ServiceError: FILTER_QUARANTINED, FILTER_FAILED, FILTER_MODULE_INVALID, or
+                FEATURE_NOT_AVAILABLE where there is no jail.
+            RecordCorrupted: The filter says that it cannot read one of them.
+        """
+        try:
+            mask = await self.jailed.judge(records, sizes)
+        except FilterError as error:
+            await self._told_of(error)
+            raise refusal_of(error, str(self.version)) from error
+        self.examined_count += len(mask)
+        self.delivered_count += int(np.count_nonzero(mask))
+        return mask
+
+    async def blame(self, cause: str) -> FilterFailed:
+        """Count a failure that only the caller can see; returns it."""
+        failure = self.jailed.blame(cause)
+        await self._told_of(failure)
+        return failure
+
+    async def _told_of(self, error: FilterError) -> None:
+        """Log a failure, and have the other servers know when it was one too many."""
+        _log.warning("filter_failed", filter=str(self.version), cause=error.cause)
+        cause = self.jailed.quarantine_cause
+        if not cause or self._marked:
+            return
+        self._marked = self._marking = True
+        try:
+            await asyncio.to_thread(self._catalogue.quarantine, self.version, cause)
+            _log.error("filter_quarantined", filter=str(self.version), cause=cause)
+        except OSError as refused:
+            # It stays quarantined here; the others find out by themselves.
+            self._marked = False
+            _log.error("quarantine_not_saved", filter=str(self.version), cause=str(refused))
+        finally:
+            self._marking = False

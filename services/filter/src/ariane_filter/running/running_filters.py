@@ -1,0 +1,131 @@
+"""The versions that groups pull through now, each with a worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_filter.catalogue.catalogue import Catalogue
+from ariane_filter.catalogue.filter_version import FilterVersion
+from ariane_filter.jail.jailed_filter import JailedFilter
+from ariane_filter.jail.limits import JailLimits
+from ariane_filter.jail.worker_handle import Launch
+from ariane_filter.running.running_filter import RunningFilter
+from ariane_servicekit import Clock, ServiceError, get_logger
+
+_log = get_logger(__name__)
+
+
+class RunningFilters:
+    """Starts filters when somebody asks for them, and ends those that nobody asks for.
+
+    Attributes:
+        examined_count: Records that filters which have ended were asked about.
+        delivered_count: Records that those let through.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        clock: Clock,
+        *,
+        launch: Launch,
+        limits: JailLimits,
+        workers_max: int,
+        idle_s: float,
+    ) -> None:
+        """Run none yet."""
+        self._catalogue = catalogue
+        self._clock = clock
+        self._launch = launch
+        self._limits = limits
+        self._workers_max = workers_max
+        self._idle_s = idle_s
+        self._running: dict[FilterVersion, RunningFilter] = {}
+        self._starting = asyncio.Lock()
+        self.examined_count = 0
+        self.delivered_count = 0
+
+    def all(self) -> list[RunningFilter]:
+        """Those that run, by name and version."""
+        return [self._running[version] for version in sorted(self._running)]
+
+    def groups_of(self, version: FilterVersion) -> list[str]:
+        """The groups that pull through a version, sorted."""
+        running = self._running.get(version)
+        if running is None:
+            return []
+        since_s = self._clock.monotonic() - self._idle_s
+        return sorted(group for group, used_s in running.group_uses.items() if used_s >= since_s)
+
+    async def get(self, name: str, digits: str, group: str) -> RunningFilter:
+        """A filter for a group.
+
+        Args:
+            name: Its name.
+            digits: Its version, or the beginning of that.
+            group: The consumer group.
+
+        Raises:
+            ServiceError: FILTER_NOT_FOUND, FILTER_QUARANTINED, FILTER_MODULE_INVALID when its file
+                is damaged, SERVICE_BUSY when all workers are taken.
+        """
+        running = self._known(name, digits)
+        if running is None or not self._catalogue.has(running.version):
+            async with self._starting:
+                version = self._catalogue.find(name, digits).version
+                running = self._running.get(version) or await self._start(version)
+        running.check(group)
+        return running
+
+    async def end_idle(self) -> None:
+        """End the workers of filters that nobody asks for any more."""
+        since_s = self._clock.monotonic() - self._idle_s
+        await self._end([each for each in self._running.values() if each.last_used_s < since_s])
+
+    async def close(self) -> None:
+        """End all workers."""
+        await self._end(list(self._running.values()))
+
+    def _known(self, name: str, digits: str) -> RunningFilter | None:
+        """The one that runs and is meant; nothing if several could be."""
+        found = [
+            running
+            for version, running in self._running.items()
+            if version.name == name and version.sha256.startswith(digits)
+        ]
+        return found[0] if len(found) == 1 else None
+
+    async def _start(self, version: FilterVersion) -> RunningFilter:
+        if len(self._running) >= self._workers_max:
+            raise ServiceError(
+                ErrorReason.ERROR_REASON_SERVICE_BUSY,
+                f"{self._workers_max} filters run here already, as many as may (workers_max)",
+                {"limit": self._workers_max},
+            )
+        module = await asyncio.to_thread(self._catalogue.load, version)
+        jailed = JailedFilter(
+            module,
+            self._limits,
+            launch=self._launch,
+            monotonic=self._clock.monotonic,
+            sleep=self._clock.sleep,
+        )
+        running = RunningFilter(
+            version,
+            jailed,
+            self._catalogue,
+            start_time_ms=self._clock.now_ms(),
+            monotonic=self._clock.monotonic,
+        )
+        self._running[version] = running
+        return running
+
+    async def _end(self, filters: Iterable[RunningFilter]) -> None:
+        for running in filters:
+            self._running.pop(running.version, None)
+            self.examined_count += running.examined_count
+            self.delivered_count += running.delivered_count
+            await running.jailed.close()
+            _log.info("filter_idle", filter=str(running.version))

@@ -1,0 +1,102 @@
+"""Settings of a FilterServer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from ariane_filter.jail.limits import JailLimits
+from ariane_servicekit import CHANGEABLE, Address, ListenAddress, ServiceSettings
+
+
+class FilterSettings(ServiceSettings):
+    """FilterServer of ArianeMQ: runs uploaded filters between a broker and its consumers."""
+
+    service_name: ClassVar[str] = "filter"
+    example: ClassVar[str] = "--broker 127.0.0.1:10911 --data-path /var/lib/ariane/filters"
+
+    listen: ListenAddress = Field(
+        Address("127.0.0.1", 9885),
+        description="Address to listen on, host:port; port 0 lets the system choose one. Loopback "
+        "by default: nothing outside this machine reaches a service by accident.",
+    )
+    advertised_address: ListenAddress | None = Field(
+        None,
+        description="host:port that consumers are told in routes. Unset: the address it listens "
+        "on.",
+    )
+    broker: ListenAddress = Field(
+        Address("127.0.0.1", 10911),
+        description="The broker that it runs beside, host:port on this machine: brokers take "
+        "registrations of FilterServers over loopback only.",
+    )
+    data_path: Path = Field(
+        description="Folder of the catalogue: the uploaded modules, and which are quarantined. "
+        "All FilterServers of one broker are given the same folder, and so have the same filters; "
+        "one that was away finds what came meanwhile.",
+    )
+    uploads: Literal["off", "wasm", "any"] = Field(
+        "off",
+        description="What may be uploaded: nothing; WebAssembly; or Python too. Off by default: "
+        "until there are credentials, whoever reaches the port may upload. What is in the "
+        "catalogue runs in each case. Python runs with nothing but the kernel around it: for "
+        "authors you trust.",
+    )
+    filters_max: int = Field(
+        1000, ge=1, description="Versions in the catalogue; more are refused. 1 MiB each at most."
+    )
+    workers_max: int = Field(
+        16,
+        ge=1,
+        description="Workers at once, one for each version in use; a group that needs one more is "
+        "led to another FilterServer with SERVICE_BUSY.",
+    )
+    worker_idle_s: float = Field(
+        60, gt=0, description="Seconds without a pull after which a worker is ended."
+    )
+    memory_bytes: int = Field(
+        64 << 20,
+        ge=8 << 20,
+        description="Memory in bytes that a filter may take, beyond what its worker needs.",
+    )
+    batch_cpu_s: float = Field(
+        1.0,
+        gt=0,
+        description="Processor seconds for one batch, which is 4096 messages or 2 MiB at most.",
+    )
+    batch_s: float = Field(
+        10.0,
+        gt=0,
+        description="Seconds for one batch by the clock on the wall: more than processor time, "
+        "because a worker may have to wait for its turn on a busy machine.",
+    )
+    start_s: float = Field(
+        60.0,
+        gt=0,
+        description="Seconds until a worker has locked itself in, and again until it has loaded "
+        "its module.",
+    )
+    fuel_per_message: int = Field(
+        10_000_000, ge=1, description="WebAssembly instructions for one message."
+    )
+    concurrent_calls_max: int = Field(
+        512,
+        ge=1,
+        description="Calls in work at once, streams and held pulls included; more are refused "
+        "with SERVICE_BUSY. Each may hold one answer in memory. One connection may have a quarter "
+        "of them, one host three quarters.",
+        json_schema_extra=CHANGEABLE,
+    )
+
+    @property
+    def limits(self) -> JailLimits:
+        """What a worker may spend."""
+        return JailLimits(
+            memory_bytes=self.memory_bytes,
+            batch_cpu_s=self.batch_cpu_s,
+            batch_s=self.batch_s,
+            start_s=self.start_s,
+            fuel_per_message=self.fuel_per_message,
+        )
