@@ -82,6 +82,10 @@ soak: $(STAMP) ## Five minutes of messages while every kind of process is restar
 mutants: $(STAMP) ## Small wrong changes to the core: which does no test notice?
 	@$(BIN)/python -m tools.mutants $(MUTANTS_ARGS)
 
+.PHONY: clients
+clients: $(STAMP) ## The clients in Go, Java and TypeScript, as far as their toolchains are here; ONLY="go java"
+	@$(BIN)/python -m tools.clients $(ONLY)
+
 .PHONY: dist
 dist: $(STAMP) ## Wheel and source distribution of every published member, checked, in dist/
 	@$(BIN)/python -m tools.dist

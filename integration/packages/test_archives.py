@@ -18,6 +18,16 @@ PUBLISHED = [member for member in members() if not member.is_private]
 SHARED = {name: (ROOT / name).read_bytes() for name in dist.SHARED}
 
 
+CLIENT_VERSIONS = {
+    "sdk/go/ariane/client.go": r'const Version = "(.+)"',
+    "sdk/java/pom.xml": r"<artifactId>ariane-client</artifactId>\s*<version>(.+)</version>",
+    "sdk/java/src/main/java/mq/ariane/client/Client.java": r'VERSION = "(.+)"',
+    "sdk/typescript/package.json": r'"version": "(.+)"',
+    "sdk/typescript/src/client.ts": r'VERSION = "(.+)"',
+}
+"""Where the clients in other languages say theirs."""
+
+
 @pytest.fixture(scope="module")
 def archives(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("archives")
@@ -34,6 +44,9 @@ def test_all_members_and_the_changelog_have_one_version():
     newest = re.search(r"^## (\d+\.\d+\.\d+)", SHARED["CHANGELOG.md"].decode(), re.MULTILINE)
     assert newest
     assert {member.project["version"] for member in members()} == {newest[1]}
+    for name, pattern in CLIENT_VERSIONS.items():
+        [version] = re.findall(pattern, (ROOT / name).read_text())
+        assert version == newest[1], name
 
 
 def test_every_published_member_says_who_what_and_for_which_python():

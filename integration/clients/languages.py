@@ -1,0 +1,96 @@
+"""Programs that play scenarios, one for each language: started, and spoken to by lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final, Self
+
+from tools import clients
+from tools.workspace import ROOT
+
+SDK: Final = ROOT / "sdk"
+JAVA_CLASSES: Final = (
+    SDK / "java" / "target" / "classes",
+    SDK / "java" / "target" / "test-classes",
+    SDK / "java" / "target" / "lib" / "*",
+)
+
+COMMANDS: Final[dict[str, list[str]]] = {
+    "python": [sys.executable, str(Path(__file__).with_name("python_worker.py"))],
+    "go": [str(SDK / "go" / "bin" / "conformance")],
+    "java": [
+        *("java", "-XX:TieredStopAtLevel=1", "-cp", ":".join(map(str, JAVA_CLASSES))),
+        "mq.ariane.client.conformance.Worker",
+    ],
+    "typescript": ["node", str(SDK / "typescript" / "dist" / "conformance" / "worker.js")],
+}
+
+
+class Refused(Exception):
+    """What a client raised."""
+
+    def __init__(self, language: str, error: dict[str, Any]) -> None:
+        super().__init__(f"{language}: {error['text']}")
+        self.reason: str = error["reason"]
+        self.outcome_unknown: bool = error["outcome_unknown"]
+
+
+class Worker:
+    """One program."""
+
+    def __init__(self, language: str) -> None:
+        self.language = language
+        self._process = subprocess.Popen(
+            COMMANDS[language], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ask(self, do: str, **words: Any) -> Any:
+        """Have it do something; return what it says."""
+        command = {"do": do, **NOTHING, **words}
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, f"the program of {self.language} has ended"
+        answer = json.loads(line)
+        if answer.get("error") is not None:
+            raise Refused(self.language, answer["error"])
+        return answer.get("ok")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process:
+            self._process.stdin.close()
+            try:
+                self._process.wait(60)
+            finally:
+                self._process.kill()
+
+
+NOTHING: Final[dict[str, Any]] = {
+    "name_servers": [],
+    "messages": [],
+    "topic": "",
+    "group": "",
+    "tags": "",
+    "sql": "",
+    "max": 32,
+    "wait_ms": 0,
+    "invisible_ms": 60_000,
+    "delay_ms": 0,
+    "dead_letter": False,
+    "numbers": [],
+    "answer": "unknown",
+}
+"""What a command says where a step says nothing."""
+
+
+def missing(language: str) -> str:
+    """What this machine lacks for a language; empty when it has all."""
+    if language == "python":
+        return ""
+    return " and ".join(clients.missing_tools(language))

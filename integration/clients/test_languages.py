@@ -1,0 +1,318 @@
+"""Each language sends, each other receives, byte for byte, on one real cluster."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import subprocess
+import time
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from languages import COMMANDS, JAVA_CLASSES, Refused, Worker, missing
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_sdk.net.status import REASON_ROWS, ROUTING_REASONS
+from ariane_sdk.sync import ClusterClient, DeadLetters
+from ariane_servicekit.running.processes import LocalCluster
+from tools import clients
+from tools.papers import Paper
+
+HERE = Path(__file__).parent
+SCENARIOS = tomllib.loads((HERE / "scenarios.toml").read_text())["scenario"]
+LANGUAGES = tuple(COMMANDS)
+PATIENCE_S = 120.0
+VERBS = {
+    *("send", "receive", "nothing", "recall", "begin", "commit", "rollback", "checked", "dead"),
+    *("refused", "extend_ms", "ack_kept"),
+}
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
+    flags = (
+        *("--segment-bytes", str(64 << 20), "--no-auto-create-topics"),
+        *(
+            "--disk-clean-ratio",
+            "0.97",
+            "--disk-force-ratio",
+            "0.98",
+            "--disk-refuse-ratio",
+            "0.99",
+        ),
+    )
+    with LocalCluster(
+        tmp_path_factory.mktemp("cluster"), brokers=2, checkers=1, extra_broker_args=flags
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def topics(cluster) -> Iterator[ClusterClient]:
+    with ClusterClient(cluster.name_servers.split(",")) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def letters(cluster) -> Iterator[DeadLetters]:
+    with DeadLetters(cluster.name_servers.split(",")) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def worker(cluster) -> Iterator[Callable[[str], Worker]]:
+    """The program of a language, started when it is first wanted."""
+    running: dict[str, Worker] = {}
+
+    def worker(language: str) -> Worker:
+        if lacks := missing(language):
+            pytest.skip(f"{lacks} is not on this machine")
+        if language not in running:
+            if language != "python":
+                clients.BUILDERS[language]()
+            running[language] = Worker(language).__enter__()
+            said = running[language].ask("connect", name_servers=cluster.name_servers.split(","))
+            assert said == {"language": language}
+        return running[language]
+
+    yield worker
+    for each in running.values():
+        each.__exit__()
+
+
+class Play:
+    """One scenario between a sender and a receiver, over a topic of their own."""
+
+    def __init__(self, scenario: dict[str, Any], sender: Worker, receiver: Worker) -> None:
+        label = f"{scenario['name']} {sender.language} {receiver.language}"
+        self.scenario = scenario
+        self.sender = sender
+        self.receiver = receiver
+        self.topic = "s-" + hashlib.sha256(label.encode()).hexdigest()[:12]
+        self.messages = [self._message(each) for each in scenario["messages"]]
+        self.sent_at: dict[int, float] = {}
+        self.queues: set[tuple[str, int]] = set()
+        self.receipts: dict[int, int] = {}
+        self.transactions: dict[int, dict[str, Any]] = {}
+        self.kept: list[int] = []
+
+    def _message(self, said: dict[str, Any]) -> dict[str, Any]:
+        body = bytes.fromhex(said.get("bytes", "")) or said.get("body", "").encode()
+        if size := said.get("size"):
+            body = (b"0123456789abcdef" * (size // 16 + 1))[:size]
+        return {
+            "topic": said.get("topic", self.topic),
+            "body": base64.b64encode(body).decode(),
+            "tag": said.get("tag", ""),
+            "keys": said.get("keys", []),
+            "group": said.get("group", ""),
+            "properties": said.get("properties", {}),
+            "id": "",
+            **({"deliver_in_ms": said["deliver_in_ms"]} if "deliver_in_ms" in said else {}),
+        }
+
+    def step(self, said: dict[str, Any], letters: DeadLetters) -> None:
+        if "refused" in said:
+            words = {word: value for word, value in said.items() if word != "refused"}
+            with pytest.raises(Refused) as refused:
+                self.step(words, letters)
+            assert refused.value.reason == said["refused"]
+            assert not refused.value.outcome_unknown
+            return
+        [verb] = VERBS & set(said)
+        if verb == "dead":
+            self.dead(said["dead"], letters)
+        else:
+            getattr(self, verb)(said[verb], said)
+
+    def send(self, numbers: list[int], said: dict[str, Any]) -> None:
+        receipts = self.sender.ask("send", messages=[self.messages[each] for each in numbers])
+        assert len({receipt["id"] for receipt in receipts}) == len(numbers)
+        for number, receipt in zip(numbers, receipts, strict=True):
+            self.sent_at[number] = time.monotonic()
+            self.messages[number] |= {"id": receipt["id"]}
+            self.receipts[number] = receipt["number"]
+            self.queues.add((receipt["broker"], receipt["queue_id"]))
+        if said.get("one_queue"):
+            assert len(self.queues) == 1
+
+    def recall(self, number: int, _: dict[str, Any]) -> None:
+        numbers = [self.receipts[number]]
+        assert (
+            self.sender.ask("recall", topic=self.topic, numbers=numbers)
+            == (self.messages[number]["id"])
+        )
+
+    def begin(self, number: int, said: dict[str, Any]) -> None:
+        answer = said.get("answer", "unknown")
+        self.sender.ask("transactions", group=self.topic, topic=self.topic, answer=answer)
+        began = self.sender.ask("begin", group=self.topic, messages=[self.messages[number]])
+        self.transactions[number] = began
+        self.messages[number] |= {"id": began["id"]}
+
+    def commit(self, number: int, _: dict[str, Any]) -> None:
+        self.sender.ask("commit", numbers=[self.transactions[number]["number"]])
+
+    def rollback(self, number: int, _: dict[str, Any]) -> None:
+        self.sender.ask("rollback", numbers=[self.transactions[number]["number"]])
+
+    def checked(self, numbers: list[int], _: dict[str, Any]) -> None:
+        wanted = {self.messages[number]["id"] for number in numbers}
+        end = time.monotonic() + PATIENCE_S
+        while not wanted <= set(self.sender.ask("checked")):
+            assert time.monotonic() < end
+            time.sleep(0.2)
+
+    def receive(self, numbers: list[int], said: dict[str, Any]) -> None:
+        came: list[dict[str, Any]] = []
+        end = time.monotonic() + PATIENCE_S
+        while len(came) < len(numbers):
+            assert time.monotonic() < end, f"{len(came)} of {len(numbers)} have come"
+            came += self._ask_receive(2000)
+        if earliest_ms := said.get("not_before_ms"):
+            # Clocks of two processes, and a due time in whole milliseconds.
+            waited = time.monotonic() - self.sent_at[numbers[0]]
+            assert waited * 1000 > earliest_ms - 1000
+        handles = [each.pop("number") for each in came]
+        attempts = [each.pop("attempt") for each in came]
+        expected = [self._as_received(number) for number in numbers]
+        if not said.get("in_order"):
+            came.sort(key=lambda each: each["id"])
+            expected.sort(key=lambda each: each["id"])
+        assert came == expected
+        if "attempt" in said:
+            assert set(attempts) == {said["attempt"]}
+        match said.get("then", "ack"):
+            case "ack":
+                self.receiver.ask("ack", numbers=handles)
+            case "nack":
+                self.receiver.ask("nack", numbers=handles)
+            case "dead":
+                self.receiver.ask("nack", numbers=handles, dead_letter=True)
+            case "keep":
+                self.kept = handles
+
+    def nothing(self, wait_ms: int, _: dict[str, Any]) -> None:
+        assert self._ask_receive(wait_ms) == []
+
+    def extend_ms(self, duration_ms: int, _: dict[str, Any]) -> None:
+        self.receiver.ask("extend", numbers=self.kept, invisible_ms=duration_ms)
+
+    def ack_kept(self, _: bool, __: dict[str, Any]) -> None:
+        self.receiver.ask("ack", numbers=self.kept)
+
+    def dead(self, numbers: list[int], letters: DeadLetters) -> None:
+        end = time.monotonic() + PATIENCE_S
+        wanted = {self.messages[number]["id"] for number in numbers}
+        while {each.message.unique_id for each in letters.read(self.topic)} != wanted:
+            assert time.monotonic() < end
+            time.sleep(0.2)
+
+    def _ask_receive(self, wait_ms: int) -> list[dict[str, Any]]:
+        return self.receiver.ask(
+            "receive",
+            topic=self.topic,
+            group=self.topic,
+            tags=self.scenario.get("tags", ""),
+            sql=self.scenario.get("sql", ""),
+            invisible_ms=self.scenario.get("invisible_ms", 60_000),
+            wait_ms=wait_ms,
+        )
+
+    def _as_received(self, number: int) -> dict[str, Any]:
+        return {
+            word: value for word, value in self.messages[number].items() if word != "deliver_in_ms"
+        }
+
+
+def test_scenarios_use_known_verbs_and_every_verb_is_used():
+    used = set()
+    for scenario in SCENARIOS:
+        for step in scenario["steps"]:
+            verbs = VERBS & set(step)
+            used |= verbs
+            assert len(verbs - {"refused"}) == 1, step
+    assert used == VERBS
+    assert len({scenario["name"] for scenario in SCENARIOS}) == len(SCENARIOS) > 12
+
+
+def test_every_client_judges_reasons_alike():
+    """The tables of the clients are short copies of the one in the Python client."""
+    rows = {
+        name: row
+        for name, row in REASON_ROWS.items()
+        # Above are replication, filters and administration, which these clients do not call.
+        if ErrorReason.Value(f"ERROR_REASON_{name}") < 140 or name == "NAME_SERVERS_UNREACHABLE"
+    }
+    expected = {
+        "retriable": {name for name, row in rows.items() if row.retriable},
+        "unknown": {name for name, row in rows.items() if row.outcome_unknown},
+        "routing": set(ROUTING_REASONS),
+    }
+    for path in (
+        "sdk/go/ariane/errors.go",
+        "sdk/java/src/main/java/mq/ariane/client/ArianeException.java",
+        "sdk/typescript/src/errors.ts",
+    ):
+        text = (clients.ROOT / path).read_text()
+        found: dict[str, set[str]] = defaultdict(set)
+        for name, listed in re.findall(
+            r"\b(\w+?)_?reasons\b[^=\n]*=\s*(?:setOf|new Set|Set\.of)\(([^;]*?)\)",
+            text,
+            re.IGNORECASE,
+        ):
+            found[name.lower().rstrip("_")] |= set(re.findall(r'"([A-Z_]+)"', listed))
+        assert {name: found[name] for name in expected} == expected, path
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("receiving", LANGUAGES)
+@pytest.mark.parametrize("sending", LANGUAGES)
+def test_each_sends_and_each_other_receives(sending, receiving, worker, topics, letters):
+    sender, receiver = worker(sending), worker(receiving)
+    for scenario in SCENARIOS:
+        play = Play(scenario, sender, receiver)
+        topics.create_topic(play.topic, queue_count=2)
+        for number, step in enumerate(scenario["steps"]):
+            try:
+                play.step(step, letters)
+            except (AssertionError, Refused) as error:
+                error.add_note(f"{scenario['name']}: step {number + 1}, {step}")
+                raise
+
+
+QUICK_STARTS = {
+    "go": (clients.GO / "bin" / "quick" / "main.go", ["go", "run", "./bin/quick"]),
+    "java": (
+        clients.JAVA / "target" / "First.java",
+        ["java", "-cp", ":".join(map(str, JAVA_CLASSES)), "target/First.java"],
+    ),
+    "typescript": (clients.TYPESCRIPT / "dist" / "first.mjs", ["node", "dist/first.mjs"]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("language", QUICK_STARTS)
+def test_the_quick_start_of_the_readme_runs(language, worker, topics, cluster):
+    worker(language)  # It is built then.
+    path, command = QUICK_STARTS[language]
+    paper = Paper(clients.ROOT, f"sdk/{language}/README.md")
+    [program] = paper.blocks({"typescript": "ts"}.get(language, language))
+    topic = f"quick-{language}"
+    topics.create_topic(topic, queue_count=2)
+    first = cluster.name_servers.split(",")[0]
+    program = program.replace("127.0.0.1:9876", first).replace('"orders"', f'"{topic}"')
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(program)
+    done = subprocess.run(
+        command, cwd=clients.SDK / language, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "table-7 wants one espresso" in done.stdout

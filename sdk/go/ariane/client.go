@@ -1,0 +1,229 @@
+package ariane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	namesrvv1 "ariane.mq/go/arianepb/namesrv/v1"
+)
+
+// Version is that of this module.
+const Version = "0.1.0"
+
+// Options of a client. The zero value is good for a cluster without TLS.
+type Options struct {
+	// TransportCredentials secure connections. Nil: they are plain.
+	TransportCredentials credentials.TransportCredentials
+	// PerRPCCredentials go along with each call. Nil: none do.
+	PerRPCCredentials credentials.PerRPCCredentials
+	// TryTimeout bounds one try of a call; the context bounds all of them. 0: 3 s.
+	TryTimeout time.Duration
+	// CallTimeout bounds a call whose context has no deadline. 0: 30 s.
+	CallTimeout time.Duration
+	// MaxMessageBytes bounds what one answer may have. 0: 64 MiB.
+	MaxMessageBytes int
+}
+
+// Client is one program's view of a cluster. Close it at the end.
+type Client struct {
+	nameServers []string
+	options     Options
+	id          string
+
+	mu          sync.Mutex
+	connections map[string]*grpc.ClientConn
+	routes      map[string]cachedRoute
+	closed      bool
+}
+
+type cachedRoute struct {
+	route   *namesrvv1.Route
+	expires time.Time
+}
+
+const routeLife = 30 * time.Second
+
+// NewClient makes a client of the cluster that these name servers, "host:port", know. It connects
+// when it is first used.
+func NewClient(nameServers []string, options Options) (*Client, error) {
+	if len(nameServers) == 0 {
+		return nil, errors.New("ariane: at least one name server is needed")
+	}
+	if options.TryTimeout == 0 {
+		options.TryTimeout = 3 * time.Second
+	}
+	if options.CallTimeout == 0 {
+		options.CallTimeout = 30 * time.Second
+	}
+	if options.MaxMessageBytes == 0 {
+		options.MaxMessageBytes = 64 << 20
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return &Client{
+		nameServers: slices.Clone(nameServers),
+		options:     options,
+		id:          fmt.Sprintf("%s@%d@%016x", host, os.Getpid(), rand.Uint64()),
+		connections: map[string]*grpc.ClientConn{},
+		routes:      map[string]cachedRoute{},
+	}, nil
+}
+
+// ID is the client's id, unique among those that live.
+func (c *Client) ID() string { return c.id }
+
+// Close ends all connections, and with them every call in flight.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	var failures []error
+	for _, connection := range c.connections {
+		failures = append(failures, connection.Close())
+	}
+	c.connections = map[string]*grpc.ClientConn{}
+	return errors.Join(failures...)
+}
+
+// Connection is the one to a process of the cluster, for calls of generated stubs that this package
+// does not wrap.
+func (c *Client) Connection(address string) (*grpc.ClientConn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, errors.New("ariane: the client is closed")
+	}
+	if connection := c.connections[address]; connection != nil {
+		return connection, nil
+	}
+	transport := c.options.TransportCredentials
+	if transport == nil {
+		transport = insecure.NewCredentials()
+	}
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(transport),
+		grpc.WithUserAgent("ariane-go/" + Version),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: time.Minute, Timeout: 10 * time.Second}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(c.options.MaxMessageBytes)),
+		// Repeats are ours: only here it is known which are safe.
+		grpc.WithDisableRetry(),
+	}
+	if c.options.PerRPCCredentials != nil {
+		options = append(options, grpc.WithPerRPCCredentials(c.options.PerRPCCredentials))
+	}
+	connection, err := grpc.NewClient("passthrough:///"+address, options...)
+	if err != nil {
+		return nil, err
+	}
+	c.connections[address] = connection
+	return connection, nil
+}
+
+// Route tells where a topic's queues are: at most 30 s old, and asked for anew on routing errors.
+func (c *Client) Route(ctx context.Context, topic string) (*namesrvv1.Route, error) {
+	c.mu.Lock()
+	known, found := c.routes[topic]
+	c.mu.Unlock()
+	if found && time.Now().Before(known.expires) {
+		return known.route, nil
+	}
+	var answer *namesrvv1.GetRouteResponse
+	err := c.askNameServer(ctx, func(ctx context.Context, stub namesrvv1.RouteServiceClient) (err error) {
+		answer, err = stub.GetRoute(ctx, &namesrvv1.GetRouteRequest{Topic: topic})
+		return err
+	})
+	if err != nil {
+		if found && errorOf(err, "").Retriable {
+			return known.route, nil // The last one that was good.
+		}
+		return nil, err
+	}
+	c.mu.Lock()
+	c.routes[topic] = cachedRoute{answer.Route, time.Now().Add(routeLife)}
+	c.mu.Unlock()
+	return answer.Route, nil
+}
+
+func (c *Client) forgetRoute(topic string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known, found := c.routes[topic]; found {
+		c.routes[topic] = cachedRoute{known.route, time.Time{}}
+	}
+}
+
+// askNameServer asks one name server after the other, from a random one on, until one answers or the
+// time is over. Asking is always safe to repeat.
+func (c *Client) askNameServer(
+	ctx context.Context, ask func(context.Context, namesrvv1.RouteServiceClient) error,
+) error {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	begin := rand.IntN(len(c.nameServers))
+	for try := 0; ; try++ {
+		address := c.nameServers[(begin+try)%len(c.nameServers)]
+		connection, err := c.Connection(address)
+		if err != nil {
+			return err
+		}
+		err = c.try(ctx, func(ctx context.Context) error {
+			return ask(ctx, namesrvv1.NewRouteServiceClient(connection))
+		})
+		if err == nil {
+			return nil
+		}
+		failure := errorOf(err, address)
+		if !failure.Retriable {
+			return failure
+		}
+		if (try+1)%len(c.nameServers) != 0 {
+			continue
+		}
+		if !pause(ctx, try/len(c.nameServers), failure.RetryAfter) {
+			return failure
+		}
+	}
+}
+
+// bounded gives a context without a deadline that of the options.
+func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, has := ctx.Deadline(); has {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, c.options.CallTimeout)
+}
+
+func (c *Client) try(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, c.options.TryTimeout)
+	defer cancel()
+	return call(ctx)
+}
+
+// pause waits before a repeat, longer each time and never for as long as others do; false when the
+// time is over before.
+func pause(ctx context.Context, repeats int, asked time.Duration) bool {
+	most := min(2*time.Second, 50*time.Millisecond<<min(repeats, 6))
+	wait := max(asked, most/2+rand.N(most/2))
+	if deadline, has := ctx.Deadline(); has && time.Until(deadline) < wait {
+		return false
+	}
+	select {
+	case <-time.After(wait):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,322 @@
+package ariane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	brokerv1 "ariane.mq/go/arianepb/broker/v1"
+	commonv1 "ariane.mq/go/arianepb/common/v1"
+)
+
+// ConsumerOptions say who receives, and what.
+type ConsumerOptions struct {
+	// Group shares the messages among its consumers.
+	Group string
+	// Topic to receive from; messages that are tried again come along.
+	Topic string
+	// Tags to receive, joined by "||"; empty or "*": all. Not with SQL.
+	Tags string
+	// SQL is a condition over properties. Empty: all.
+	SQL string
+	// MaxMessages comes at most in one Receive. 0: 32.
+	MaxMessages int
+	// InvisibleDuration is how long others do not see what was received. 0: 60 s.
+	InvisibleDuration time.Duration
+	// FromNewest lets a new group begin with what comes from now on, and not with the oldest.
+	FromNewest bool
+}
+
+// Consumer receives messages and settles them. Any number may share a group.
+type Consumer struct {
+	client  *Client
+	options ConsumerOptions
+	order   *brokerv1.ReceiveOrder
+
+	ctx     context.Context // Ends with Close.
+	cancel  context.CancelFunc
+	arrived chan received
+
+	mu      sync.Mutex
+	pending map[string]bool // Brokers that are asked now, by address.
+}
+
+type received struct {
+	address    string
+	deliveries []Delivery
+	err        error
+}
+
+const holdMax = 20 * time.Second
+
+// NewConsumer makes a consumer. Close it at the end: what it has in hand comes to others then once it
+// is visible again.
+func NewConsumer(client *Client, options ConsumerOptions) (*Consumer, error) {
+	if options.Tags != "" && options.SQL != "" {
+		return nil, errors.New("ariane: a consumer filters by tags or by SQL, not by both")
+	}
+	if options.MaxMessages == 0 {
+		options.MaxMessages = 32
+	}
+	if options.InvisibleDuration == 0 {
+		options.InvisibleDuration = time.Minute
+	}
+	subscription := &commonv1.Subscription{Topic: options.Topic}
+	switch {
+	case options.SQL != "":
+		subscription.Filter = &commonv1.FilterExpression{
+			Kind: commonv1.FilterKind_FILTER_KIND_SQL92, Text: options.SQL,
+		}
+	case options.Tags != "" && options.Tags != "*":
+		subscription.Filter = &commonv1.FilterExpression{
+			Kind: commonv1.FilterKind_FILTER_KIND_TAG, Text: options.Tags,
+		}
+	}
+	start := brokerv1.ReceiveStart_RECEIVE_START_OLDEST
+	if options.FromNewest {
+		start = brokerv1.ReceiveStart_RECEIVE_START_NEWEST
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Consumer{
+		client:  client,
+		options: options,
+		order: &brokerv1.ReceiveOrder{
+			ConsumerGroup:     options.Group,
+			ClientId:          client.id,
+			Subscriptions:     []*commonv1.Subscription{subscription},
+			MessageCountMax:   int32(options.MaxMessages),
+			InvisibleDuration: durationpb.New(options.InvisibleDuration),
+			Start:             start,
+		},
+		ctx:     ctx,
+		cancel:  cancel,
+		arrived: make(chan received),
+		pending: map[string]bool{},
+	}, nil
+}
+
+// Close ends what is being asked.
+func (c *Consumer) Close() { c.cancel() }
+
+// Receive waits at most so long for messages, and returns those of the broker that has some first;
+// none, and no error, when nothing came. Every broker of the topic is asked. Those that have not
+// answered yet go on being asked, and what they find comes with the next Receive.
+func (c *Consumer) Receive(ctx context.Context, wait time.Duration) ([]Delivery, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	var failure error
+	for repeats := 0; ; repeats++ {
+		if err := c.askAll(ctx, wait); err != nil {
+			return nil, err
+		}
+		select {
+		case answer := <-c.arrived:
+			if answer.err == nil && len(answer.deliveries) > 0 {
+				return answer.deliveries, nil
+			}
+			if answer.err == nil {
+				repeats, failure = 0, nil
+				continue // Nothing came; there may be time for another hold.
+			}
+			failure = answer.err
+			known := errorOf(failure, answer.address)
+			if !known.Retriable && !routingReasons[known.Reason] {
+				return nil, known
+			}
+			c.client.forgetRoute(c.options.Topic)
+			if !pause(ctx, repeats, known.RetryAfter) {
+				return nil, known
+			}
+		case <-ctx.Done():
+			return nil, failure
+		case <-c.ctx.Done():
+			return nil, errors.New("ariane: the consumer is closed")
+		}
+	}
+}
+
+// askAll asks each broker of the topic that is not being asked already.
+func (c *Consumer) askAll(ctx context.Context, wait time.Duration) error {
+	route, err := c.client.Route(ctx, c.options.Topic)
+	if err != nil {
+		return err
+	}
+	hold := min(wait, holdMax)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, broker := range route.Brokers {
+		address := broker.Addresses[0]
+		if address == "" || c.pending[address] {
+			continue
+		}
+		c.pending[address] = true
+		go c.ask(address, hold)
+	}
+	return nil
+}
+
+// ask asks one broker, and waits until somebody takes what it said. A call that holds is never given
+// up early: messages that were on their way would be invisible for nothing.
+func (c *Consumer) ask(address string, hold time.Duration) {
+	answer := received{address: address}
+	answer.deliveries, answer.err = c.receiveFrom(address, hold)
+	select {
+	case c.arrived <- answer:
+	case <-c.ctx.Done():
+	}
+	c.mu.Lock()
+	delete(c.pending, address)
+	c.mu.Unlock()
+}
+
+func (c *Consumer) receiveFrom(address string, hold time.Duration) ([]Delivery, error) {
+	connection, err := c.client.Connection(address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, hold+c.client.options.TryTimeout)
+	defer cancel()
+	order := &brokerv1.ReceiveOrder{
+		ConsumerGroup:     c.order.ConsumerGroup,
+		ClientId:          c.order.ClientId,
+		Subscriptions:     c.order.Subscriptions,
+		MessageCountMax:   c.order.MessageCountMax,
+		InvisibleDuration: c.order.InvisibleDuration,
+		HoldDuration:      durationpb.New(hold),
+		Start:             c.order.Start,
+	}
+	stub := brokerv1.NewReceiveServiceClient(connection)
+	stream, err := stub.ReceiveMessages(ctx, &brokerv1.ReceiveMessagesRequest{Order: order})
+	if err != nil {
+		return nil, errorOf(err, address)
+	}
+	var deliveries []Delivery
+	for {
+		answer, err := stream.Recv()
+		if errors.Is(err, io.EOF) || err != nil && len(deliveries) > 0 {
+			return deliveries, nil // What came before it broke is in our hands.
+		}
+		if err != nil {
+			return nil, errorOf(err, address)
+		}
+		for _, each := range answer.Messages {
+			deliveries = append(deliveries, deliveryOf(each, address))
+		}
+	}
+}
+
+// Ack says that messages are done. The error of a message whose time was over, so that it comes again
+// or has, is of reason RECEIPT_HANDLE_EXPIRED; errors of several are joined.
+func (c *Consumer) Ack(ctx context.Context, deliveries ...Delivery) error {
+	return c.settle(ctx, deliveries, func(
+		ctx context.Context, stub brokerv1.ReceiveServiceClient, handles []string,
+	) ([]*brokerv1.SettledMessage, error) {
+		request := &brokerv1.AckMessagesRequest{ConsumerGroup: c.options.Group, ReceiptHandles: handles}
+		answer, err := stub.AckMessages(ctx, request)
+		return answer.GetResults(), err
+	})
+}
+
+// Nack says how messages that failed come back.
+type Nack struct {
+	// Delay before they do. Nil: as the group's retry policy says.
+	Delay *time.Duration
+	// DeadLetter makes them dead letters at once.
+	DeadLetter bool
+	// Cause is for people.
+	Cause string
+}
+
+// Nack gives back messages that failed: each comes again after a delay, or becomes a dead letter when
+// its attempts are used up.
+func (c *Consumer) Nack(ctx context.Context, how Nack, deliveries ...Delivery) error {
+	nack := &brokerv1.Nack{DeadLetter: how.DeadLetter, Cause: how.Cause}
+	if how.Delay != nil {
+		nack.Delay = durationpb.New(*how.Delay)
+	}
+	return c.settle(ctx, deliveries, func(
+		ctx context.Context, stub brokerv1.ReceiveServiceClient, handles []string,
+	) ([]*brokerv1.SettledMessage, error) {
+		request := &brokerv1.NackMessagesRequest{
+			ConsumerGroup: c.options.Group, ReceiptHandles: handles, Nack: nack,
+		}
+		answer, err := stub.NackMessages(ctx, request)
+		return answer.GetResults(), err
+	})
+}
+
+// ChangeInvisibleDuration lets others not see a message for so long from now on; 0 shows it to them at
+// once. The delivery is changed: it settles the message from then on.
+func (c *Consumer) ChangeInvisibleDuration(ctx context.Context, delivery *Delivery, duration time.Duration) error {
+	request := &brokerv1.ChangeInvisibleDurationRequest{
+		ConsumerGroup:     c.options.Group,
+		ReceiptHandle:     delivery.handle,
+		InvisibleDuration: durationpb.New(duration),
+	}
+	return c.repeat(ctx, delivery.address, func(ctx context.Context, stub brokerv1.ReceiveServiceClient) error {
+		answer, err := stub.ChangeInvisibleDuration(ctx, request)
+		if err != nil {
+			return err
+		}
+		delivery.handle, delivery.InvisibleUntil = answer.ReceiptHandle, answer.InvisibleUntil.AsTime()
+		return nil
+	})
+}
+
+// settle calls each broker once for the messages that are its own. To settle again is harmless.
+func (c *Consumer) settle(ctx context.Context, deliveries []Delivery, call func(
+	context.Context, brokerv1.ReceiveServiceClient, []string,
+) ([]*brokerv1.SettledMessage, error)) error {
+	places := map[string][]Delivery{}
+	for _, delivery := range deliveries {
+		places[delivery.address] = append(places[delivery.address], delivery)
+	}
+	var failures []error
+	for address, theirs := range places {
+		handles := make([]string, len(theirs))
+		for position, delivery := range theirs {
+			handles[position] = delivery.handle
+		}
+		var results []*brokerv1.SettledMessage
+		err := c.repeat(ctx, address, func(ctx context.Context, stub brokerv1.ReceiveServiceClient) (err error) {
+			results, err = call(ctx, stub, handles)
+			return err
+		})
+		failures = append(failures, err)
+		for position, result := range results {
+			if result.Error != nil {
+				failures = append(failures, fmt.Errorf(
+					"message %s: %w", theirs[position].ID, errorOfStatus(result.Error, address)))
+			}
+		}
+	}
+	return errors.Join(failures...)
+}
+
+func (c *Consumer) repeat(
+	ctx context.Context, address string, call func(context.Context, brokerv1.ReceiveServiceClient) error,
+) error {
+	ctx, cancel := c.client.bounded(ctx)
+	defer cancel()
+	connection, err := c.client.Connection(address)
+	if err != nil {
+		return err
+	}
+	stub := brokerv1.NewReceiveServiceClient(connection)
+	for repeats := 0; ; repeats++ {
+		err := c.client.try(ctx, func(ctx context.Context) error { return call(ctx, stub) })
+		if err == nil {
+			return nil
+		}
+		failure := errorOf(err, address)
+		may := failure.Retriable || unconfirmedReasons[failure.Reason]
+		if !may || !pause(ctx, repeats, failure.RetryAfter) {
+			return failure
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package ariane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const errorDomain = "ariane.mq"
+
+// Reasons that a program may want to tell apart; [Error.Reason] may be any of the contract.
+const (
+	ReasonTopicNotFound        = "TOPIC_NOT_FOUND"
+	ReasonRouteNotFound        = "ROUTE_NOT_FOUND"
+	ReasonMessageTooLarge      = "MESSAGE_TOO_LARGE"
+	ReasonMessageNotFound      = "MESSAGE_NOT_FOUND"
+	ReasonReceiptHandleExpired = "RECEIPT_HANDLE_EXPIRED"
+	ReasonTransactionDecided   = "TRANSACTION_DECIDED"
+)
+
+// What a reason means for whoever called; docs/errors.md of ArianeMQ has the whole table.
+var (
+	retriableReasons = setOf("SERVICE_STARTING", "SERVICE_DRAINING", "SERVICE_BUSY", "STORE_FULL",
+		"STORE_POISONED", "HELD_PULLS_EXHAUSTED", "QUEUE_UNDER_REPAIR", "NAME_SERVERS_UNREACHABLE",
+		"QUEUE_ORDER_UNKNOWN")
+	unknownReasons = setOf("INTERNAL_FAULT", "FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED",
+		"SEQUENCE_PASSED")
+	routingReasons = setOf("TOPIC_NOT_FOUND", "TOPIC_NOT_WRITABLE", "QUEUE_NOT_FOUND",
+		"BROKER_NOT_PRIMARY")
+	unconfirmedReasons = setOf("FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED")
+)
+
+// Error is what a process of the cluster, or gRPC on the way to it, said of a call.
+type Error struct {
+	// Code is gRPC's.
+	Code codes.Code
+	// Reason is the contract's, without its prefix; empty where gRPC itself failed.
+	Reason string
+	// Message is for people.
+	Message string
+	// Metadata has every number and name that the message speaks of.
+	Metadata map[string]string
+	// Retriable says whether the same may succeed later, or elsewhere.
+	Retriable bool
+	// OutcomeUnknown says whether what was asked for may have happened.
+	OutcomeUnknown bool
+	// RetryAfter is how long the process asks to wait before.
+	RetryAfter time.Duration
+	// Peer is whom the call was to, "host:port".
+	Peer string
+}
+
+func (e *Error) Error() string {
+	word := e.Reason
+	if word == "" {
+		word = e.Code.String()
+	}
+	return fmt.Sprintf("ariane: %s: %s [%s]", e.Peer, e.Message, word)
+}
+
+// Is makes errors.Is(err, context.DeadlineExceeded) hold for calls whose time was over.
+func (e *Error) Is(target error) bool {
+	return target == context.DeadlineExceeded && e.Code == codes.DeadlineExceeded ||
+		target == context.Canceled && e.Code == codes.Canceled
+}
+
+// ReasonOf tells the contract's reason of an error, and "" for errors of others.
+func ReasonOf(err error) string {
+	var known *Error
+	if errors.As(err, &known) {
+		return known.Reason
+	}
+	return ""
+}
+
+func errorOf(err error, peer string) *Error {
+	var known *Error
+	if errors.As(err, &known) {
+		return known
+	}
+	return errorOfStatus(status.Convert(err).Proto(), peer)
+}
+
+func errorOfStatus(said *statuspb.Status, peer string) *Error {
+	known := &Error{Code: codes.Code(said.GetCode()), Message: said.GetMessage(), Peer: peer}
+	for _, packed := range said.GetDetails() {
+		detail, err := packed.UnmarshalNew()
+		if err != nil {
+			continue // A detail of a type that only a later version knows.
+		}
+		switch detail := detail.(type) {
+		case *errdetails.ErrorInfo:
+			if detail.Domain == errorDomain {
+				known.Reason, known.Metadata = detail.Reason, detail.Metadata
+			}
+		case *errdetails.RetryInfo:
+			known.RetryAfter = detail.RetryDelay.AsDuration()
+		}
+	}
+	if known.Reason == "" {
+		known.judgeCode()
+		return known
+	}
+	_, warming := known.Metadata["warming_up"]
+	known.Retriable = retriableReasons[known.Reason] || warming
+	known.OutcomeUnknown = unknownReasons[known.Reason]
+	return known
+}
+
+// judgeCode judges what gRPC itself said: whether the call has had its effect is not known then.
+func (e *Error) judgeCode() {
+	switch e.Code {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Internal, codes.Aborted:
+		e.Retriable, e.OutcomeUnknown = true, true
+	case codes.Unknown, codes.DataLoss, codes.ResourceExhausted:
+		e.OutcomeUnknown = true
+	}
+}
+
+func setOf(names ...string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+// statusError is nil where a part of an answer has no error.
+func statusError(said *statuspb.Status, peer string) error {
+	if said == nil {
+		return nil
+	}
+	return errorOfStatus(said, peer)
+}

@@ -1,0 +1,154 @@
+package ariane
+
+import (
+	"bytes"
+	"compress/zlib"
+	"crypto/rand"
+	"encoding/hex"
+	"io"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	brokerv1 "ariane.mq/go/arianepb/broker/v1"
+	commonv1 "ariane.mq/go/arianepb/common/v1"
+)
+
+// Message is what a producer sends.
+type Message struct {
+	Topic string
+	Body  []byte
+	// Tag is one coarse label to filter by. Optional.
+	Tag string
+	// Keys find the message again. Optional.
+	Keys []string
+	// Group keeps messages in order: those of one group go to one queue. Optional.
+	Group string
+	// Properties are the application's own. Optional.
+	Properties map[string]string
+	// DeliverAt is when the message becomes visible. Zero: at once.
+	DeliverAt time.Time
+	// ID is unique for ever; made when it is empty.
+	ID string
+}
+
+// Receipt says where a message was stored, and how safely.
+type Receipt struct {
+	// ID is the message's.
+	ID         string
+	BrokerName string
+	QueueID    int32
+	Offset     int64
+	// Level is how safe the message is.
+	Level commonv1.AcknowledgedLevel
+	// RecallHandle takes a message with a delivery time back; empty for others.
+	RecallHandle string
+	// Duplicate says that an earlier try of this send had stored it.
+	Duplicate bool
+}
+
+// Delivery is a message in a consumer's hands.
+type Delivery struct {
+	Message
+	BrokerName string
+	QueueID    int32
+	Offset     int64
+	// Attempt counts deliveries of the message, this one included: 1 for the first.
+	Attempt int
+	// Compression is how Body is still compressed: not at all, but for LZ4, Zstandard and what is broken.
+	Compression commonv1.Compression
+	// InvisibleUntil is when others see the message again, unless it is settled.
+	InvisibleUntil time.Time
+
+	handle  string
+	address string
+}
+
+// wire is the message as the contract has it. All that the broker would fill in is filled in here, so
+// that a repeat is the same message to the byte.
+func (m *Message) wire(kind commonv1.MessageType) *commonv1.Message {
+	if m.ID == "" {
+		m.ID = newID()
+	}
+	message := &commonv1.Message{
+		Topic:        m.Topic,
+		Body:         m.Body,
+		Tag:          m.Tag,
+		Keys:         m.Keys,
+		MessageGroup: m.Group,
+		Properties:   m.Properties,
+		UniqueId:     m.ID,
+		MessageType:  kind,
+		CreateTime:   timestamppb.Now(),
+	}
+	if kind != commonv1.MessageType_MESSAGE_TYPE_UNSPECIFIED {
+		return message
+	}
+	switch {
+	case !m.DeliverAt.IsZero():
+		message.DeliveryTime = timestamppb.New(m.DeliverAt)
+		message.MessageType = commonv1.MessageType_MESSAGE_TYPE_DELAY
+	case m.Group != "":
+		message.MessageType = commonv1.MessageType_MESSAGE_TYPE_FIFO
+	}
+	return message
+}
+
+func messageOf(message *commonv1.Message) Message {
+	known := Message{
+		Topic:      message.Topic,
+		Body:       message.Body,
+		Tag:        message.Tag,
+		Keys:       message.Keys,
+		Group:      message.MessageGroup,
+		Properties: message.Properties,
+		ID:         message.UniqueId,
+	}
+	if message.DeliveryTime != nil {
+		known.DeliverAt = message.DeliveryTime.AsTime()
+	}
+	return known
+}
+
+func deliveryOf(received *brokerv1.ReceivedMessage, address string) Delivery {
+	position := received.Message.Position
+	message := messageOf(received.Message)
+	var compression commonv1.Compression
+	message.Body, compression = decompressed(received.Message)
+	return Delivery{
+		Message:        message,
+		Compression:    compression,
+		BrokerName:     position.GetBrokerName(),
+		QueueID:        position.GetQueueId(),
+		Offset:         position.GetQueueOffset(),
+		Attempt:        int(position.GetDeliveryAttempt()) + 1,
+		InvisibleUntil: received.GetInvisibleUntil().AsTime(),
+		handle:         received.ReceiptHandle,
+		address:        address,
+	}
+}
+
+// bodyBytesMax bounds what a body becomes: a small one may claim to be huge.
+const bodyBytesMax = 64 << 20
+
+// decompressed is the body as it was before its producer compressed it, if that was by zlib.
+func decompressed(message *commonv1.Message) ([]byte, commonv1.Compression) {
+	if message.Compression != commonv1.Compression_COMPRESSION_ZLIB {
+		return message.Body, message.Compression
+	}
+	reader, err := zlib.NewReader(bytes.NewReader(message.Body))
+	if err != nil {
+		return message.Body, message.Compression
+	}
+	body, err := io.ReadAll(io.LimitReader(reader, bodyBytesMax+1))
+	if err != nil || len(body) > bodyBytesMax {
+		return message.Body, message.Compression
+	}
+	return body, commonv1.Compression_COMPRESSION_UNSPECIFIED
+}
+
+func newID() string {
+	var random [16]byte
+	_, _ = rand.Read(random[:]) // Never fails: the program ends where there is no randomness.
+	return hex.EncodeToString(random[:])
+}

@@ -1,0 +1,325 @@
+package ariane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	brokerv1 "ariane.mq/go/arianepb/broker/v1"
+	commonv1 "ariane.mq/go/arianepb/common/v1"
+	namesrvv1 "ariane.mq/go/arianepb/namesrv/v1"
+)
+
+// Producer sends messages. Each is stored once although sends are repeated: batches carry numbers by
+// which the broker knows them again.
+type Producer struct {
+	client *Client
+	id     int64
+
+	mu    sync.Mutex
+	turn  int
+	lanes map[queue]*lane
+}
+
+// queue is one queue of a topic, as producers name it.
+type queue struct {
+	topic, broker string
+	id            int32
+}
+
+// lane is the stream of this producer to one queue: one batch at a time, numbered.
+type lane struct {
+	free  chan struct{}
+	epoch int32
+	next  int64
+}
+
+// NewProducer makes a producer. It needs no closing of its own.
+func NewProducer(client *Client) *Producer {
+	return &Producer{
+		client: client,
+		id:     1 + rand.Int64N(1<<62),
+		turn:   rand.IntN(1 << 16),
+		lanes:  map[queue]*lane{},
+	}
+}
+
+// Send sends one message, and returns when it is as safe as its broker promises.
+func (p *Producer) Send(ctx context.Context, message Message) (Receipt, error) {
+	receipts, err := p.SendBatch(ctx, []Message{message})
+	if err != nil {
+		return Receipt{}, err
+	}
+	return receipts[0], nil
+}
+
+// SendBatch sends messages of one topic, and of one group or none, to one queue: in order, and all of
+// them or none.
+func (p *Producer) SendBatch(ctx context.Context, messages []Message) ([]Receipt, error) {
+	if len(messages) == 0 {
+		return nil, errors.New("ariane: a batch needs a message")
+	}
+	topic, group := messages[0].Topic, messages[0].Group
+	wire := make([]*commonv1.Message, len(messages))
+	for position := range messages {
+		message := messages[position]
+		if message.Topic != topic || message.Group != group {
+			return nil, errors.New("ariane: messages of a batch share their topic and their group")
+		}
+		wire[position] = message.wire(commonv1.MessageType_MESSAGE_TYPE_UNSPECIFIED)
+	}
+	ctx, cancel := p.client.bounded(ctx)
+	defer cancel()
+	for repeats := 0; ; repeats++ {
+		target, address, err := p.choose(ctx, topic, group)
+		if err != nil {
+			return nil, err
+		}
+		receipts, failure := p.sendTo(ctx, target, address, wire)
+		if failure == nil {
+			return receipts, nil
+		}
+		// What may be stored goes nowhere else, and what this queue refuses another may take.
+		counted := routingReasons[failure.Reason] && repeats >= routingRepeats
+		may := failure.Retriable || routingReasons[failure.Reason] || failure.Reason == "DEADLINE_PASSED"
+		if failure.OutcomeUnknown || counted || !may || !pause(ctx, repeats, failure.RetryAfter) {
+			return nil, failure
+		}
+		p.client.forgetRoute(topic)
+	}
+}
+
+const routingRepeats = 5
+
+// sendTo sends to one queue, and again to the same one while it is not known what became of it. An
+// error that leaves the outcome known says that nothing is stored.
+func (p *Producer) sendTo(
+	ctx context.Context, target queue, address string, messages []*commonv1.Message,
+) ([]Receipt, *Error) {
+	line := p.laneOf(target)
+	select {
+	case line.free <- struct{}{}:
+		defer func() { <-line.free }()
+	case <-ctx.Done():
+		failure := errorOf(ctx.Err(), address)
+		failure.OutcomeUnknown = false
+		return nil, failure
+	}
+	var since time.Time // When it may have been stored first; zero while it surely is not.
+	for repeats := 0; ; repeats++ {
+		began := time.Now()
+		answer, err := p.trySend(ctx, line, target, address, messages)
+		if err == nil {
+			line.next += int64(len(messages))
+			return receiptsOf(answer), nil
+		}
+		failure := errorOf(err, address)
+		if failure.Reason == "SEQUENCE_GAP" && (since.IsZero() || surelyMissing(failure, since)) {
+			// The broker has no memory of what came before, and nothing of this is stored.
+			line.restart()
+			since = time.Time{}
+			if repeats < routingRepeats {
+				continue
+			}
+		}
+		if failure.OutcomeUnknown && since.IsZero() {
+			since = began
+		}
+		if since.IsZero() {
+			return nil, failure
+		}
+		failure.OutcomeUnknown = true
+		may := failure.Retriable || routingReasons[failure.Reason] ||
+			unconfirmedReasons[failure.Reason] || failure.Reason == "DEADLINE_PASSED"
+		if !may || !pause(ctx, repeats, failure.RetryAfter) {
+			line.restart() // The broker refuses from now on what may still be on its way.
+			return nil, failure
+		}
+		p.client.forgetRoute(target.topic)
+		address = p.addressOf(ctx, target, address)
+	}
+}
+
+func (p *Producer) trySend(
+	ctx context.Context, line *lane, target queue, address string, messages []*commonv1.Message,
+) (*brokerv1.SendMessagesResponse, error) {
+	connection, err := p.client.Connection(address)
+	if err != nil {
+		return nil, err
+	}
+	request := &brokerv1.SendMessagesRequest{
+		Topic:    target.topic,
+		QueueId:  &target.id,
+		Messages: messages,
+		Sequence: &brokerv1.ProducerSequence{
+			ProducerId: p.id, ProducerEpoch: line.epoch, FirstSequence: line.next,
+		},
+	}
+	var answer *brokerv1.SendMessagesResponse
+	err = p.client.try(ctx, func(ctx context.Context) (err error) {
+		answer, err = brokerv1.NewSendServiceClient(connection).SendMessages(ctx, request)
+		return err
+	})
+	return answer, err
+}
+
+// restart begins a new stream: a larger epoch, from 0.
+func (l *lane) restart() { l.epoch, l.next = l.epoch+1, 0 }
+
+// surelyMissing says whether a gap shows that no try since then has stored anything.
+func surelyMissing(gap *Error, since time.Time) bool {
+	if expected, err := strconv.ParseInt(gap.Metadata["expected"], 10, 64); err == nil && expected > 0 {
+		return true // The broker knows the stream, and the batch is not in it.
+	}
+	known, err := strconv.ParseInt(gap.Metadata["known_for_ms"], 10, 64)
+	// A second is for clocks that do not run alike.
+	return err == nil && time.Since(since)+time.Second < time.Duration(known)*time.Millisecond
+}
+
+func receiptsOf(answer *brokerv1.SendMessagesResponse) []Receipt {
+	receipts := make([]Receipt, len(answer.Messages))
+	for position, sent := range answer.Messages {
+		receipts[position] = Receipt{
+			ID:           sent.UniqueId,
+			BrokerName:   sent.Position.GetBrokerName(),
+			QueueID:      sent.Position.GetQueueId(),
+			Offset:       sent.Position.GetQueueOffset(),
+			Level:        answer.AcknowledgedLevel,
+			RecallHandle: sent.RecallHandle,
+			Duplicate:    answer.Duplicate,
+		}
+	}
+	return receipts
+}
+
+// Recall takes back a message with a delivery time, by its receipt, and returns its id. Again is
+// harmless.
+func (p *Producer) Recall(ctx context.Context, topic string, receipt Receipt) (string, error) {
+	ctx, cancel := p.client.bounded(ctx)
+	defer cancel()
+	request := &brokerv1.RecallMessageRequest{Topic: topic, RecallHandle: receipt.RecallHandle}
+	var answer *brokerv1.RecallMessageResponse
+	err := p.client.onBroker(ctx, topic, receipt.BrokerName, func(ctx context.Context, stub brokerv1.SendServiceClient) (err error) {
+		answer, err = stub.RecallMessage(ctx, request)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return answer.UniqueId, nil
+}
+
+// onBroker makes a call that is safe to repeat, until the broker answers or the time is over.
+func (c *Client) onBroker(
+	ctx context.Context, topic, broker string, call func(context.Context, brokerv1.SendServiceClient) error,
+) error {
+	for repeats := 0; ; repeats++ {
+		address, err := c.brokerAddress(ctx, topic, broker)
+		if err != nil {
+			return err
+		}
+		connection, err := c.Connection(address)
+		if err != nil {
+			return err
+		}
+		err = c.try(ctx, func(ctx context.Context) error {
+			return call(ctx, brokerv1.NewSendServiceClient(connection))
+		})
+		if err == nil {
+			return nil
+		}
+		failure := errorOf(err, address)
+		if !failure.Retriable || !pause(ctx, repeats, failure.RetryAfter) {
+			return failure
+		}
+		c.forgetRoute(topic)
+	}
+}
+
+func (c *Client) brokerAddress(ctx context.Context, topic, broker string) (string, error) {
+	route, err := c.Route(ctx, topic)
+	if err != nil {
+		return "", err
+	}
+	for _, each := range route.Brokers {
+		if address := each.Addresses[0]; each.BrokerName == broker && address != "" {
+			return address, nil
+		}
+	}
+	return "", &Error{
+		Code: codes.Unavailable, Reason: ReasonRouteNotFound, Retriable: true,
+		Message: fmt.Sprintf("no primary of broker %s is known for topic %s", broker, topic),
+	}
+}
+
+// choose picks a queue for messages that are surely not stored yet.
+func (p *Producer) choose(ctx context.Context, topic, group string) (queue, string, error) {
+	if group != "" {
+		var answer *namesrvv1.GetMessageGroupQueueResponse
+		request := &namesrvv1.GetMessageGroupQueueRequest{Topic: topic, MessageGroup: group}
+		err := p.client.askNameServer(ctx, func(ctx context.Context, stub namesrvv1.RouteServiceClient) (err error) {
+			answer, err = stub.GetMessageGroupQueue(ctx, request)
+			return err
+		})
+		if err != nil {
+			return queue{}, "", err
+		}
+		return queue{topic, answer.Queue.BrokerName, answer.Queue.QueueId}, answer.Address, nil
+	}
+	route, err := p.client.Route(ctx, topic)
+	if err != nil {
+		return queue{}, "", err
+	}
+	type place struct {
+		queue
+		address string
+	}
+	var places []place
+	for _, broker := range route.Brokers {
+		writable := broker.Permission == namesrvv1.TopicPermission_TOPIC_PERMISSION_WRITE ||
+			broker.Permission == namesrvv1.TopicPermission_TOPIC_PERMISSION_READ_WRITE
+		if address := broker.Addresses[0]; writable && address != "" {
+			for id := range broker.WriteQueueCount {
+				places = append(places, place{queue{topic, broker.BrokerName, id}, address})
+			}
+		}
+	}
+	if len(places) == 0 {
+		return queue{}, "", &Error{
+			Code: codes.PermissionDenied, Reason: "TOPIC_NOT_WRITABLE",
+			Message: "no broker takes messages of topic " + topic,
+		}
+	}
+	p.mu.Lock()
+	p.turn++
+	chosen := places[p.turn%len(places)]
+	p.mu.Unlock()
+	return chosen.queue, chosen.address, nil
+}
+
+// addressOf tells where the broker is now of messages that may be stored there already. Where nobody
+// knows, it is where it was: it may come back.
+func (p *Producer) addressOf(ctx context.Context, target queue, before string) string {
+	address, err := p.client.brokerAddress(ctx, target.topic, target.broker)
+	if err != nil {
+		return before
+	}
+	return address
+}
+
+func (p *Producer) laneOf(target queue) *lane {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := p.lanes[target]
+	if known == nil {
+		known = &lane{free: make(chan struct{}, 1)}
+		p.lanes[target] = known
+	}
+	return known
+}

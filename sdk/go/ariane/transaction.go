@@ -1,0 +1,278 @@
+package ariane
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	brokerv1 "ariane.mq/go/arianepb/broker/v1"
+	commonv1 "ariane.mq/go/arianepb/common/v1"
+)
+
+// Outcome is how a transaction ended.
+type Outcome int
+
+// The outcomes that a checker may answer with.
+const (
+	// Unknown lets the cluster ask again later.
+	Unknown Outcome = iota
+	Commit
+	Rollback
+)
+
+func (o Outcome) wire() brokerv1.TransactionOutcome {
+	return brokerv1.TransactionOutcome(o + 1)
+}
+
+// Checker is asked how the transaction of a message ended, when its end never came: the producer died
+// between, or the call was lost. It may be asked in any process of the producer group.
+type Checker func(ctx context.Context, message Message) (Outcome, error)
+
+// TransactionProducer sends messages that become visible when their transactions commit. Close it at
+// the end.
+type TransactionProducer struct {
+	client   *Client
+	producer *Producer
+	id       string
+	group    string
+	checker  Checker
+	ctx      context.Context
+	cancel   context.CancelFunc
+	attached map[string]bool // Brokers that may ask, by address; kept by watch alone.
+}
+
+// Transaction is one message without an outcome.
+type Transaction struct {
+	producer *TransactionProducer
+	address  string
+	message  *commonv1.Message
+	id       string
+}
+
+// NewTransactionProducer makes a producer of a group, which the cluster asks by checker. Brokers that
+// have topic, or that a message was sent to, ask it.
+func NewTransactionProducer(ctx context.Context, client *Client, group string, topics []string, checker Checker) (*TransactionProducer, error) {
+	life, cancel := context.WithCancel(context.Background())
+	p := &TransactionProducer{
+		client: client, producer: NewProducer(client), id: client.id + "@" + newID()[:8], group: group, checker: checker,
+		ctx: life, cancel: cancel, attached: map[string]bool{},
+	}
+	for _, topic := range topics {
+		if _, err := client.Route(ctx, topic); err != nil {
+			cancel()
+			return nil, err
+		}
+	}
+	go p.watch(topics)
+	return p, nil
+}
+
+// Close ends the listening; others of the group are asked from then on.
+func (p *TransactionProducer) Close() { p.cancel() }
+
+// Begin stores a message that nobody sees until the transaction commits.
+func (p *TransactionProducer) Begin(ctx context.Context, message Message) (*Transaction, error) {
+	wire := message.wire(commonv1.MessageType_MESSAGE_TYPE_TRANSACTION)
+	ctx, cancel := p.client.bounded(ctx)
+	defer cancel()
+	target, address, err := p.producer.choose(ctx, message.Topic, message.Group)
+	if err != nil {
+		return nil, err
+	}
+	half := &brokerv1.HalfMessageToStore{
+		Topic: message.Topic, QueueId: &target.id, ProducerGroup: p.group, Message: wire,
+	}
+	answer, err := p.call(ctx, address, &brokerv1.StreamTransactionsRequest{
+		HalfMessages: []*brokerv1.HalfMessageToStore{half},
+	}, func(answer *brokerv1.StreamTransactionsResponse) error {
+		return statusError(answer.HalfMessages[0].Error, address)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Transaction{p, address, wire, answer.HalfMessages[0].TransactionId}, nil
+}
+
+// Commit makes the message visible. Again is harmless.
+func (t *Transaction) Commit(ctx context.Context) error { return t.end(ctx, Commit) }
+
+// Rollback lets the message never become visible. Again is harmless.
+func (t *Transaction) Rollback(ctx context.Context) error { return t.end(ctx, Rollback) }
+
+// ID is the transaction's.
+func (t *Transaction) ID() string { return t.id }
+
+func (t *Transaction) end(ctx context.Context, outcome Outcome) error {
+	ctx, cancel := t.producer.client.bounded(ctx)
+	defer cancel()
+	end := &brokerv1.TransactionToEnd{
+		Topic: t.message.Topic, TransactionId: t.id, UniqueId: t.message.UniqueId,
+		Outcome: outcome.wire(), ProducerGroup: t.producer.group,
+	}
+	_, err := t.producer.call(ctx, t.address, &brokerv1.StreamTransactionsRequest{
+		Ends: []*brokerv1.TransactionToEnd{end},
+	}, func(answer *brokerv1.StreamTransactionsResponse) error {
+		return statusError(answer.Ends[0].Error, t.address)
+	})
+	return err
+}
+
+// call sends one request on a stream of its own, and again while that may help: all that it asks for
+// is harmless to repeat, also when nobody knows what became of it.
+func (p *TransactionProducer) call(
+	ctx context.Context, address string, request *brokerv1.StreamTransactionsRequest,
+	judge func(*brokerv1.StreamTransactionsResponse) error,
+) (*brokerv1.StreamTransactionsResponse, error) {
+	for repeats := 0; ; repeats++ {
+		answer, err := p.tryCall(ctx, address, request)
+		if err == nil {
+			err = judge(answer)
+		}
+		if err == nil {
+			return answer, nil
+		}
+		failure := errorOf(err, address)
+		may := failure.Retriable || unconfirmedReasons[failure.Reason]
+		if !may || !pause(ctx, repeats, failure.RetryAfter) {
+			return nil, failure
+		}
+	}
+}
+
+func (p *TransactionProducer) tryCall(
+	ctx context.Context, address string, request *brokerv1.StreamTransactionsRequest,
+) (answer *brokerv1.StreamTransactionsResponse, err error) {
+	connection, err := p.client.Connection(address)
+	if err != nil {
+		return nil, err
+	}
+	err = p.client.try(ctx, func(ctx context.Context) error {
+		stream, err := brokerv1.NewTransactionServiceClient(connection).StreamTransactions(ctx)
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(request); err != nil {
+			_, err = stream.Recv() // It knows why.
+			return err
+		}
+		if err := stream.CloseSend(); err != nil {
+			return err
+		}
+		if answer, err = stream.Recv(); err != nil {
+			return err
+		}
+		return statusError(answer.Error, address)
+	})
+	return answer, err
+}
+
+// watch keeps a stream open to every broker of the topics, over which it asks.
+func (p *TransactionProducer) watch(topics []string) {
+	ended := make(chan string)
+	for {
+		for _, topic := range topics {
+			route, err := p.client.Route(p.ctx, topic)
+			if err != nil {
+				continue // The next look may tell.
+			}
+			for _, broker := range route.Brokers {
+				address := broker.Addresses[0]
+				if address == "" || p.attached[address] {
+					continue
+				}
+				p.attached[address] = true
+				go func() {
+					_ = p.listen(address) // Whatever ended it: the loop attaches anew.
+					select {
+					case ended <- address:
+					case <-p.ctx.Done():
+					}
+				}()
+			}
+		}
+		select {
+		case address := <-ended:
+			delete(p.attached, address)
+			pause(p.ctx, 4, 0)
+		case <-time.After(routeLife):
+		case <-p.ctx.Done():
+			return
+		}
+	}
+}
+
+// listen answers what one broker asks, until the stream ends.
+func (p *TransactionProducer) listen(address string) error {
+	connection, err := p.client.Connection(address)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(p.ctx)
+	defer cancel()
+	stream, err := brokerv1.NewClientServiceClient(connection).Attach(ctx)
+	if err != nil {
+		return err
+	}
+	hello := &brokerv1.ClientHello{
+		ClientId: p.id, Language: "go", SdkVersion: Version, ProducerGroups: []string{p.group},
+	}
+	// One goroutine sends: a stream takes no two at a time.
+	requests := make(chan *brokerv1.AttachRequest)
+	go func() {
+		defer cancel()
+		heartbeat := time.NewTicker(10 * time.Second)
+		defer heartbeat.Stop()
+		request := &brokerv1.AttachRequest{Content: &brokerv1.AttachRequest_Hello{Hello: hello}}
+		for stream.Send(request) == nil {
+			select {
+			case request = <-requests:
+			case <-heartbeat.C:
+				request = &brokerv1.AttachRequest{Content: &brokerv1.AttachRequest_Heartbeat{Heartbeat: &brokerv1.ClientHeartbeat{}}}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	for {
+		notice, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if check := notice.GetTransactionCheck(); check != nil {
+			go func() {
+				answer := &brokerv1.AttachRequest_TransactionAnswer{TransactionAnswer: p.answer(ctx, check)}
+				select {
+				case requests <- &brokerv1.AttachRequest{Content: answer}:
+				case <-ctx.Done():
+				}
+			}()
+		}
+	}
+}
+
+func (p *TransactionProducer) answer(ctx context.Context, check *brokerv1.TransactionCheck) (answer *brokerv1.TransactionAnswer) {
+	answer = &brokerv1.TransactionAnswer{
+		TransactionId: check.TransactionId,
+		UniqueId:      check.UniqueId,
+		Outcome:       Unknown.wire(),
+	}
+	if check.Message == nil {
+		answer.Cause = "the broker did not say the message"
+		return answer
+	}
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			answer.Cause = fmt.Sprint(panicked)
+		}
+	}()
+	message := messageOf(check.Message)
+	message.Body, _ = decompressed(check.Message)
+	outcome, err := p.checker(ctx, message)
+	if err != nil {
+		answer.Cause = err.Error()
+		return answer
+	}
+	answer.Outcome = outcome.wire()
+	return answer
+}
+

@@ -1,0 +1,140 @@
+package mq.ariane.client;
+
+import com.google.protobuf.Any;
+import com.google.protobuf.InvalidProtocolBufferException;
+import com.google.rpc.ErrorInfo;
+import com.google.rpc.RetryInfo;
+import io.grpc.Status;
+import io.grpc.protobuf.StatusProto;
+import java.time.Duration;
+import java.util.Map;
+import java.util.Set;
+
+/** What a process of the cluster, or gRPC on the way to it, said of a call. */
+public final class ArianeException extends RuntimeException {
+    private static final long serialVersionUID = 1L;
+    private static final String DOMAIN = "ariane.mq";
+
+    // What a reason means for whoever called; docs/errors.md of ArianeMQ has the whole table.
+    private static final Set<String> RETRIABLE_REASONS = Set.of("SERVICE_STARTING", "SERVICE_DRAINING", "SERVICE_BUSY",
+            "STORE_FULL", "STORE_POISONED", "HELD_PULLS_EXHAUSTED", "QUEUE_UNDER_REPAIR",
+            "NAME_SERVERS_UNREACHABLE", "QUEUE_ORDER_UNKNOWN");
+    private static final Set<String> UNKNOWN_REASONS = Set.of("INTERNAL_FAULT", "FLUSH_UNCONFIRMED",
+            "REPLICATION_UNCONFIRMED", "SEQUENCE_PASSED");
+    private static final Set<String> ROUTING_REASONS = Set.of("TOPIC_NOT_FOUND", "TOPIC_NOT_WRITABLE",
+            "QUEUE_NOT_FOUND", "BROKER_NOT_PRIMARY");
+    private static final Set<String> UNCONFIRMED_REASONS = Set.of("FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED");
+    private static final Set<Status.Code> RETRIABLE_CODES = Set.of(Status.Code.UNAVAILABLE,
+            Status.Code.DEADLINE_EXCEEDED, Status.Code.CANCELLED, Status.Code.INTERNAL, Status.Code.ABORTED);
+    private static final Set<Status.Code> UNKNOWN_CODES = Set.of(Status.Code.UNAVAILABLE,
+            Status.Code.DEADLINE_EXCEEDED, Status.Code.CANCELLED, Status.Code.INTERNAL, Status.Code.ABORTED,
+            Status.Code.UNKNOWN, Status.Code.DATA_LOSS, Status.Code.RESOURCE_EXHAUSTED);
+
+    private final Status.Code code;
+    private final String reason;
+    private final transient Map<String, String> metadata;
+    private final boolean retriable;
+    private final Duration retryAfter;
+    private boolean outcomeUnknown;
+
+    private ArianeException(String peer, String text, Status.Code code, String reason, Map<String, String> metadata,
+            Duration retryAfter, Throwable cause) {
+        super(peer + ": " + text + " [" + (reason.isEmpty() ? code.name() : reason) + "]", cause);
+        this.code = code;
+        this.reason = reason;
+        this.metadata = metadata;
+        this.retryAfter = retryAfter;
+        // What gRPC says itself leaves open whether the call had its effect.
+        retriable = reason.isEmpty() ? RETRIABLE_CODES.contains(code)
+                : RETRIABLE_REASONS.contains(reason) || metadata.containsKey("warming_up");
+        outcomeUnknown = reason.isEmpty() ? UNKNOWN_CODES.contains(code) : UNKNOWN_REASONS.contains(reason);
+    }
+
+    /** The code of gRPC. */
+    public Status.Code code() {
+        return code;
+    }
+
+    /** The contract's reason, without its prefix; empty where gRPC itself failed. */
+    public String reason() {
+        return reason;
+    }
+
+    /** Every number and name that the message speaks of. */
+    public Map<String, String> metadata() {
+        return metadata;
+    }
+
+    /** Whether the same may succeed later, or elsewhere. */
+    public boolean isRetriable() {
+        return retriable;
+    }
+
+    /** Whether what was asked for may have happened. */
+    public boolean isOutcomeUnknown() {
+        return outcomeUnknown;
+    }
+
+    /** How long the process asks to wait before a repeat. */
+    public Duration retryAfter() {
+        return retryAfter;
+    }
+
+    boolean isRouting() {
+        return ROUTING_REASONS.contains(reason);
+    }
+
+    boolean isUnconfirmed() {
+        return UNCONFIRMED_REASONS.contains(reason);
+    }
+
+    ArianeException withOutcome(boolean unknown) {
+        outcomeUnknown = unknown;
+        return this;
+    }
+
+    static ArianeException of(Throwable error, String peer) {
+        if (error instanceof ArianeException known) {
+            return known;
+        }
+        com.google.rpc.Status said = StatusProto.fromThrowable(error);
+        if (said == null) {
+            return new ArianeException(peer, String.valueOf(error), Status.Code.UNKNOWN, "", Map.of(), Duration.ZERO,
+                    error);
+        }
+        return of(said, peer, error);
+    }
+
+    static ArianeException of(com.google.rpc.Status said, String peer) {
+        return of(said, peer, null);
+    }
+
+    static ArianeException of(Status.Code code, String reason, String text) {
+        return new ArianeException("client", text, code, reason,
+                code == Status.Code.UNAVAILABLE ? Map.of("warming_up", "") : Map.of(), Duration.ZERO, null);
+    }
+
+    private static ArianeException of(com.google.rpc.Status said, String peer, Throwable cause) {
+        String reason = "";
+        Map<String, String> metadata = Map.of();
+        Duration retryAfter = Duration.ZERO;
+        try {
+            for (Any detail : said.getDetailsList()) {
+                if (detail.is(ErrorInfo.class)) {
+                    ErrorInfo info = detail.unpack(ErrorInfo.class);
+                    if (info.getDomain().equals(DOMAIN)) {
+                        reason = info.getReason();
+                        metadata = info.getMetadataMap();
+                    }
+                } else if (detail.is(RetryInfo.class)) {
+                    retryAfter = Times.of(detail.unpack(RetryInfo.class).getRetryDelay());
+                }
+            }
+        } catch (InvalidProtocolBufferException broken) {
+            return new ArianeException(peer, said.getMessage(), Status.Code.UNKNOWN, "", Map.of(), Duration.ZERO,
+                    broken);
+        }
+        Status.Code code = Status.fromCodeValue(said.getCode()).getCode();
+        return new ArianeException(peer, said.getMessage(), code, reason, metadata, retryAfter, cause);
+    }
+}

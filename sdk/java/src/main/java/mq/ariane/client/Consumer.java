@@ -1,0 +1,243 @@
+package mq.ariane.client;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BiFunction;
+import mq.ariane.broker.v1.AckMessagesRequest;
+import mq.ariane.broker.v1.ChangeInvisibleDurationRequest;
+import mq.ariane.broker.v1.NackMessagesRequest;
+import mq.ariane.broker.v1.ReceiveMessagesRequest;
+import mq.ariane.broker.v1.ReceiveMessagesResponse;
+import mq.ariane.broker.v1.ReceiveOrder;
+import mq.ariane.broker.v1.ReceiveServiceGrpc;
+import mq.ariane.broker.v1.ReceiveServiceGrpc.ReceiveServiceBlockingStub;
+import mq.ariane.broker.v1.ReceiveStart;
+import mq.ariane.broker.v1.SettledMessage;
+import mq.ariane.common.v1.FilterExpression;
+import mq.ariane.common.v1.FilterKind;
+import mq.ariane.common.v1.Subscription;
+import mq.ariane.namesrv.v1.BrokerRoute;
+
+/** Receives messages and settles them. Any number may share a group. Close it at the end. */
+public final class Consumer implements AutoCloseable {
+    private static final Duration HOLD_MAX = Duration.ofSeconds(20);
+
+    /**
+     * Who receives, and what.
+     *
+     * @param group shares the messages among its consumers
+     * @param topic what to receive from; messages that are tried again come along
+     * @param filter which messages; null: all
+     * @param maxMessages at most so many come at a time
+     * @param invisible how long others do not see what was received
+     * @param fromNewest whether a new group begins with what comes from now on, and not with the oldest
+     */
+    public record Settings(String group, String topic, FilterExpression filter, int maxMessages, Duration invisible,
+            boolean fromNewest) {
+        /** All messages of a topic, 32 at a time, invisible for a minute. */
+        public static Settings of(String group, String topic) {
+            return new Settings(group, topic, null, 32, Duration.ofMinutes(1), false);
+        }
+
+        /** The same for messages of tags, joined by "||". */
+        public Settings withTags(String tags) {
+            return filtered(FilterKind.FILTER_KIND_TAG, tags);
+        }
+
+        /** The same for messages of a condition over properties. */
+        public Settings withSql(String condition) {
+            return filtered(FilterKind.FILTER_KIND_SQL92, condition);
+        }
+
+        /** The same with another number of messages, and another time for them. */
+        public Settings sized(int messages, Duration unseen) {
+            return new Settings(group, topic, filter, messages, unseen, fromNewest);
+        }
+
+        private Settings filtered(FilterKind kind, String text) {
+            FilterExpression expression = FilterExpression.newBuilder().setKind(kind).setText(text).build();
+            return new Settings(group, topic, expression, maxMessages, invisible, fromNewest);
+        }
+    }
+
+    private record Answer(String address, List<Delivery> deliveries, ArianeException error) {}
+
+    private final Client client;
+    private final Settings settings;
+    private final ReceiveOrder order;
+    private final BlockingQueue<Answer> arrived = new LinkedBlockingQueue<>();
+    private final Set<String> pending = ConcurrentHashMap.newKeySet();
+    private final ExecutorService asking = Executors.newCachedThreadPool(task -> {
+        Thread thread = new Thread(task, "ariane-receive");
+        thread.setDaemon(true);
+        return thread;
+    });
+
+    /** A consumer of a client. */
+    public Consumer(Client client, Settings settings) {
+        this.client = client;
+        this.settings = settings;
+        Subscription.Builder subscription = Subscription.newBuilder().setTopic(settings.topic());
+        if (settings.filter() != null) {
+            subscription.setFilter(settings.filter());
+        }
+        order = ReceiveOrder.newBuilder().setConsumerGroup(settings.group()).setClientId(client.id())
+                .addSubscriptions(subscription).setMessageCountMax(settings.maxMessages())
+                .setInvisibleDuration(Times.of(settings.invisible()))
+                .setStart(settings.fromNewest() ? ReceiveStart.RECEIVE_START_NEWEST : ReceiveStart.RECEIVE_START_OLDEST)
+                .build();
+    }
+
+    /** Ends what is being asked. What is in hand comes to others once it is visible again. */
+    @Override
+    public void close() {
+        asking.shutdownNow();
+    }
+
+    /**
+     * Waits at most so long for messages; returns those of the broker that has some first, and none when nothing came.
+     * Every broker of the topic is asked. Those that have not answered yet go on being asked, and what they find
+     * comes with the next call.
+     */
+    public List<Delivery> receive(Duration wait) throws InterruptedException {
+        Deadline deadline = Deadline.in(wait);
+        for (int repeats = 0;; repeats++) {
+            if (asking.isShutdown()) {
+                throw new IllegalStateException("the consumer is closed");
+            }
+            askAll(wait);
+            Answer answer = arrived.poll(deadline.left().toNanos(), TimeUnit.NANOSECONDS);
+            if (answer == null) {
+                return List.of();
+            }
+            pending.remove(answer.address());
+            if (!answer.deliveries().isEmpty()) {
+                return answer.deliveries();
+            }
+            if (answer.error() == null) {
+                repeats = 0; // Nothing came; there may be time for another hold.
+                continue;
+            }
+            if (!answer.error().isRetriable() && !answer.error().isRouting()) {
+                throw answer.error();
+            }
+            client.forgetRoute(settings.topic());
+            if (!deadline.pause(repeats, answer.error().retryAfter())) {
+                throw answer.error();
+            }
+        }
+    }
+
+    /**
+     * Says that messages are done. Of one whose time was over, so that it comes again or has, an exception says
+     * RECEIPT_HANDLE_EXPIRED; further ones are suppressed in the first.
+     */
+    public void ack(List<Delivery> deliveries) {
+        settle(deliveries, (stub, handles) -> stub.ackMessages(AckMessagesRequest.newBuilder()
+                .setConsumerGroup(settings.group()).addAllReceiptHandles(handles).build()).getResultsList());
+    }
+
+    /** Gives back messages that failed: they come again, or become dead letters at last. */
+    public void nack(List<Delivery> deliveries, Nack how) {
+        var nack = mq.ariane.broker.v1.Nack.newBuilder().setDeadLetter(how.deadLetter()).setCause(how.cause());
+        if (how.delay() != null) {
+            nack.setDelay(Times.of(how.delay()));
+        }
+        settle(deliveries, (stub, handles) -> stub.nackMessages(NackMessagesRequest.newBuilder()
+                .setConsumerGroup(settings.group()).addAllReceiptHandles(handles).setNack(nack).build())
+                .getResultsList());
+    }
+
+    /** Lets others not see a message for so long from now on; returns what settles it then. */
+    public Delivery changeInvisible(Delivery delivery, Duration duration) {
+        Deadline deadline = client.deadline();
+        var request = ChangeInvisibleDurationRequest.newBuilder().setConsumerGroup(settings.group())
+                .setReceiptHandle(delivery.handle()).setInvisibleDuration(Times.of(duration)).build();
+        var answer = Client.repeat(deadline,
+                repeats -> on(delivery.address(), deadline, stub -> stub.changeInvisibleDuration(request)));
+        return new Delivery(delivery.message(), delivery.brokerName(), delivery.queueId(), delivery.offset(),
+                delivery.attempt(), Times.of(answer.getInvisibleUntil()), answer.getReceiptHandle(),
+                delivery.address());
+    }
+
+    /** Asks each broker of the topic that is not being asked already. */
+    private void askAll(Duration wait) {
+        Duration hold = wait.compareTo(HOLD_MAX) < 0 ? wait : HOLD_MAX;
+        for (BrokerRoute broker : client.route(settings.topic()).getBrokersList()) {
+            String address = broker.getAddressesOrDefault(0, "");
+            if (!address.isEmpty() && pending.add(address)) {
+                asking.execute(() -> arrived.add(ask(address, hold)));
+            }
+        }
+    }
+
+    /**
+     * Asks one broker. A call that holds is never given up early: messages that were on their way would be invisible
+     * for nothing.
+     */
+    private Answer ask(String address, Duration hold) {
+        List<Delivery> deliveries = new ArrayList<>();
+        try {
+            ReceiveMessagesRequest request = ReceiveMessagesRequest.newBuilder()
+                    .setOrder(order.toBuilder().setHoldDuration(Times.of(hold))).build();
+            long nanos = hold.plus(client.settings().tryTimeout()).toNanos();
+            Iterator<ReceiveMessagesResponse> answers = client.stub(ReceiveServiceGrpc::newBlockingStub, address)
+                    .withDeadlineAfter(nanos, TimeUnit.NANOSECONDS).receiveMessages(request);
+            while (answers.hasNext()) {
+                answers.next().getMessagesList().forEach(each -> deliveries.add(Delivery.of(each, address)));
+            }
+            return new Answer(address, deliveries, null);
+        } catch (RuntimeException error) {
+            // What came before it broke is in our hands.
+            return new Answer(address, deliveries, deliveries.isEmpty() ? ArianeException.of(error, address) : null);
+        }
+    }
+
+    /** Calls each broker once for the messages that are its own. To settle again is harmless. */
+    private void settle(List<Delivery> deliveries,
+            BiFunction<ReceiveServiceBlockingStub, List<String>, List<SettledMessage>> call) {
+        Deadline deadline = client.deadline();
+        Map<String, List<String>> places = new LinkedHashMap<>();
+        for (Delivery delivery : deliveries) {
+            places.computeIfAbsent(delivery.address(), address -> new ArrayList<>()).add(delivery.handle());
+        }
+        ArianeException first = null;
+        for (Map.Entry<String, List<String>> place : places.entrySet()) {
+            String address = place.getKey();
+            List<SettledMessage> results = Client.repeat(deadline,
+                    repeats -> on(address, deadline, stub -> call.apply(stub, place.getValue())));
+            for (SettledMessage result : results) {
+                if (result.hasError()) {
+                    ArianeException failure = ArianeException.of(result.getError(), address);
+                    if (first == null) {
+                        first = failure;
+                    } else {
+                        first.addSuppressed(failure);
+                    }
+                }
+            }
+        }
+        if (first != null) {
+            throw first;
+        }
+    }
+
+    private <A> A on(String address, Deadline deadline, java.util.function.Function<ReceiveServiceBlockingStub, A> call) {
+        try {
+            return call.apply(client.oneTry(ReceiveServiceGrpc::newBlockingStub, address, deadline));
+        } catch (RuntimeException error) {
+            throw ArianeException.of(error, address);
+        }
+    }
+}

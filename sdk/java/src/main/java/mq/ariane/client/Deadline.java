@@ -1,0 +1,31 @@
+package mq.ariane.client;
+
+import java.time.Duration;
+import java.util.concurrent.ThreadLocalRandom;
+
+/** When a call with all its repeats is to be over. */
+record Deadline(long endNanos) {
+    static Deadline in(Duration time) {
+        return new Deadline(System.nanoTime() + time.toNanos());
+    }
+
+    Duration left() {
+        return Duration.ofNanos(Math.max(0, endNanos - System.nanoTime()));
+    }
+
+    /** Wait before a repeat, longer each time; false when the time is over before. */
+    boolean pause(int repeats, Duration asked) {
+        long mostMs = Math.min(2000, 50L << Math.min(repeats, 6));
+        long waitMs = Math.max(asked.toMillis(), ThreadLocalRandom.current().nextLong(mostMs / 2, mostMs));
+        if (left().toMillis() < waitMs) {
+            return false;
+        }
+        try {
+            Thread.sleep(waitMs);
+            return true;
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+            return false;
+        }
+    }
+}

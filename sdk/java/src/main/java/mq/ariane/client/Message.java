@@ -1,0 +1,111 @@
+package mq.ariane.client;
+
+import com.google.protobuf.UnsafeByteOperations;
+import java.io.ByteArrayInputStream;
+import java.io.IOException;
+import java.time.Instant;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.zip.InflaterInputStream;
+import mq.ariane.common.v1.Compression;
+import mq.ariane.common.v1.MessageType;
+
+/**
+ * What a producer sends.
+ *
+ * @param topic where to
+ * @param body the payload; not copied
+ * @param tag one coarse label to filter by, or empty
+ * @param keys find the message again
+ * @param group keeps messages in order: those of one group go to one queue; or empty
+ * @param properties the application's own
+ * @param deliverAt when the message becomes visible; null: at once
+ * @param id unique for ever
+ * @param compression how the body is compressed: of a received one not at all, but for LZ4, Zstandard and what is broken
+ */
+public record Message(String topic, byte[] body, String tag, List<String> keys, String group,
+        Map<String, String> properties, Instant deliverAt, String id, Compression compression) {
+    /** Bounds what a body becomes: a small one may claim to be huge. */
+    private static final int BODY_BYTES_MAX = 64 << 20;
+
+    /** A message of a topic and a body; the methods below add the rest. */
+    public static Message of(String topic, byte[] body) {
+        return new Message(topic, body, "", List.of(), "", Map.of(), null, newId(),
+                Compression.COMPRESSION_UNSPECIFIED);
+    }
+
+    /** The same with a tag. */
+    public Message withTag(String value) {
+        return new Message(topic, body, value, keys, group, properties, deliverAt, id, compression);
+    }
+
+    /** The same with keys. */
+    public Message withKeys(List<String> value) {
+        return new Message(topic, body, tag, List.copyOf(value), group, properties, deliverAt, id, compression);
+    }
+
+    /** The same in a message group. */
+    public Message inGroup(String value) {
+        return new Message(topic, body, tag, keys, value, properties, deliverAt, id, compression);
+    }
+
+    /** The same with properties. */
+    public Message withProperties(Map<String, String> value) {
+        return new Message(topic, body, tag, keys, group, Map.copyOf(value), deliverAt, id, compression);
+    }
+
+    /** The same, visible from then on. */
+    public Message deliveredAt(Instant value) {
+        return new Message(topic, body, tag, keys, group, properties, value, id, compression);
+    }
+
+    /** The same with an id of the application's own. */
+    public Message withId(String value) {
+        return new Message(topic, body, tag, keys, group, properties, deliverAt, value, compression);
+    }
+
+    /**
+     * The message as the contract has it. All that the broker would fill in is filled in here, so that a repeat is
+     * the same message to the byte.
+     */
+    mq.ariane.common.v1.Message wire(boolean half) {
+        var message = mq.ariane.common.v1.Message.newBuilder().setTopic(topic)
+                .setBody(UnsafeByteOperations.unsafeWrap(body)).setTag(tag).addAllKeys(keys).setMessageGroup(group)
+                .putAllProperties(properties).setUniqueId(id).setCreateTime(Times.of(Instant.now()))
+                .setCompression(compression);
+        if (half) {
+            return message.setMessageType(MessageType.MESSAGE_TYPE_TRANSACTION).build();
+        }
+        if (deliverAt != null) {
+            message.setDeliveryTime(Times.of(deliverAt)).setMessageType(MessageType.MESSAGE_TYPE_DELAY);
+        } else if (!group.isEmpty()) {
+            message.setMessageType(MessageType.MESSAGE_TYPE_FIFO);
+        }
+        return message.build();
+    }
+
+    static Message of(mq.ariane.common.v1.Message wire) {
+        byte[] body = wire.getBody().toByteArray();
+        Compression compression = wire.getCompression();
+        Instant deliverAt = wire.hasDeliveryTime() ? Times.of(wire.getDeliveryTime()) : null;
+        if (compression == Compression.COMPRESSION_ZLIB) {
+            try (var stream = new InflaterInputStream(new ByteArrayInputStream(body))) {
+                byte[] whole = stream.readNBytes(BODY_BYTES_MAX + 1);
+                if (whole.length <= BODY_BYTES_MAX) {
+                    body = whole;
+                    compression = Compression.COMPRESSION_UNSPECIFIED;
+                }
+            } catch (IOException broken) {
+                compression = Compression.COMPRESSION_ZLIB; // The body stays as stored.
+            }
+        }
+        return new Message(wire.getTopic(), body, wire.getTag(), List.copyOf(wire.getKeysList()),
+                wire.getMessageGroup(), Map.copyOf(wire.getPropertiesMap()), deliverAt, wire.getUniqueId(),
+                compression);
+    }
+
+    private static String newId() {
+        return UUID.randomUUID().toString().replace("-", "");
+    }
+}

@@ -1,0 +1,238 @@
+package mq.ariane.client;
+
+import io.grpc.Status;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.ReentrantLock;
+import mq.ariane.broker.v1.ProducerSequence;
+import mq.ariane.broker.v1.RecallMessageRequest;
+import mq.ariane.broker.v1.SendMessagesRequest;
+import mq.ariane.broker.v1.SendMessagesResponse;
+import mq.ariane.broker.v1.SendServiceGrpc;
+import mq.ariane.broker.v1.SentMessage;
+import mq.ariane.namesrv.v1.BrokerRoute;
+import mq.ariane.namesrv.v1.GetMessageGroupQueueRequest;
+import mq.ariane.namesrv.v1.GetMessageGroupQueueResponse;
+import mq.ariane.namesrv.v1.TopicPermission;
+
+/**
+ * Sends messages. Each is stored once although sends are repeated: batches carry numbers by which the broker knows
+ * them again. It needs no closing of its own.
+ */
+public final class Producer {
+    private static final int ROUTING_REPEATS = 5;
+
+    record Queue(String topic, String brokerName, int queueId) {}
+
+    record Place(Queue queue, String address) {}
+
+    /** The stream of this producer to one queue: one batch at a time, numbered. */
+    private static final class Lane {
+        final ReentrantLock free = new ReentrantLock(true);
+        int epoch;
+        long next;
+
+        /** Begins a new stream: a larger epoch, from 0. */
+        void restart() {
+            epoch++;
+            next = 0;
+        }
+    }
+
+    private final Client client;
+    private final long id = ThreadLocalRandom.current().nextLong(1, 1L << 62);
+    private final AtomicInteger turn = new AtomicInteger(ThreadLocalRandom.current().nextInt(1 << 16));
+    private final Map<Queue, Lane> lanes = new ConcurrentHashMap<>();
+
+    /** A producer of a client. */
+    public Producer(Client client) {
+        this.client = client;
+    }
+
+    /** Sends one message; returns when it is as safe as its broker promises. */
+    public Receipt send(Message message) {
+        return sendBatch(List.of(message)).get(0);
+    }
+
+    /** Sends messages of one topic, and of one group or none, to one queue: in order, and all of them or none. */
+    public List<Receipt> sendBatch(List<Message> messages) {
+        return sendBatch(messages, client.settings().callTimeout());
+    }
+
+    /** The same within a time limit. */
+    public List<Receipt> sendBatch(List<Message> messages, Duration timeout) {
+        Deadline deadline = Deadline.in(timeout);
+        String topic = messages.get(0).topic();
+        String group = messages.get(0).group();
+        for (Message each : messages) {
+            if (!each.topic().equals(topic) || !each.group().equals(group)) {
+                throw new IllegalArgumentException("messages of a batch share their topic and their group");
+            }
+        }
+        List<mq.ariane.common.v1.Message> wire = messages.stream().map(each -> each.wire(false)).toList();
+        for (int repeats = 0;; repeats++) {
+            Place place = choose(topic, group, deadline);
+            try {
+                return receipts(inTurn(place, wire, deadline), topic);
+            } catch (ArianeException failure) {
+                boolean counted = failure.isRouting() && repeats >= ROUTING_REPEATS;
+                // What may be stored goes nowhere else, and what this queue refuses another may take.
+                if (failure.isOutcomeUnknown() || counted || !isPassing(failure)
+                        || !deadline.pause(repeats, failure.retryAfter())) {
+                    throw failure;
+                }
+                client.forgetRoute(topic);
+            }
+        }
+    }
+
+    /** Takes back a message with a delivery time; returns its id. Again is harmless. */
+    public String recall(Receipt receipt) {
+        Deadline deadline = client.deadline();
+        RecallMessageRequest request = RecallMessageRequest.newBuilder().setTopic(receipt.topic())
+                .setRecallHandle(receipt.recallHandle()).build();
+        return Client.repeat(deadline, repeats -> {
+            String address = client.brokerAddress(receipt.topic(), receipt.brokerName(), deadline);
+            try {
+                return client.oneTry(SendServiceGrpc::newBlockingStub, address, deadline).recallMessage(request)
+                        .getUniqueId();
+            } catch (RuntimeException error) {
+                client.forgetRoute(receipt.topic());
+                throw ArianeException.of(error, address);
+            }
+        });
+    }
+
+    /** Picks a queue for messages that are surely not stored yet. */
+    Place choose(String topic, String group, Deadline deadline) {
+        if (!group.isEmpty()) {
+            GetMessageGroupQueueRequest request = GetMessageGroupQueueRequest.newBuilder().setTopic(topic)
+                    .setMessageGroup(group).build();
+            GetMessageGroupQueueResponse found = client.askNameServer(deadline,
+                    stub -> stub.getMessageGroupQueue(request));
+            Queue queue = new Queue(topic, found.getQueue().getBrokerName(), found.getQueue().getQueueId());
+            return new Place(queue, found.getAddress());
+        }
+        List<Place> places = new ArrayList<>();
+        for (BrokerRoute broker : client.route(topic, deadline).getBrokersList()) {
+            boolean writable = broker.getPermission() == TopicPermission.TOPIC_PERMISSION_WRITE
+                    || broker.getPermission() == TopicPermission.TOPIC_PERMISSION_READ_WRITE;
+            for (int id = 0; writable && broker.containsAddresses(0) && id < broker.getWriteQueueCount(); id++) {
+                places.add(new Place(new Queue(topic, broker.getBrokerName(), id), broker.getAddressesOrThrow(0)));
+            }
+        }
+        if (places.isEmpty()) {
+            throw ArianeException.of(Status.Code.PERMISSION_DENIED, "TOPIC_NOT_WRITABLE",
+                    "no broker takes messages of topic " + topic);
+        }
+        return places.get(Math.floorMod(turn.getAndIncrement(), places.size()));
+    }
+
+    /** Sends on the lane of a queue when all before it is over. */
+    private SendMessagesResponse inTurn(Place place, List<mq.ariane.common.v1.Message> messages, Deadline deadline) {
+        Lane lane = lanes.computeIfAbsent(place.queue(), queue -> new Lane());
+        try {
+            if (!lane.free.tryLock(deadline.left().toNanos(), TimeUnit.NANOSECONDS)) {
+                throw ArianeException.of(Status.Code.DEADLINE_EXCEEDED, "DEADLINE_PASSED", "earlier sends take too long");
+            }
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+            throw ArianeException.of(Status.Code.CANCELLED, "", "interrupted").withOutcome(false);
+        }
+        try {
+            return sendTo(lane, place, messages, deadline);
+        } finally {
+            lane.free.unlock();
+        }
+    }
+
+    /**
+     * Sends to one queue, and again to the same one while it is not known what became of it. An error that leaves the
+     * outcome known says that nothing is stored.
+     */
+    private SendMessagesResponse sendTo(Lane lane, Place place, List<mq.ariane.common.v1.Message> messages,
+            Deadline deadline) {
+        String address = place.address();
+        Queue queue = place.queue();
+        long since = 0; // When it may have been stored first, by nanoTime.
+        boolean maybeStored = false;
+        for (int repeats = 0;; repeats++) {
+            long began = System.nanoTime();
+            try {
+                SendMessagesResponse answer = client.oneTry(SendServiceGrpc::newBlockingStub, address, deadline)
+                        .sendMessages(SendMessagesRequest.newBuilder().setTopic(queue.topic())
+                                .setQueueId(queue.queueId()).addAllMessages(messages)
+                                .setSequence(ProducerSequence.newBuilder().setProducerId(id)
+                                        .setProducerEpoch(lane.epoch).setFirstSequence(lane.next))
+                                .build());
+                lane.next += messages.size();
+                return answer;
+            } catch (RuntimeException error) {
+                ArianeException failure = ArianeException.of(error, address);
+                if (failure.reason().equals("SEQUENCE_GAP") && (!maybeStored || isMissing(failure, since))) {
+                    // The broker has no memory of what came before, and nothing of this is stored.
+                    lane.restart();
+                    maybeStored = false;
+                    if (repeats < ROUTING_REPEATS) {
+                        continue;
+                    }
+                }
+                if (failure.isOutcomeUnknown() && !maybeStored) {
+                    since = began;
+                    maybeStored = true;
+                }
+                if (!maybeStored) {
+                    throw failure;
+                }
+                failure.withOutcome(true);
+                boolean may = isPassing(failure) || failure.isUnconfirmed();
+                if (!may || !deadline.pause(repeats, failure.retryAfter())) {
+                    lane.restart(); // The broker refuses from now on what may still be on its way.
+                    throw failure;
+                }
+                client.forgetRoute(queue.topic());
+                address = addressNow(queue, address, deadline);
+            }
+        }
+    }
+
+    /** Where the broker is now. Where nobody knows, it is where it was: it may come back. */
+    private String addressNow(Queue queue, String before, Deadline deadline) {
+        try {
+            return client.brokerAddress(queue.topic(), queue.brokerName(), deadline);
+        } catch (ArianeException unknown) {
+            return before;
+        }
+    }
+
+    private static boolean isPassing(ArianeException failure) {
+        return failure.isRetriable() || failure.isRouting() || failure.reason().equals("DEADLINE_PASSED");
+    }
+
+    /** Whether a gap shows that no try since then has stored anything. */
+    private static boolean isMissing(ArianeException gap, long sinceNanos) {
+        if (Long.parseLong(gap.metadata().getOrDefault("expected", "0")) > 0) {
+            return true; // The broker knows the stream, and the batch is not in it.
+        }
+        long knownMs = Long.parseLong(gap.metadata().getOrDefault("known_for_ms", "0"));
+        // A second is for clocks that do not run alike.
+        return (System.nanoTime() - sinceNanos) / 1_000_000 + 1000 < knownMs;
+    }
+
+    private static List<Receipt> receipts(SendMessagesResponse answer, String topic) {
+        List<Receipt> receipts = new ArrayList<>();
+        for (SentMessage sent : answer.getMessagesList()) {
+            var position = sent.getPosition();
+            receipts.add(new Receipt(sent.getUniqueId(), topic, position.getBrokerName(), position.getQueueId(),
+                    position.getQueueOffset(), answer.getAcknowledgedLevel(), sent.getRecallHandle(),
+                    answer.getDuplicate()));
+        }
+        return receipts;
+    }
+}

@@ -1,0 +1,251 @@
+package mq.ariane.client;
+
+import io.grpc.Context;
+import io.grpc.Status;
+import io.grpc.stub.StreamObserver;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
+import mq.ariane.broker.v1.AttachRequest;
+import mq.ariane.broker.v1.AttachResponse;
+import mq.ariane.broker.v1.ClientHeartbeat;
+import mq.ariane.broker.v1.ClientHello;
+import mq.ariane.broker.v1.ClientServiceGrpc;
+import mq.ariane.broker.v1.HalfMessageToStore;
+import mq.ariane.broker.v1.StreamTransactionsRequest;
+import mq.ariane.broker.v1.StreamTransactionsResponse;
+import mq.ariane.broker.v1.TransactionAnswer;
+import mq.ariane.broker.v1.TransactionCheck;
+import mq.ariane.broker.v1.TransactionServiceGrpc;
+import mq.ariane.broker.v1.TransactionToEnd;
+import mq.ariane.namesrv.v1.BrokerRoute;
+
+/** Sends messages that become visible when their transactions commit. Close it at the end. */
+public final class TransactionProducer implements AutoCloseable {
+    private static final long LOOK_S = 30;
+    private static final long HEARTBEAT_S = 10;
+
+    private final Client client;
+    private final Producer producer;
+    private final String id;
+    private final String group;
+    private final List<String> topics;
+    private final Function<Message, Outcome> checker;
+    private final Map<String, Attachment> attached = new ConcurrentHashMap<>();
+    private final Context.CancellableContext life = Context.ROOT.withCancellation();
+    private final ScheduledExecutorService tasks = Executors.newScheduledThreadPool(2, task -> {
+        Thread thread = new Thread(task, "ariane-transactions");
+        thread.setDaemon(true);
+        return thread;
+    });
+
+    /**
+     * A producer of a group, which every broker of the topics asks by checker how the transaction of a message ended when
+     * its end never came. The checker may be asked in any process of the group, on a thread of the producer.
+     */
+    public TransactionProducer(Client client, String group, List<String> topics, Function<Message, Outcome> checker) {
+        this.client = client;
+        this.group = group;
+        this.topics = List.copyOf(topics);
+        this.checker = checker;
+        producer = new Producer(client);
+        id = client.id() + "@" + UUID.randomUUID();
+        topics.forEach(client::route);
+        look();
+        tasks.scheduleWithFixedDelay(this::look, LOOK_S, LOOK_S, TimeUnit.SECONDS);
+        tasks.scheduleWithFixedDelay(() -> attached.values().forEach(Attachment::beat), HEARTBEAT_S, HEARTBEAT_S,
+                TimeUnit.SECONDS);
+    }
+
+    /** Ends the listening; others of the group are asked from then on. */
+    @Override
+    public void close() {
+        tasks.shutdownNow();
+        life.cancel(null);
+    }
+
+    /** Stores a message that nobody sees until the transaction commits. */
+    public Transaction begin(Message message) {
+        Deadline deadline = client.deadline();
+        Producer.Place place = producer.choose(message.topic(), message.group(), deadline);
+        var half = HalfMessageToStore.newBuilder().setTopic(message.topic()).setQueueId(place.queue().queueId())
+                .setProducerGroup(group).setMessage(message.wire(true));
+        var answer = call(place.address(), StreamTransactionsRequest.newBuilder().addHalfMessages(half).build(),
+                deadline);
+        return new Transaction(place.address(), message, answer.getHalfMessages(0).getTransactionId());
+    }
+
+    /** One message without an outcome. */
+    public final class Transaction {
+        private final String address;
+        private final Message message;
+        private final String transactionId;
+
+        private Transaction(String address, Message message, String transactionId) {
+            this.address = address;
+            this.message = message;
+            this.transactionId = transactionId;
+        }
+
+        /** The transaction's id. */
+        public String id() {
+            return transactionId;
+        }
+
+        /** Makes the message visible. Again is harmless. */
+        public void commit() {
+            end(Outcome.COMMIT);
+        }
+
+        /** Lets the message never become visible. Again is harmless. */
+        public void rollback() {
+            end(Outcome.ROLLBACK);
+        }
+
+        private void end(Outcome outcome) {
+            var end = TransactionToEnd.newBuilder().setTopic(message.topic()).setTransactionId(transactionId)
+                    .setUniqueId(message.id()).setOutcome(outcome.wire).setProducerGroup(group);
+            call(address, StreamTransactionsRequest.newBuilder().addEnds(end).build(), client.deadline());
+        }
+    }
+
+    /** Sends one request on a stream of its own, and again while that may help: it is harmless. */
+    private StreamTransactionsResponse call(String address, StreamTransactionsRequest request, Deadline deadline) {
+        return Client.repeat(deadline, repeats -> {
+            StreamTransactionsResponse answer = once(address, request, deadline);
+            if (answer.hasError()) {
+                throw ArianeException.of(answer.getError(), address);
+            }
+            answer.getHalfMessagesList().stream().filter(each -> each.hasError()).findFirst().ifPresent(each -> {
+                throw ArianeException.of(each.getError(), address);
+            });
+            answer.getEndsList().stream().filter(each -> each.hasError()).findFirst().ifPresent(each -> {
+                throw ArianeException.of(each.getError(), address);
+            });
+            return answer;
+        });
+    }
+
+    private StreamTransactionsResponse once(String address, StreamTransactionsRequest request, Deadline deadline) {
+        CompletableFuture<StreamTransactionsResponse> answer = new CompletableFuture<>();
+        var requests = client.oneTry(TransactionServiceGrpc::newStub, address, deadline)
+                .streamTransactions(new StreamObserver<StreamTransactionsResponse>() {
+                    @Override
+                    public void onNext(StreamTransactionsResponse said) {
+                        answer.complete(said);
+                    }
+
+                    @Override
+                    public void onError(Throwable error) {
+                        answer.completeExceptionally(error);
+                    }
+
+                    @Override
+                    public void onCompleted() {
+                        answer.completeExceptionally(Status.UNAVAILABLE.asRuntimeException());
+                    }
+                });
+        requests.onNext(request);
+        requests.onCompleted();
+        try {
+            return answer.get();
+        } catch (ExecutionException failed) {
+            throw ArianeException.of(failed.getCause(), address);
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+            throw ArianeException.of(Status.Code.CANCELLED, "", "interrupted");
+        }
+    }
+
+    /** Keeps a stream open to every broker of the topics, over which it asks. */
+    private void look() {
+        for (String topic : topics) {
+            try {
+                for (BrokerRoute broker : client.route(topic).getBrokersList()) {
+                    String address = broker.getAddressesOrDefault(0, "");
+                    if (!address.isEmpty()) {
+                        attached.computeIfAbsent(address, Attachment::new);
+                    }
+                }
+            } catch (RuntimeException unknown) {
+                continue; // The next look may tell.
+            }
+        }
+    }
+
+    /** The stream to one broker, until it ends; a later look opens another. */
+    private final class Attachment implements StreamObserver<AttachResponse> {
+        private final String address;
+        private StreamObserver<AttachRequest> requests;
+
+        Attachment(String address) {
+            this.address = address;
+            Context before = life.attach();
+            try {
+                requests = client.stub(ClientServiceGrpc::newStub, address).attach(this);
+            } finally {
+                life.detach(before);
+            }
+            send(AttachRequest.newBuilder().setHello(ClientHello.newBuilder().setClientId(id).setLanguage("java")
+                    .setSdkVersion(Client.VERSION).addProducerGroups(group)).build());
+        }
+
+        void beat() {
+            send(AttachRequest.newBuilder().setHeartbeat(ClientHeartbeat.getDefaultInstance()).build());
+        }
+
+        /** One thread at a time: a stream takes no two. */
+        private synchronized void send(AttachRequest request) {
+            try {
+                requests.onNext(request);
+            } catch (IllegalStateException ended) {
+                attached.remove(address, this);
+            }
+        }
+
+        @Override
+        public void onNext(AttachResponse notice) {
+            if (notice.hasTransactionCheck()) {
+                TransactionCheck check = notice.getTransactionCheck();
+                tasks.execute(() -> send(AttachRequest.newBuilder().setTransactionAnswer(answer(check)).build()));
+            }
+        }
+
+        @Override
+        public void onError(Throwable error) {
+            over();
+        }
+
+        @Override
+        public void onCompleted() {
+            over();
+        }
+
+        private void over() {
+            attached.remove(address, this);
+            if (!tasks.isShutdown()) {
+                tasks.schedule(TransactionProducer.this::look, 500, TimeUnit.MILLISECONDS);
+            }
+        }
+    }
+
+    private TransactionAnswer answer(TransactionCheck check) {
+        TransactionAnswer.Builder answer = TransactionAnswer.newBuilder().setTransactionId(check.getTransactionId())
+                .setUniqueId(check.getUniqueId()).setOutcome(Outcome.UNKNOWN.wire);
+        if (!check.hasMessage()) {
+            return answer.setCause("the broker did not say the message").build();
+        }
+        try {
+            return answer.setOutcome(checker.apply(Message.of(check.getMessage())).wire).build();
+        } catch (RuntimeException error) {
+            return answer.setCause(String.valueOf(error)).build(); // The broker keeps it, and asks again.
+        }
+    }
+}

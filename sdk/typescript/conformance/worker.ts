@@ -1,0 +1,160 @@
+// Lets a test play scenarios with this client: commands come as lines of JSON, and each is answered by a
+// line. integration/clients/README.md of ArianeMQ has the commands.
+import { createInterface } from "node:readline";
+import {
+  ArianeError, Client, Consumer, type Delivery, type Message, type Outcome, Producer, type Receipt,
+  type Transaction, TransactionProducer,
+} from "../src/index.js";
+
+interface WireMessage {
+  topic: string;
+  body: string;
+  tag: string;
+  keys: string[];
+  group: string;
+  properties: Record<string, string>;
+  deliver_in_ms?: number;
+  id: string;
+}
+
+interface Command {
+  do: string;
+  name_servers: string[];
+  messages: WireMessage[];
+  topic: string;
+  group: string;
+  tags: string;
+  sql: string;
+  max: number;
+  wait_ms: number;
+  invisible_ms: number;
+  delay_ms: number;
+  dead_letter: boolean;
+  numbers: number[];
+  answer: Outcome;
+}
+
+let client: Client;
+let producer: Producer;
+const receipts: Receipt[] = [];
+const consumers = new Map<string, Consumer>();
+const deliveries: { consumer: Consumer; delivery: Delivery }[] = [];
+const producers = new Map<string, TransactionProducer>();
+const transactions: Transaction[] = [];
+const answers = new Map<string, Outcome>();
+const checked: string[] = [];
+
+function sent(wire: WireMessage): Message {
+  return {
+    topic: wire.topic,
+    body: Buffer.from(wire.body, "base64"),
+    tag: wire.tag,
+    keys: wire.keys,
+    group: wire.group,
+    properties: wire.properties,
+    id: wire.id,
+    ...(wire.deliver_in_ms ? { deliverAt: new Date(Date.now() + wire.deliver_in_ms) } : {}),
+  };
+}
+
+async function send(asked: Command): Promise<unknown> {
+  const got = await producer.sendBatch(asked.messages.map(sent));
+  return got.map((receipt) => {
+    receipts.push(receipt);
+    return {
+      number: receipts.length - 1, id: receipt.id, broker: receipt.brokerName,
+      queue_id: receipt.queueId, offset: Number(receipt.offset),
+    };
+  });
+}
+
+async function receive(asked: Command): Promise<unknown> {
+  let consumer = consumers.get(asked.group);
+  if (!consumer) {
+    consumer = new Consumer(client, {
+      group: asked.group, topic: asked.topic, tags: asked.tags, sql: asked.sql,
+      maxMessages: asked.max, invisibleMs: asked.invisible_ms,
+    });
+    consumers.set(asked.group, consumer);
+  }
+  const found = consumer;
+  return (await found.receive(asked.wait_ms)).map((delivery) => {
+    deliveries.push({ consumer: found, delivery });
+    return {
+      topic: delivery.topic, body: Buffer.from(delivery.body).toString("base64"), tag: delivery.tag,
+      keys: delivery.keys, group: delivery.group, properties: delivery.properties, id: delivery.id,
+      attempt: delivery.attempt, number: deliveries.length - 1,
+    };
+  });
+}
+
+async function settle(asked: Command): Promise<void> {
+  const theirs = asked.numbers.map((number) => deliveries[number]!);
+  const { consumer } = theirs[0]!;
+  const messages = theirs.map((each) => each.delivery);
+  if (asked.do === "ack") return consumer.ack(messages);
+  if (asked.do === "nack") {
+    return consumer.nack(messages, { delayMs: asked.delay_ms, deadLetter: asked.dead_letter });
+  }
+  theirs[0]!.delivery = await consumer.changeInvisible(messages[0]!, asked.invisible_ms);
+}
+
+async function openTransactions(asked: Command): Promise<void> {
+  answers.set(asked.group, asked.answer);
+  if (producers.has(asked.group)) return;
+  const checker = (message: Message): Outcome => {
+    checked.push(message.id!);
+    return answers.get(asked.group) ?? "unknown";
+  };
+  const opened = await TransactionProducer.open(client, asked.group, [asked.topic], checker);
+  producers.set(asked.group, opened);
+}
+
+async function perform(asked: Command): Promise<unknown> {
+  const number = asked.numbers?.[0] ?? 0;
+  switch (asked.do) {
+    case "connect":
+      client = new Client(asked.name_servers);
+      producer = new Producer(client);
+      return { language: "typescript" };
+    case "send":
+      return send(asked);
+    case "recall":
+      return producer.recall(receipts[number]!);
+    case "receive":
+      return receive(asked);
+    case "ack":
+    case "nack":
+    case "extend":
+      return settle(asked);
+    case "transactions":
+      return openTransactions(asked);
+    case "begin":
+      transactions.push(await producers.get(asked.group)!.begin(sent(asked.messages[0]!)));
+      return { number: transactions.length - 1, id: transactions.at(-1)!.id };
+    case "commit":
+      return transactions[number]!.commit();
+    case "rollback":
+      return transactions[number]!.rollback();
+    case "checked":
+      return checked;
+    default:
+      throw new Error(`no such command: ${asked.do}`);
+  }
+}
+
+function told(error: unknown): unknown {
+  const known = error instanceof ArianeError ? error : undefined;
+  return { reason: known?.reason ?? "", text: String(error), outcome_unknown: known?.outcomeUnknown ?? false };
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  let answer: unknown;
+  try {
+    answer = { ok: (await perform(JSON.parse(line) as Command)) ?? null };
+  } catch (error) {
+    answer = { error: told(error) };
+  }
+  process.stdout.write(`${JSON.stringify(answer)}\n`);
+}
+process.exit(0);

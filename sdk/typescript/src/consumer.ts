@@ -1,0 +1,223 @@
+import { Metadata, status as Code } from "@grpc/grpc-js";
+import { type CallSettings, type Client, pause } from "./client.js";
+import { ArianeError, errorOf, errorOfStatus, ROUTING_REASONS, UNCONFIRMED_REASONS } from "./errors.js";
+import {
+  ReceiveOrder, ReceiveServiceClient, ReceiveStart, type SettledMessage,
+} from "./generated/ariane/broker/v1/receive_service.js";
+import { FilterKind } from "./generated/ariane/common/v1/subscription.js";
+import { dateOf, type Delivery, deliveryOf, durationOf } from "./message.js";
+
+/** Who receives, and what. */
+export interface ConsumerSettings {
+  /** Shares the messages among its consumers. */
+  group: string;
+  /** What to receive from; messages that are tried again come along. */
+  topic: string;
+  /** Tags to receive, joined by "||". Default: all. Not with `sql`. */
+  tags?: string;
+  /** A condition over properties. Default: all. */
+  sql?: string;
+  /** At most so many come at a time. Default 32. */
+  maxMessages?: number;
+  /** How long others do not see what was received. Default 60000. */
+  invisibleMs?: number;
+  /** Whether a new group begins with what comes from now on, and not with the oldest. */
+  fromNewest?: boolean;
+}
+
+/** How messages that failed come back. */
+export interface Nack {
+  /** How long to wait before. Default: as the group's retry policy says. */
+  delayMs?: number;
+  /** Whether they become dead letters at once. */
+  deadLetter?: boolean;
+  /** Why they failed, for people. */
+  cause?: string;
+}
+
+interface Answer {
+  address: string;
+  deliveries: Delivery[];
+  error?: ArianeError;
+}
+
+type Method = "ackMessages" | "nackMessages";
+
+const HOLD_MAX_MS = 20_000;
+
+/** Receives messages and settles them. Any number may share a group. */
+export class Consumer {
+  private readonly pending = new Map<string, Promise<Answer>>();
+  private readonly calls = new Set<{ cancel(): void }>();
+  private readonly order: ReceiveOrder;
+  private closed = false;
+
+  constructor(private readonly client: Client, private readonly settings: ConsumerSettings) {
+    const { tags, sql } = settings;
+    if (tags && sql) throw new TypeError("a consumer filters by tags or by SQL, not by both");
+    const filter = sql ? { kind: FilterKind.FILTER_KIND_SQL92, text: sql }
+      : tags && tags !== "*" ? { kind: FilterKind.FILTER_KIND_TAG, text: tags } : undefined;
+    this.order = ReceiveOrder.fromPartial({
+      consumerGroup: settings.group,
+      clientId: client.id,
+      subscriptions: [{ topic: settings.topic, filter }],
+      messageCountMax: settings.maxMessages ?? 32,
+      invisibleDuration: durationOf(settings.invisibleMs ?? 60_000),
+      start: settings.fromNewest ? ReceiveStart.RECEIVE_START_NEWEST : ReceiveStart.RECEIVE_START_OLDEST,
+    });
+  }
+
+  /** End what is being asked. What is in hand comes to others once it is visible again. */
+  close(): void {
+    this.closed = true;
+    for (const call of this.calls) call.cancel();
+  }
+
+  /**
+   * Wait at most so long for messages; resolves to those of the broker that has some first, and to none
+   * when nothing came. Every broker of the topic is asked. Those that have not answered yet go on
+   * being asked, and what they find comes with the next call.
+   */
+  async receive(waitMs: number): Promise<Delivery[]> {
+    const end = Date.now() + waitMs;
+    for (let repeats = 0; ; repeats++) {
+      if (this.closed) throw new ArianeError("the consumer is closed", Code.FAILED_PRECONDITION);
+      await this.askAll(waitMs, Math.max(end, Date.now() + this.client.settings.tryTimeoutMs));
+      let timer: NodeJS.Timeout | undefined;
+      const over = new Promise<undefined>((resolve) => {
+        timer = setTimeout(resolve, Math.max(0, end - Date.now()), undefined);
+      });
+      const answer = await Promise.race([...this.pending.values(), over]);
+      clearTimeout(timer);
+      if (!answer) return [];
+      this.pending.delete(answer.address);
+      if (answer.deliveries.length > 0) return answer.deliveries;
+      if (!answer.error) {
+        repeats = 0; // Nothing came; there may be time for another hold.
+        if (Date.now() >= end) return [];
+        continue;
+      }
+      if (!answer.error.retriable && !ROUTING_REASONS.has(answer.error.reason)) throw answer.error;
+      this.client.forgetRoute(this.settings.topic);
+      if (!(await pause(end, repeats, answer.error.retryAfterMs))) throw answer.error;
+    }
+  }
+
+  /**
+   * Say that messages are done. Of one whose time was over, so that it comes again or has, an
+   * error says RECEIPT_HANDLE_EXPIRED; several come as an AggregateError.
+   */
+  ack(deliveries: readonly Delivery[], call?: CallSettings): Promise<void> {
+    return this.settle("ackMessages", deliveries, undefined, call);
+  }
+
+  /** Give back messages that failed: they come again, or become dead letters at last. */
+  nack(deliveries: readonly Delivery[], how: Nack = {}, call?: CallSettings): Promise<void> {
+    return this.settle("nackMessages", deliveries, how, call);
+  }
+
+  /** Let others not see a message for so long from now on; resolves to what settles it then. */
+  async changeInvisible(delivery: Delivery, ms: number, call?: CallSettings): Promise<Delivery> {
+    const end = this.client.endOf(call);
+    const request = {
+      consumerGroup: this.settings.group,
+      receiptHandle: delivery.handle,
+      invisibleDuration: durationOf(ms),
+    };
+    const stub = this.client.stub(ReceiveServiceClient, delivery.address);
+    const answer = await this.client.repeat(end, () =>
+      this.client.call(stub, (s) => s.changeInvisibleDuration, request, delivery.address, end));
+    return { ...delivery, handle: answer.receiptHandle, invisibleUntil: dateOf(answer.invisibleUntil) };
+  }
+
+  /** Ask each broker of the topic that is not being asked already. */
+  private async askAll(waitMs: number, end: number): Promise<void> {
+    const route = await this.client.route(this.settings.topic, end);
+    for (const broker of route.brokers) {
+      const address = broker.addresses.get(0n);
+      if (address && !this.pending.has(address)) {
+        this.pending.set(address, this.ask(address, Math.min(waitMs, HOLD_MAX_MS)));
+      }
+    }
+  }
+
+  /**
+   * Ask one broker. A call that holds is never given up early: messages that were on their way would be
+   * invisible for nothing.
+   */
+  private ask(address: string, holdMs: number): Promise<Answer> {
+    const deliveries: Delivery[] = [];
+    return new Promise((resolve) => {
+      const stub = this.client.stub(ReceiveServiceClient, address);
+      const order = { ...this.order, holdDuration: durationOf(holdMs) };
+      const deadline = Date.now() + holdMs + this.client.settings.tryTimeoutMs;
+      const call = stub.receiveMessages({ order }, new Metadata(), { deadline });
+      this.calls.add(call);
+      const done = (error?: ArianeError) => {
+        this.calls.delete(call);
+        // What came before it broke is in our hands.
+        resolve({ address, deliveries, ...(error && deliveries.length === 0 ? { error } : {}) });
+      };
+      call.on("data", (answer) => {
+        for (const each of answer.messages) deliveries.push(deliveryOf(each, address));
+      });
+      call.on("error", (error) => done(errorOf(error, address)));
+      call.on("end", () => done());
+    });
+  }
+
+  /** Call each broker once for the messages that are its own. To settle again is harmless. */
+  private async settle(
+    method: Method, deliveries: readonly Delivery[], nack: Nack | undefined, call?: CallSettings,
+  ): Promise<void> {
+    const end = this.client.endOf(call);
+    const places = groups(deliveries);
+    const failures: ArianeError[] = [];
+    for (const [address, theirs] of places) {
+      const results = await this.settleOn(address, method, theirs, nack, end);
+      results.forEach((result) => {
+        if (result.error) failures.push(errorOfStatus(result.error, address));
+      });
+    }
+    if (failures.length === 1) throw failures[0];
+    if (failures.length > 1) throw new AggregateError(failures, `${failures.length} messages were not settled`);
+  }
+
+  private async settleOn(
+    address: string, method: Method, deliveries: readonly Delivery[], nack: Nack | undefined, end: number,
+  ): Promise<SettledMessage[]> {
+    const stub = this.client.stub(ReceiveServiceClient, address);
+    const request = {
+      consumerGroup: this.settings.group,
+      receiptHandles: deliveries.map((each) => each.handle),
+      nack: {
+        delay: nack?.delayMs === undefined ? undefined : durationOf(nack.delayMs),
+        deadLetter: nack?.deadLetter ?? false,
+        cause: nack?.cause ?? "",
+      },
+    };
+    const answer = await this.client.repeat(end, async () => {
+      try {
+        return method === "ackMessages"
+          ? await this.client.call(stub, (s) => s.ackMessages, request, address, end)
+          : await this.client.call(stub, (s) => s.nackMessages, request, address, end);
+      } catch (error) {
+        const failure = errorOf(error, address);
+        failure.retriable ||= UNCONFIRMED_REASONS.has(failure.reason);
+        throw failure;
+      }
+    });
+    return answer.results;
+  }
+}
+
+/** Deliveries by broker. */
+function groups(deliveries: readonly Delivery[]): Map<string, Delivery[]> {
+  const found = new Map<string, Delivery[]>();
+  for (const each of deliveries) {
+    const theirs = found.get(each.address);
+    if (theirs) theirs.push(each);
+    else found.set(each.address, [each]);
+  }
+  return found;
+}

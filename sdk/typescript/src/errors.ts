@@ -1,0 +1,95 @@
+import { status as Code, type Metadata, type ServiceError } from "@grpc/grpc-js";
+import { ErrorInfo, RetryInfo } from "./generated/google/rpc/error_details.js";
+import { Status } from "./generated/google/rpc/status.js";
+
+const DOMAIN = "ariane.mq";
+const DETAILS = "grpc-status-details-bin";
+
+// What a reason means for whoever called; docs/errors.md of ArianeMQ has the whole table.
+const RETRIABLE_REASONS = new Set([
+  "SERVICE_STARTING", "SERVICE_DRAINING", "SERVICE_BUSY", "STORE_FULL", "STORE_POISONED",
+  "HELD_PULLS_EXHAUSTED", "QUEUE_UNDER_REPAIR", "NAME_SERVERS_UNREACHABLE", "QUEUE_ORDER_UNKNOWN",
+]);
+const UNKNOWN_REASONS = new Set([
+  "INTERNAL_FAULT", "FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED", "SEQUENCE_PASSED",
+]);
+export const ROUTING_REASONS: ReadonlySet<string> = new Set([
+  "TOPIC_NOT_FOUND", "TOPIC_NOT_WRITABLE", "QUEUE_NOT_FOUND", "BROKER_NOT_PRIMARY",
+]);
+export const UNCONFIRMED_REASONS: ReadonlySet<string> = new Set([
+  "FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED",
+]);
+
+const RETRIABLE_CODES = new Set([
+  Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.CANCELLED, Code.INTERNAL, Code.ABORTED,
+]);
+const UNKNOWN_CODES = new Set([
+  ...RETRIABLE_CODES, Code.UNKNOWN, Code.DATA_LOSS, Code.RESOURCE_EXHAUSTED,
+]);
+
+/** What a process of the cluster, or gRPC on the way to it, said of a call. */
+export class ArianeError extends Error {
+  override readonly name = "ArianeError";
+  /** Whether the same may succeed later, or elsewhere. */
+  retriable = false;
+  /** Whether what was asked for may have happened. */
+  outcomeUnknown = false;
+  /** How long the process asks to wait before. */
+  retryAfterMs = 0;
+  /** Every number and name that the message speaks of. */
+  metadata: Record<string, string> = {};
+
+  constructor(
+    message: string,
+    /** gRPC's. */
+    readonly code: Code,
+    /** The contract's, without its prefix; empty where gRPC itself failed. */
+    readonly reason = "",
+    options?: ErrorOptions,
+  ) {
+    super(`${message} [${reason || Code[code]}]`, options);
+  }
+}
+
+/** The error that a call ended with. */
+export function errorOf(error: unknown, peer = ""): ArianeError {
+  if (error instanceof ArianeError) {
+    return error;
+  }
+  const said = error as Partial<ServiceError>;
+  if (typeof said?.code !== "number") {
+    return new ArianeError(String(error), Code.UNKNOWN, "", { cause: error });
+  }
+  const packed = (said.metadata as Metadata | undefined)?.get(DETAILS)[0];
+  if (packed instanceof Uint8Array) {
+    return errorOfStatus(Status.decode(packed), peer);
+  }
+  return errorOfStatus({ code: said.code, message: said.details ?? "", details: [] }, peer);
+}
+
+/** The error that a status inside an answer stands for. */
+export function errorOfStatus(said: Status, peer: string): ArianeError {
+  let info: ErrorInfo | undefined;
+  let retryAfterMs = 0;
+  for (const detail of said.details) {
+    if (detail.typeUrl.endsWith("/google.rpc.ErrorInfo")) {
+      const found = ErrorInfo.decode(detail.value);
+      info = found.domain === DOMAIN ? found : info;
+    } else if (detail.typeUrl.endsWith("/google.rpc.RetryInfo")) {
+      const delay = RetryInfo.decode(detail.value).retryDelay;
+      retryAfterMs = delay ? Number(delay.seconds) * 1000 + delay.nanos / 1e6 : 0;
+    }
+  }
+  const known = new ArianeError(`${peer}: ${said.message}`, said.code as Code, info?.reason);
+  known.retryAfterMs = retryAfterMs;
+  if (info) {
+    known.metadata = info.metadata;
+    known.retriable = RETRIABLE_REASONS.has(info.reason) || "warming_up" in info.metadata;
+    known.outcomeUnknown = UNKNOWN_REASONS.has(info.reason);
+  } else {
+    // What gRPC says itself leaves open whether the call had its effect.
+    known.retriable = RETRIABLE_CODES.has(known.code);
+    known.outcomeUnknown = UNKNOWN_CODES.has(known.code);
+  }
+  return known;
+}

@@ -1,0 +1,6 @@
+export { Client, type CallSettings, type ClientSettings, VERSION } from "./client.js";
+export { Consumer, type ConsumerSettings, type Nack } from "./consumer.js";
+export { ArianeError } from "./errors.js";
+export { type Delivery, type Message, type Receipt } from "./message.js";
+export { Producer } from "./producer.js";
+export { type Checker, type Outcome, Transaction, TransactionProducer } from "./transactions.js";

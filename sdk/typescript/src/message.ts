@@ -1,0 +1,139 @@
+import { randomBytes } from "node:crypto";
+import { inflateSync } from "node:zlib";
+import type { ReceivedMessage } from "./generated/ariane/broker/v1/receive_service.js";
+import {
+  type AcknowledgedLevel, Compression, Message as WireMessage, MessageType,
+} from "./generated/ariane/common/v1/message.js";
+import type { Duration } from "./generated/google/protobuf/duration.js";
+import type { Timestamp } from "./generated/google/protobuf/timestamp.js";
+
+/** What a producer sends. */
+export interface Message {
+  topic: string;
+  body: Uint8Array;
+  /** One coarse label to filter by. */
+  tag?: string;
+  /** Find the message again. */
+  keys?: string[];
+  /** Keeps messages in order: those of one group go to one queue. */
+  group?: string;
+  /** The application's own. */
+  properties?: Record<string, string>;
+  /** When the message becomes visible. Default: at once. */
+  deliverAt?: Date;
+  /** Unique for ever; made when it is missing. */
+  id?: string;
+}
+
+/** Where a message was stored, and how safely. */
+export interface Receipt {
+  id: string;
+  topic: string;
+  brokerName: string;
+  queueId: number;
+  offset: bigint;
+  level: AcknowledgedLevel;
+  /** Takes a message with a delivery time back; empty for others. */
+  recallHandle: string;
+  /** Whether an earlier try of this send had stored it. */
+  duplicate: boolean;
+}
+
+/** A message as it comes. */
+export interface Received extends Required<Omit<Message, "deliverAt">> {
+  /** How the body is still compressed: not at all, but for LZ4, Zstandard and what is broken. */
+  compression: Compression;
+}
+
+/** A message in a consumer's hands. */
+export interface Delivery extends Received {
+  brokerName: string;
+  queueId: number;
+  offset: bigint;
+  /** Counts deliveries of the message, this one included: 1 for the first. */
+  attempt: number;
+  /** When others see the message again, unless it is settled. */
+  invisibleUntil: Date;
+  /** Settles it. */
+  handle: string;
+  /** The broker that settles it. */
+  address: string;
+}
+
+/**
+ * The message as the contract has it. All that the broker would fill in is filled in here, so that a
+ * repeat is the same message to the byte.
+ */
+export function wireOf(message: Message, kind?: MessageType): WireMessage {
+  const plain = message.deliverAt ? MessageType.MESSAGE_TYPE_DELAY
+    : message.group ? MessageType.MESSAGE_TYPE_FIFO : MessageType.MESSAGE_TYPE_UNSPECIFIED;
+  return WireMessage.fromPartial({
+    topic: message.topic,
+    body: message.body as Buffer,
+    tag: message.tag ?? "",
+    keys: message.keys ?? [],
+    messageGroup: message.group ?? "",
+    properties: message.properties ?? {},
+    uniqueId: message.id || randomBytes(16).toString("hex"),
+    createTime: timestampOf(new Date()),
+    deliveryTime: kind === undefined && message.deliverAt ? timestampOf(message.deliverAt) : undefined,
+    messageType: kind ?? plain,
+  });
+}
+
+/** Bounds what a body becomes: a small one may claim to be huge. */
+const BODY_BYTES_MAX = 64 << 20;
+
+/** The body as it was before its producer compressed it, if that was by zlib. */
+function decompressed(wire: WireMessage): { body: Uint8Array; compression: Compression } {
+  if (wire.compression === Compression.COMPRESSION_ZLIB) {
+    try {
+      const body = inflateSync(wire.body, { maxOutputLength: BODY_BYTES_MAX });
+      return { body, compression: Compression.COMPRESSION_UNSPECIFIED };
+    } catch {
+      // It says so below.
+    }
+  }
+  return { body: wire.body, compression: wire.compression };
+}
+
+export function messageOf(wire: WireMessage): Received {
+  return {
+    topic: wire.topic,
+    ...decompressed(wire),
+    tag: wire.tag,
+    keys: wire.keys,
+    group: wire.messageGroup,
+    properties: wire.properties,
+    id: wire.uniqueId,
+  };
+}
+
+export function deliveryOf(received: ReceivedMessage, address: string): Delivery {
+  const position = received.message!.position!;
+  return {
+    ...messageOf(received.message!),
+    brokerName: position.brokerName,
+    queueId: position.queueId,
+    offset: position.queueOffset,
+    attempt: position.deliveryAttempt + 1,
+    invisibleUntil: dateOf(received.invisibleUntil),
+    handle: received.receiptHandle,
+    address,
+  };
+}
+
+export function timestampOf(date: Date): Timestamp {
+  const ms = date.getTime();
+  const seconds = Math.floor(ms / 1000);
+  return { seconds: BigInt(seconds), nanos: (ms - seconds * 1000) * 1e6 };
+}
+
+export function dateOf(time: Timestamp | undefined): Date {
+  return new Date(time ? Number(time.seconds) * 1000 + time.nanos / 1e6 : 0);
+}
+
+export function durationOf(ms: number): Duration {
+  const seconds = Math.trunc(ms / 1000);
+  return { seconds: BigInt(seconds), nanos: Math.round((ms - seconds * 1000) * 1e6) };
+}

@@ -1,0 +1,190 @@
+import { randomBytes, randomInt } from "node:crypto";
+import { status as Code } from "@grpc/grpc-js";
+import { type CallSettings, type Client, pause } from "./client.js";
+import { ArianeError, errorOf, ROUTING_REASONS, UNCONFIRMED_REASONS } from "./errors.js";
+import {
+  SendMessagesRequest, type SendMessagesResponse, SendServiceClient,
+} from "./generated/ariane/broker/v1/send_service.js";
+import type { Message as WireMessage } from "./generated/ariane/common/v1/message.js";
+import { TopicPermission } from "./generated/ariane/namesrv/v1/route.js";
+import { type Message, type Receipt, wireOf } from "./message.js";
+
+interface Place {
+  topic: string;
+  broker: string;
+  queueId: number;
+  address: string;
+}
+
+/** The stream of a producer to one queue: one batch at a time, numbered. */
+interface Lane {
+  free: Promise<unknown>;
+  epoch: number;
+  next: bigint;
+}
+
+const ROUTING_REPEATS = 5;
+const WRITABLE = new Set([
+  TopicPermission.TOPIC_PERMISSION_WRITE, TopicPermission.TOPIC_PERMISSION_READ_WRITE,
+]);
+
+/**
+ * Sends messages. Each is stored once although sends are repeated: batches carry numbers by which the
+ * broker knows them again.
+ */
+export class Producer {
+  private readonly id = (randomBytes(8).readBigUInt64BE() >> 2n) + 1n;
+  private readonly lanes = new Map<string, Lane>();
+  private turn = randomInt(1 << 16);
+
+  constructor(private readonly client: Client) {}
+
+  /** Send one message; resolves when it is as safe as its broker promises. */
+  async send(message: Message, call?: CallSettings): Promise<Receipt> {
+    const [receipt] = await this.sendBatch([message], call);
+    return receipt!;
+  }
+
+  /**
+   * Send messages of one topic, and of one group or none, to one queue: in order, and all of them or
+   * none.
+   */
+  async sendBatch(messages: readonly Message[], call?: CallSettings): Promise<Receipt[]> {
+    const end = this.client.endOf(call);
+    const { topic, group = "" } = messages[0] ?? { topic: "" };
+    if (messages.length === 0) throw new TypeError("a batch needs a message");
+    if (messages.some((each) => each.topic !== topic || (each.group ?? "") !== group)) {
+      throw new TypeError("messages of a batch share their topic and their group");
+    }
+    const wire = messages.map((each) => wireOf(each));
+    for (let repeats = 0; ; repeats++) {
+      const place = await this.choose(topic, group, end);
+      try {
+        return receiptsOf(await this.inTurn(place, (lane) => this.sendTo(lane, place, wire, end)), topic);
+      } catch (error) {
+        const failure = errorOf(error);
+        const routing = ROUTING_REASONS.has(failure.reason);
+        const may = failure.retriable || routing || failure.reason === "DEADLINE_PASSED";
+        // What may be stored goes nowhere else, and what this queue refuses another may take.
+        if (failure.outcomeUnknown || !may || (routing && repeats >= ROUTING_REPEATS)
+          || !(await pause(end, repeats, failure.retryAfterMs))) throw failure;
+        this.client.forgetRoute(topic);
+      }
+    }
+  }
+
+  /** Take back a message with a delivery time; resolves to its id. Again is harmless. */
+  async recall(receipt: Receipt, call?: CallSettings): Promise<string> {
+    const end = this.client.endOf(call);
+    const { topic, recallHandle } = receipt;
+    const answer = await this.client.repeat(end, async () => {
+      const address = await this.client.brokerAddress(topic, receipt.brokerName, end);
+      const stub = this.client.stub(SendServiceClient, address);
+      return this.client.call(stub, (s) => s.recallMessage, { topic, recallHandle }, address, end);
+    });
+    return answer.uniqueId;
+  }
+
+  /** Pick a queue for messages that are surely not stored yet. */
+  async choose(topic: string, group: string, end: number): Promise<Place> {
+    if (group) {
+      const answer = await this.client.askNameServer(end, (stub, address, until) =>
+        this.client.call(stub, (s) => s.getMessageGroupQueue, { topic, messageGroup: group }, address, until));
+      const { brokerName, queueId } = answer.queue!;
+      return { topic, broker: brokerName, queueId, address: answer.address };
+    }
+    const route = await this.client.route(topic, end);
+    const places = route.brokers
+      .filter((broker) => WRITABLE.has(broker.permission) && broker.addresses.get(0n))
+      .flatMap((broker) => Array.from({ length: broker.writeQueueCount }, (_, queueId) => (
+        { topic, broker: broker.brokerName, queueId, address: broker.addresses.get(0n)! })));
+    if (places.length === 0) {
+      const text = `no broker takes messages of topic ${topic}`;
+      throw new ArianeError(text, Code.PERMISSION_DENIED, "TOPIC_NOT_WRITABLE");
+    }
+    return places[this.turn++ % places.length]!;
+  }
+
+  /** Run work on the lane of a queue when all before it is over. */
+  private inTurn<A>(place: Place, work: (lane: Lane) => Promise<A>): Promise<A> {
+    const name = `${place.topic}/${place.broker}/${place.queueId}`;
+    let lane = this.lanes.get(name);
+    if (!lane) this.lanes.set(name, (lane = { free: Promise.resolve(), epoch: 0, next: 0n }));
+    const mine = lane;
+    const done = mine.free.then(() => work(mine));
+    mine.free = done.catch(() => undefined); // Whoever sent it is told.
+    return done;
+  }
+
+  /**
+   * Send to one queue, and again to the same one while it is not known what became of it. An error
+   * that leaves the outcome known says that nothing is stored.
+   */
+  private async sendTo(
+    lane: Lane, place: Place, messages: WireMessage[], end: number,
+  ): Promise<SendMessagesResponse> {
+    let address = place.address;
+    let since = 0; // When it may have been stored first; 0 while it surely is not.
+    for (let repeats = 0; ; repeats++) {
+      const began = Date.now();
+      try {
+        const stub = this.client.stub(SendServiceClient, address);
+        const request = SendMessagesRequest.fromPartial({
+          topic: place.topic,
+          queueId: place.queueId,
+          messages,
+          sequence: { producerId: this.id, producerEpoch: lane.epoch, firstSequence: lane.next },
+        });
+        const answer = await this.client.call(stub, (s) => s.sendMessages, request, address, end);
+        lane.next += BigInt(messages.length);
+        return answer;
+      } catch (error) {
+        const failure = errorOf(error, address);
+        if (failure.reason === "SEQUENCE_GAP" && (!since || surelyMissing(failure, since))) {
+          // The broker has no memory of what came before, and nothing of this is stored.
+          restart(lane);
+          since = 0;
+          if (repeats < ROUTING_REPEATS) continue;
+        }
+        if (failure.outcomeUnknown) since ||= began;
+        if (!since) throw failure;
+        failure.outcomeUnknown = true;
+        const may = failure.retriable || ROUTING_REASONS.has(failure.reason)
+          || UNCONFIRMED_REASONS.has(failure.reason) || failure.reason === "DEADLINE_PASSED";
+        if (!may || !(await pause(end, repeats, failure.retryAfterMs))) {
+          restart(lane); // The broker refuses from now on what may still be on its way.
+          throw failure;
+        }
+        this.client.forgetRoute(place.topic);
+        // Where nobody knows it, it is where it was: it may come back.
+        address = await this.client.brokerAddress(place.topic, place.broker, end).catch(() => address);
+      }
+    }
+  }
+}
+
+/** Begin a new stream: a larger epoch, from 0. */
+function restart(lane: Lane): void {
+  lane.epoch += 1;
+  lane.next = 0n;
+}
+
+/** Whether a gap shows that no try since then has stored anything. */
+function surelyMissing(gap: ArianeError, since: number): boolean {
+  if (Number(gap.metadata["expected"] ?? 0) > 0) return true; // The batch is not in the stream.
+  // A second is for clocks that do not run alike.
+  return Date.now() - since + 1000 < Number(gap.metadata["known_for_ms"] ?? 0);
+}
+
+function receiptsOf(answer: SendMessagesResponse, topic: string): Receipt[] {
+  return answer.messages.map((sent) => ({
+    id: sent.uniqueId,
+    topic,
+    brokerName: sent.position!.brokerName,
+    queueId: sent.position!.queueId,
+    offset: sent.position!.queueOffset,
+    level: answer.acknowledgedLevel,
+    recallHandle: sent.recallHandle,
+    duplicate: answer.duplicate,
+  }));
+}

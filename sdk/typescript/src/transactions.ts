@@ -1,0 +1,194 @@
+import { randomBytes } from "node:crypto";
+import { Metadata } from "@grpc/grpc-js";
+import { type CallSettings, type Client, VERSION } from "./client.js";
+import { ArianeError, errorOf, errorOfStatus, UNCONFIRMED_REASONS } from "./errors.js";
+import {
+  AttachRequest, ClientServiceClient, type TransactionCheck, TransactionOutcome,
+} from "./generated/ariane/broker/v1/client_service.js";
+import {
+  StreamTransactionsRequest, type StreamTransactionsResponse, TransactionServiceClient,
+} from "./generated/ariane/broker/v1/transaction_service.js";
+import { type Message as WireMessage, MessageType } from "./generated/ariane/common/v1/message.js";
+import type { Status } from "./generated/google/rpc/status.js";
+import { type Message, messageOf, wireOf } from "./message.js";
+import { Producer } from "./producer.js";
+
+/** How a transaction ended; "unknown" lets the cluster ask again later. */
+export type Outcome = "commit" | "rollback" | "unknown";
+
+/**
+ * Is asked how the transaction of a message ended, when its end never came: the producer died between, or
+ * the call was lost. It may be asked in any process of the producer group.
+ */
+export type Checker = (message: Message) => Outcome | Promise<Outcome>;
+
+const OUTCOMES: Record<Outcome, TransactionOutcome> = {
+  unknown: TransactionOutcome.TRANSACTION_OUTCOME_UNKNOWN,
+  commit: TransactionOutcome.TRANSACTION_OUTCOME_COMMIT,
+  rollback: TransactionOutcome.TRANSACTION_OUTCOME_ROLLBACK,
+};
+const LOOK_MS = 30_000;
+const HEARTBEAT_MS = 10_000;
+
+/** One message without an outcome. */
+export class Transaction {
+  constructor(
+    private readonly producer: TransactionProducer,
+    private readonly address: string,
+    private readonly message: WireMessage,
+    readonly id: string,
+  ) {}
+
+  /** Make the message visible. Again is harmless. */
+  commit(call?: CallSettings): Promise<void> {
+    return this.producer.end(this.address, this.message, this.id, "commit", call);
+  }
+
+  /** Let the message never become visible. Again is harmless. */
+  rollback(call?: CallSettings): Promise<void> {
+    return this.producer.end(this.address, this.message, this.id, "rollback", call);
+  }
+}
+
+/** Sends messages that become visible when their transactions commit. Close it at the end. */
+export class TransactionProducer {
+  private readonly id: string;
+  private readonly producer: Producer;
+  private readonly attached = new Map<string, { cancel(): void }>();
+  private timer: NodeJS.Timeout | undefined;
+  private closed = false;
+
+  private constructor(
+    private readonly client: Client, private readonly group: string,
+    private readonly topics: readonly string[], private readonly checker: Checker,
+  ) {
+    this.id = `${client.id}@${randomBytes(4).toString("hex")}`;
+    this.producer = new Producer(client);
+  }
+
+  /** Make a producer of a group, which every broker of the topics asks by `checker`. */
+  static async open(
+    client: Client, group: string, topics: readonly string[], checker: Checker,
+  ): Promise<TransactionProducer> {
+    for (const topic of topics) await client.route(topic);
+    const producer = new TransactionProducer(client, group, topics, checker);
+    await producer.watch();
+    return producer;
+  }
+
+  /** End the listening; others of the group are asked from then on. */
+  close(): void {
+    this.closed = true;
+    clearTimeout(this.timer);
+    for (const stream of this.attached.values()) stream.cancel();
+  }
+
+  /** Store a message that nobody sees until the transaction commits. */
+  async begin(message: Message, call?: CallSettings): Promise<Transaction> {
+    const end = this.client.endOf(call);
+    const wire = wireOf(message, MessageType.MESSAGE_TYPE_TRANSACTION);
+    const { queueId, address } = await this.producer.choose(message.topic, message.group ?? "", end);
+    const half = { topic: message.topic, queueId, producerGroup: this.group, message: wire };
+    const answer = await this.call(address, { halfMessages: [half] }, end);
+    return new Transaction(this, address, wire, answer.halfMessages[0]!.transactionId);
+  }
+
+  /** End a transaction. */
+  async end(
+    address: string, message: WireMessage, id: string, outcome: Outcome, call?: CallSettings,
+  ): Promise<void> {
+    const end = {
+      topic: message.topic, transactionId: id, uniqueId: message.uniqueId,
+      outcome: OUTCOMES[outcome], producerGroup: this.group,
+    };
+    await this.call(address, { ends: [end] }, this.client.endOf(call));
+  }
+
+  /** Send one request on a stream of its own, and again while that may help: it is harmless. */
+  private call(
+    address: string, request: Parameters<typeof StreamTransactionsRequest.fromPartial>[0], end: number,
+  ): Promise<StreamTransactionsResponse> {
+    return this.client.repeat(end, async () => {
+      try {
+        const answer = await this.once(address, StreamTransactionsRequest.fromPartial(request), end);
+        const failed: Status | undefined = answer.error ?? answer.halfMessages[0]?.error ?? answer.ends[0]?.error;
+        if (failed) throw errorOfStatus(failed, address);
+        return answer;
+      } catch (error) {
+        const failure = errorOf(error, address);
+        failure.retriable ||= UNCONFIRMED_REASONS.has(failure.reason);
+        throw failure;
+      }
+    });
+  }
+
+  private once(
+    address: string, request: StreamTransactionsRequest, end: number,
+  ): Promise<StreamTransactionsResponse> {
+    const deadline = Math.min(Date.now() + this.client.settings.tryTimeoutMs, end);
+    return new Promise((resolve, reject) => {
+      const stub = this.client.stub(TransactionServiceClient, address);
+      const stream = stub.streamTransactions(new Metadata(), { deadline });
+      stream.on("data", resolve);
+      stream.on("error", (error) => reject(errorOf(error, address)));
+      stream.on("end", () => reject(new ArianeError(`${address}: ended without an answer`, 14)));
+      stream.write(request);
+      stream.end();
+    });
+  }
+
+  /** Keep a stream open to every broker of the topics, over which it asks. */
+  private async watch(): Promise<void> {
+    clearTimeout(this.timer);
+    for (const topic of this.topics) {
+      try {
+        const route = await this.client.route(topic);
+        for (const broker of route.brokers) {
+          const address = broker.addresses.get(0n);
+          if (address && !this.attached.has(address) && !this.closed) this.listen(address);
+        }
+      } catch {
+        // The next look may tell.
+      }
+    }
+    if (!this.closed) this.timer = setTimeout(() => void this.watch(), LOOK_MS).unref();
+  }
+
+  /** Answer what one broker asks, until the stream ends; then attach anew. */
+  private listen(address: string): void {
+    const stream = this.client.stub(ClientServiceClient, address).attach();
+    this.attached.set(address, stream);
+    const hello = {
+      clientId: this.id, language: "typescript", sdkVersion: VERSION, producerGroups: [this.group],
+    };
+    stream.write(AttachRequest.fromPartial({ hello }));
+    const beat = () => stream.write(AttachRequest.fromPartial({ heartbeat: {} }));
+    const heartbeat = setInterval(beat, HEARTBEAT_MS).unref();
+    stream.on("data", (notice) => {
+      if (!notice.transactionCheck) return;
+      void this.answer(notice.transactionCheck).then((answer) => stream.write(answer));
+    });
+    const over = () => {
+      if (this.attached.get(address) !== stream) return;
+      clearInterval(heartbeat);
+      this.attached.delete(address);
+      if (!this.closed) setTimeout(() => void this.watch(), 500).unref();
+    };
+    stream.on("error", over);
+    stream.on("end", over);
+  }
+
+  private async answer(check: TransactionCheck): Promise<AttachRequest> {
+    let outcome: Outcome = "unknown";
+    let cause = "";
+    try {
+      if (!check.message) throw new Error("the broker did not say the message");
+      outcome = await this.checker(messageOf(check.message));
+    } catch (error) {
+      cause = String(error); // The broker keeps it, and asks again.
+    }
+    const { transactionId, uniqueId } = check;
+    const answer = { transactionId, uniqueId, outcome: OUTCOMES[outcome], cause };
+    return AttachRequest.fromPartial({ transactionAnswer: answer });
+  }
+}

@@ -1,0 +1,174 @@
+"""Generates and builds the clients in other languages: ``make clients``.
+
+    python -m tools.clients                    # all whose toolchain is on this machine
+    python -m tools.clients go typescript      # some of them
+
+Stubs are not committed: what is published is built from the contract of the same commit, so that no
+stub can be older than it. Compilers' plugins come by name and version from each language's own
+package manager. A language whose toolchain is missing is told and left out, unless it was named.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from tools import protos
+from tools.workspace import ROOT
+
+SDK: Final = ROOT / "sdk"
+GO: Final = SDK / "go"
+JAVA: Final = SDK / "java"
+TYPESCRIPT: Final = SDK / "typescript"
+GO_PLUGINS: Final = ROOT / ".cache" / "go-plugins"
+
+
+class ClientFailed(Exception):
+    """A toolchain said no; its words are the message."""
+
+
+def main(names: Sequence[str]) -> int:
+    """Build the named clients, or all that this machine can; return the exit status."""
+    unknown = set(names) - set(BUILDERS)
+    if unknown:
+        print(f"no such client: {', '.join(sorted(unknown))}; there are {', '.join(BUILDERS)}")
+        return 2
+    for name in names or BUILDERS:
+        missing = missing_tools(name)
+        if missing:
+            print(f"{name}: left out, because {' and '.join(missing)} is not on this machine")
+            if names:
+                return 1
+            continue
+        try:
+            BUILDERS[name]()
+        except ClientFailed as failure:
+            print(f"{name}: {failure}", file=sys.stderr)
+            return 1
+        print(f"{name}: built in {(SDK / name).relative_to(ROOT)}")
+    return 0
+
+
+def missing_tools(name: str) -> list[str]:
+    """The programs that a language needs and this machine has not."""
+    return [tool for tool in TOOLCHAINS[name] if shutil.which(tool) is None]
+
+
+def build_go() -> None:
+    """Generate the stubs into the module and compile all of it.
+
+    Raises:
+        ClientFailed: A plugin could not be had, or something does not compile.
+    """
+    for plugin in ("protoc-gen-go", "protoc-gen-go-grpc"):
+        target = GO_PLUGINS / plugin
+        package = next(tool for tool in GO_TOOLS if tool.endswith(f"/{plugin}"))
+        # Their versions are in go.mod.
+        run("go", "build", "-o", str(target), package, place=GO)
+    out = GO / "arianepb"
+    shutil.rmtree(out, ignore_errors=True)
+    module = ("module=ariane.mq/go",)
+    protoc(
+        *(f"--plugin={plugin}" for plugin in GO_PLUGINS.iterdir()),
+        f"--go_out={GO}",
+        f"--go_opt={module[0]}",
+        f"--go-grpc_out={GO}",
+        f"--go-grpc_opt={module[0]}",
+    )
+    run("go", "vet", "./...", place=GO)
+    run("go", "build", "-o", str(GO / "bin") + "/", "./...", place=GO)
+
+
+def build_java() -> None:
+    """Have Maven generate, compile and package.
+
+    Raises:
+        ClientFailed: Something could not be had, or does not compile.
+    """
+    run("mvn", "-q", "-B", "-DskipTests", "package", place=JAVA)
+
+
+def build_typescript() -> None:
+    """Install what the package needs, generate the stubs and compile.
+
+    Raises:
+        ClientFailed: Something could not be had, or does not compile.
+    """
+    # Locks hold addresses of registries; the versions are pinned in package.json instead.
+    if not (TYPESCRIPT / "node_modules").exists():
+        run("npm", "install", "--no-audit", "--no-fund", "--no-package-lock", place=TYPESCRIPT)
+    plugin = TYPESCRIPT / "node_modules" / ".bin" / "protoc-gen-ts_proto"
+    out = TYPESCRIPT / "src" / "generated"
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    options = ",".join(TS_OPTIONS)
+    protoc(f"--plugin={plugin}", f"--ts_proto_out={out}", f"--ts_proto_opt={options}", google=True)
+    run("npm", "run", "--silent", "build", place=TYPESCRIPT)
+
+
+GO_TOOLS: Final = (
+    "google.golang.org/protobuf/cmd/protoc-gen-go",
+    "google.golang.org/grpc/cmd/protoc-gen-go-grpc",
+)
+TS_OPTIONS: Final = (
+    "outputServices=grpc-js",
+    "esModuleInterop=true",
+    "importSuffix=.js",
+    "forceLong=bigint",
+    "useDate=false",
+    "env=node",
+    "useExactTypes=false",
+    "outputJsonMethods=false",
+)
+TOOLCHAINS: Final[Mapping[str, tuple[str, ...]]] = {
+    "go": ("go",),
+    "java": ("java", "mvn"),
+    "typescript": ("node", "npm"),
+}
+BUILDERS: Final[Mapping[str, Callable[[], None]]] = {
+    "go": build_go,
+    "java": build_java,
+    "typescript": build_typescript,
+}
+
+
+def protoc(*arguments: str, google: bool = False) -> None:
+    """Run the pinned compiler over the contract.
+
+    Args:
+        arguments: Plugins and where their output goes.
+        google: Whether to generate the imported protos of others too, but for well-known types.
+
+    Raises:
+        ClientFailed: It does not compile.
+    """
+    names = protos.proto_names()
+    if google:
+        names += ["google/rpc/status.proto", "google/rpc/error_details.proto"]
+    try:
+        protos.protoc(*arguments, *names)
+    except protos.ToolFailed as failure:
+        raise ClientFailed(str(failure)) from failure
+
+
+def run(*command: str, place: Path) -> None:
+    """Run a tool in a folder.
+
+    Raises:
+        ClientFailed: With what it printed.
+    """
+    environment = {**os.environ, "GOFLAGS": "-mod=mod"}
+    done = subprocess.run(
+        command, cwd=place, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise ClientFailed((done.stdout + done.stderr).strip() or f"{command[0]} failed")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
