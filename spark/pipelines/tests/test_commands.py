@@ -13,7 +13,9 @@ from click.testing import CliRunner
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+import ariane_pipelines
 from ariane_pipelines.commands import spark as spark_commands
+from ariane_pipelines.commands.group import LINES
 from ariane_pipelines.commands.shared import Moment, one_line_errors, told_by
 from ariane_pipelines.commands.user_functions import shipped_function
 from ariane_sdk import Message
@@ -49,6 +51,37 @@ def test_help_starts_no_spark():
     )
 
     assert "Write TOPICS to Parquet" in done.stdout, done.stderr
+
+
+def test_help_and_completion_of_the_group_load_no_command():
+    program = (
+        "import sys; from click.shell_completion import ShellComplete\n"
+        "from click.testing import CliRunner; from ariane_pipelines.commands import spark\n"
+        "names = ShellComplete(spark, {}, 'spark', 'X').get_completions([], 're')\n"
+        "assert [each.value for each in names] == ['redrive', 'replay', 'report'], names\n"
+        "print(CliRunner().invoke(spark, ['-h']).output)\n"
+        "heavy = {'ariane_sdk', 'ariane_spark', 'pyspark', 'numpy', 'grpc'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    for name, line in LINES.items():
+        command = spark_commands.get_command(click.Context(spark_commands), name)
+        assert command.name == name
+        assert command.get_short_help_str(limit=300) == line
+        assert line in done.stdout
+    assert spark_commands.get_command(click.Context(spark_commands), "archives") is None
+
+
+def test_what_the_package_names_is_what_its_modules_have():
+    for name in ariane_pipelines.__all__:
+        assert getattr(ariane_pipelines, name).__name__ == name
+        assert name in dir(ariane_pipelines)
+    with pytest.raises(AttributeError, match="has no attribute 'redrives'"):
+        _ = ariane_pipelines.redrives
 
 
 @pytest.mark.parametrize(

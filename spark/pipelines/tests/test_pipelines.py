@@ -13,7 +13,7 @@ from ariane_pipelines import (
     replay,
     start_archive,
 )
-from ariane_pipelines.replay import check_plan, replayed_tags
+from ariane_pipelines.replaying import check_plan, replayed_tags
 from ariane_sdk import Message
 from ariane_spark.errors import OptionIllegal
 

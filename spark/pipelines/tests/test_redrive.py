@@ -19,8 +19,8 @@ from click.testing import CliRunner
 
 from ariane_pipelines import LetterFilter, RedrivePlan, dead_letters, redrive
 from ariane_pipelines.commands import spark as spark_commands
-from ariane_pipelines.redrive import check_plan
 from ariane_pipelines.redrive_ledger import RedriveLedger
+from ariane_pipelines.redriving import check_plan
 from ariane_pipelines.repairs import DROPPED, FAILED, SENT, Letter, Repairing, unchanged
 from ariane_sdk import ConsumerSettings, Message
 from ariane_sdk.errors import MessagesFailed

@@ -1,16 +1,12 @@
-"""The command group ``ariane spark``."""
+"""The command group ``ariane spark``: each command is loaded when it is entered."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Final
 
 import click
-
-from ariane_pipelines.commands.archive import archive
-from ariane_pipelines.commands.redrive import redrive
-from ariane_pipelines.commands.replay import replay
-from ariane_pipelines.commands.report import report
-from ariane_pipelines.commands.sessions import sessions
+from click.shell_completion import CompletionItem
 
 _HELP: Final = """Archive topics, replay them, mend dead letters, make sessions, report; with Spark.
 
@@ -28,12 +24,53 @@ Examples:
   ariane spark report --to report.html
 """
 
+LINES: Final = {
+    "archive": "Write topics to Parquet, by date and topic.",
+    "redrive": "Repair dead letters and send them back, each once.",
+    "replay": "Send the messages of a span of time again.",
+    "report": "Write lag, rates, journeys and traces to an HTML file.",
+    "sessions": "Make sessions of events, and write them to a topic.",
+}
+"""What lists show of each command, so that help and completion load none of them."""
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        del ctx
+        return sorted(LINES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a command."""
+        del ctx
+        if cmd_name not in LINES:
+            return None
+        module = import_module(f"ariane_pipelines.commands.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands with a line each."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(LINES.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Complete the name of a command, or an option."""
+        names = [
+            CompletionItem(name, help=line)
+            for name, line in sorted(LINES.items())
+            if name.startswith(incomplete)
+        ]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
 
 # As `ariane` has them: click keeps the help option of a command from the first context that asked.
-@click.group(name="spark", help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    name="spark",
+    cls=_LazyGroup,
+    help=_HELP,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 def spark() -> None:
     """Hold the commands together."""
-
-
-for command in (archive, redrive, replay, report, sessions):
-    spark.add_command(command)

@@ -24,7 +24,7 @@ from ariane_pipelines.commands.user_functions import shipped_function
 from ariane_record.control_characters import shown_json
 
 if TYPE_CHECKING:
-    from ariane_pipelines.redrive import RedrivePlan, RedriveReport
+    from ariane_pipelines.redriving import RedrivePlan, RedriveReport
 
 _ROWS_SHOWN: Final = 20
 
@@ -99,8 +99,8 @@ def redrive(
     What ariane dead-letter redrive has sent back is not known here, nor the other way round.
     """
     from ariane_pipelines import LetterFilter, RedrivePlan  # noqa: PLC0415 - needs Spark.
-    from ariane_pipelines.redrive import check_plan  # noqa: PLC0415 - the same.
-    from ariane_pipelines.redrive import redrive as send_back  # noqa: PLC0415 - the same.
+    from ariane_pipelines.redriving import check_plan  # noqa: PLC0415 - the same.
+    from ariane_pipelines.redriving import redrive as send_back  # noqa: PLC0415 - the same.
 
     plan = RedrivePlan(
         endpoints=name_servers,

@@ -58,8 +58,8 @@ def replay(
     message each of them was. A replay that failed has sent some: they bear the same there.
     """
     from ariane_pipelines import ReplayPlan  # noqa: PLC0415 - needs Spark.
-    from ariane_pipelines.replay import check_plan  # noqa: PLC0415 - the same.
-    from ariane_pipelines.replay import replay as send_again  # noqa: PLC0415 - the same.
+    from ariane_pipelines.replaying import check_plan  # noqa: PLC0415 - the same.
+    from ariane_pipelines.replaying import replay as send_again  # noqa: PLC0415 - the same.
 
     plan = ReplayPlan(
         endpoints=name_servers,

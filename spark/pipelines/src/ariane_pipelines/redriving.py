@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.functions import arrow_udf
 
-from ariane_pipelines.dead_letters import (
+from ariane_pipelines.letters import (
     ALL_LETTERS,
     LetterFilter,
     check_group,
