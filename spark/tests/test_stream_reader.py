@@ -36,12 +36,17 @@ def clock():
     return Clock()
 
 
+def never(seconds):
+    raise AssertionError("nothing is to be waited for")
+
+
 @pytest.fixture
 def reader_with(connect, clock):
-    def make(**given):
+    def make(sleep=never, **given):
         given = {"endpoints": "n:1", "topic": "orders", "offsetCacheMs": "0", **given}
         given = {name: value for name, value in given.items() if value is not None}
-        return ArianeStreamReader(read_options(given, Use.STREAM_READ), PROJECTION, connect, clock)
+        options = read_options(given, Use.STREAM_READ)
+        return ArianeStreamReader(options, PROJECTION, connect, clock, sleep)
 
     return make
 
@@ -362,6 +367,48 @@ def test_a_queue_stands_still_while_name_servers_do_not_know_all(cluster, reader
     cluster.uncertain = frozenset()
     with pytest.raises(DataLost):
         reader_with().latestOffset(start, ALL)
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ({"startingOffsets": "latest"}, offsets(broker_a=5, broker_b=7)),
+        (
+            {"startingOffsets": '{"orders": {"broker-a": {"0": 2}, "broker-b": {"0": 3}}}'},
+            offsets(broker_a=2, broker_b=3),
+        ),
+    ],
+)
+def test_a_new_query_starts_where_it_should_also_at_brokers_that_are_heard_late(
+    cluster, reader_with, start, expected
+):
+    cluster.add("orders", "broker-a", 0, 5)
+    cluster.uncertain = frozenset({"orders"})
+    waits = []
+
+    def sleep(seconds):
+        waits.append(seconds)
+        if len(waits) == 3:
+            cluster.add("orders", "broker-b", 0, 7)
+            cluster.uncertain = frozenset()
+
+    assert reader_with(sleep=sleep, **start).initialOffset() == expected
+    assert len(waits) == 3
+
+
+def test_a_new_query_that_never_hears_of_all_brokers_says_so(cluster, reader_with):
+    cluster.add("orders", "broker-a", 0, 5)
+    cluster.uncertain = frozenset({"orders"})
+    waits = []
+    with pytest.raises(ServiceUnavailable, match="brokers of orders may be missing"):
+        reader_with(sleep=waits.append, startingOffsets="latest").initialOffset()
+    assert sum(waits) >= 45
+    # From the earliest on nothing is read wrongly: queues that come later are read from there, too.
+    waits.clear()
+    assert reader_with(sleep=waits.append, startingOffsets="earliest").initialOffset() == offsets(
+        broker_a=0
+    )
+    assert waits == []
 
 
 def test_topics_by_pattern_come_while_the_query_runs(cluster, reader_with):

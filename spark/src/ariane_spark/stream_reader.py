@@ -14,7 +14,13 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from ariane_record import QueueOffset
 from ariane_sdk import MessageQueue
-from ariane_sdk.errors import CallError, QueueOffsetOutOfRange, RouteNotFound, TopicNotFound
+from ariane_sdk.errors import (
+    CallError,
+    QueueOffsetOutOfRange,
+    RouteNotFound,
+    ServiceUnavailable,
+    TopicNotFound,
+)
 from ariane_spark.admission import Patience, backlog_of, limit_by_bytes, limit_by_count
 from ariane_spark.cluster import Cluster, Connect, Fetch
 from ariane_spark.columns import Detail, Projection
@@ -48,6 +54,7 @@ from ariane_spark.read_limits import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
+from ariane_spark.repetition import WARM_UP_WAIT_S, WARM_UP_WAITS_MAX
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,6 +69,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         projection: Projection,
         connect: Connect = connect_once,
         monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Nothing is asked or read yet.
 
@@ -70,11 +78,13 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             projection: Which columns.
             connect: Gives the connection of the process that asks.
             monotonic: Seconds since some moment.
+            sleep: Waits so many seconds.
         """
         self._options = options
         self._projection = projection
         self._connect = connect
         self._monotonic = monotonic
+        self._sleep = sleep
         self._loss = DataLossPolicy(fails=options.fail_on_data_loss)
         self._initial: OffsetsJson | None = None
         self._target: dict[MessageQueue, Bounds] | None = None
@@ -91,7 +101,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             cluster = self._connect(self._options)
             selection = self._options.selection
-            bounds = self._current_bounds()
+            bounds = self._bounds_at_start()
             if self._lacks_topics:
                 # A new query finds all that is named: nothing of it can have been lost.
                 bounds = selection.bounds(cluster)
@@ -288,6 +298,30 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._uncertain = cluster.uncertain_topics()
             self._bounds_until = self._monotonic() + self._options.offset_cache_ms / 1000
         return self._bounds
+
+    def _bounds_at_start(self) -> dict[MessageQueue, Bounds]:
+        """What is kept of all queues, once the name servers know all brokers.
+
+        A queue that is heard of later is read from its earliest message on, as it has to be when it
+        is new: so it must be known that the others are all there are. Whoever starts at the
+        earliest message need not wait.
+
+        Raises:
+            ServiceUnavailable: Nobody knows all brokers after more than a warm-up.
+        """
+        for _ in range(WARM_UP_WAITS_MAX):
+            bounds = self._current_bounds()
+            uncertain = {queue.topic for queue in bounds if queue.topic in self._uncertain}
+            if not uncertain or self._options.starting is Edge.EARLIEST:
+                return bounds
+            self._sleep(WARM_UP_WAIT_S)
+            self._bounds_until = float("-inf")
+        raise ServiceUnavailable(
+            "name servers have just started, or do not answer; brokers of"
+            f" {', '.join(sorted(uncertain))} may be missing, and would be read from their earliest"
+            " message on",
+            retriable=True,
+        )
 
     def _bounds_now(self, cluster: Cluster) -> dict[MessageQueue, Bounds]:
         """What is kept of all queues; those of a topic that was deleted are not among them.

@@ -1,0 +1,29 @@
+"""Where the names of the package live; no module bears the name of a function."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+_HOMES: Final = {
+    "archive": ("ArchivePlan", "read_archive", "start_archive"),
+    "letters": ("LetterFilter", "dead_letters"),
+    "redriving": ("RedrivePlan", "RedriveReport", "redrive"),
+    "repairs": ("Letter",),
+    "replaying": ("ReplayPlan", "replay"),
+    "report": ("write_report",),
+    "sessions": ("SessionsPlan", "session_counts", "start_sessions"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for."""
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"ariane_pipelines.{home}"), name)
+    raise AttributeError(f"module 'ariane_pipelines' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What the package has."""
+    return sorted(name for names in _HOMES.values() for name in names)
