@@ -151,7 +151,7 @@ async def test_message_types_are_kept_and_checked(broker, refused, reason_of):
     failure = await refused(broker.sends.SendMessages(request))
     assert (failure.reason, failure.code) == ("MESSAGE_TYPE_MISMATCH", "FAILED_PRECONDITION")
     request = send_pb.SendMessagesRequest(
-        topic="orders", messages=[{"body": b"a", "message_group": "g"}]
+        topic="orders", queue_id=0, messages=[{"body": b"a", "message_group": "g"}]
     )
     await broker.sends.SendMessages(request)
     await broker.create_topic("later", 1, message_type=message_pb.MESSAGE_TYPE_DELAY)
