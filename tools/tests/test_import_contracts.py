@@ -28,6 +28,7 @@ NO_SDK = "Services never import the SDK"
 CONNECTOR = "The connector is data source and sink"
 SDK_ROOMS = "Rooms of the SDK"
 SDK_FACE = "Whoever builds on the SDK"
+BROKER_ROOMS = "Rooms of the broker"
 PROTOBUF = "In the broker rpc alone speaks protobuf"
 LOG = "The commit log knows nothing"
 DERIVED = "Queues and index do not know"
@@ -77,6 +78,9 @@ BAD_IMPORTS = [
         "ariane.broker.v1.transaction_service_pb2",
     ),
     (PROTOBUF, "ariane_broker.read", "ariane_broker.rpc"),
+    (BROKER_ROOMS, "ariane_broker.log", "ariane_broker.append"),
+    (BROKER_ROOMS, "ariane_broker.groups", "ariane_broker.clients"),
+    (BROKER_ROOMS, "ariane_broker.topics", "ariane_broker.read"),
     (ADMIN_SERVICE, "ariane_admin.service", "ariane_admin.commands"),
     (ADMIN_SERVICE, "ariane_admin.console", "click"),
     (LIGHT_COMMANDS, "ariane_admin.commands", "ariane_admin.service"),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ariane_broker.append.producer_sequences import ProducerSequences
-from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.log.producer_sequences import ProducerSequences
 from ariane_broker.log.promise import AcknowledgedLevel, Condition, Promise
+from ariane_broker.log.statistics import BrokerStatistics
 
 
 class Deaf:

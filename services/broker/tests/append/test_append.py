@@ -8,11 +8,11 @@ import pytest
 
 from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.batch_check import Batch
-from ariane_broker.append.producer_sequences import ProducerSequences
-from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors import flush_unconfirmed
+from ariane_broker.log.producer_sequences import ProducerSequences
 from ariane_broker.log.promise import AcknowledgedLevel
+from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record import BlockEncoder

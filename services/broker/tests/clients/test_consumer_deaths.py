@@ -13,7 +13,7 @@ from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.common.v1 import subscription_pb2 as subscription_pb
 from ariane_broker.clients.deaths.client_work import ClientWork, GroupQueue
 from ariane_broker.clients.deaths.suspicions import NO_SUSPICION, Suspicion, Suspicions
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.queue_key import QueueKey
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.names import dead_letter_topic, retry_topic
 

@@ -17,7 +17,7 @@ from ariane_broker.delay.parking import Parking
 from ariane_broker.delay.reparking import Reparking
 from ariane_broker.delay.timer_handover import TimerHandover
 from ariane_broker.delay.timer_queue import TIMER_QUEUE, TimerQueue
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record.decoding.columns import decode_columns
 from ariane_servicekit import ServiceError

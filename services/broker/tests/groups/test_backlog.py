@@ -8,8 +8,9 @@ from grpc import aio
 
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
-from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset, QueueKey
-from ariane_broker.groups.offset_changes import OffsetChanges
+from ariane_broker.consuming.offset_changes import OffsetChanges
+from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset
+from ariane_broker.queue_key import QueueKey
 from ariane_record import ConsumerOffset
 
 QUEUE = QueueKey("orders", 0)

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane_broker.groups.consumer_offsets import ConsumerOffsets, QueueKey
+from ariane_broker.groups.consumer_offsets import ConsumerOffsets
+from ariane_broker.queue_key import QueueKey
 
 names = st.text("abc-_%", min_size=1, max_size=5)
 tables = st.dictionaries(

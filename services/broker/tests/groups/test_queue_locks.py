@@ -7,8 +7,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.groups.queue_locks import QueueLocks
+from ariane_broker.queue_key import QueueKey
 from ariane_testkit.virtual_clock import VirtualClock
 
 QUEUE = QueueKey("orders", 0)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from ariane_broker.append.producer_sequences import ProducerSequences
-from ariane_broker.append.statistics import BrokerStatistics
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.broker_log import Sequenced
+from ariane_broker.log.producer_sequences import ProducerSequences
+from ariane_broker.log.statistics import BrokerStatistics
+from ariane_broker.queue_key import QueueKey
 from ariane_record import ProducerSequence
 from ariane_record.names import HALF_TOPIC
 from ariane_storage import Store

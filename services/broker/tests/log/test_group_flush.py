@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.arrivals import Arrivals
 from ariane_broker.log.group_flush import GroupFlush
+from ariane_broker.queue_key import QueueKey
 from ariane_servicekit import ServiceError
 from ariane_storage.errors import StorePoisoned
 from services.broker.tests.log_side import flushed_promise

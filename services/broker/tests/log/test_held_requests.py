@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.held_requests import HeldRequests
+from ariane_broker.queue_key import QueueKey
 from ariane_servicekit import ServiceError
 
 A, B = QueueKey("t", 0), QueueKey("t", 1)

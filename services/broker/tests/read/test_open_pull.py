@@ -5,8 +5,8 @@ import asyncio
 import numpy as np
 import pytest
 
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.held_requests import HeldRequests
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.open_pull import OpenPull
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
 from ariane_broker.read.queue_looks import Look

@@ -20,11 +20,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.filters.expression import FilterExpression
 from ariane_broker.filters.filter import filter_for
 from ariane_broker.groups.consumer_groups import ConsumerGroups, GroupConfig, TableRetry
-from ariane_broker.groups.consumer_offsets import ConsumerOffsets, QueueKey
+from ariane_broker.groups.consumer_offsets import ConsumerOffsets
+from ariane_broker.log.statistics import BrokerStatistics
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.dead_letters import DeadLetters
 from ariane_broker.receive.hand_outs import HandOuts
 from ariane_broker.receive.ranges import ranges_of

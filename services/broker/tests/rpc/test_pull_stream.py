@@ -13,7 +13,7 @@ from ariane.broker.v1 import broker_service_pb2 as broker_pb
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
 from ariane.common.v1 import subscription_pb2 as subscription_pb
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.pull_order import PulledQueue
 from ariane_broker.rpc.wire.pull_wire import pull_answer, stream_answer
 from ariane_servicekit.errors import field_invalid

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_broker.read.unread_queues import UnreadQueues
 from ariane_broker.topics.topic_changes import TopicChanges
 from ariane_broker.topics.topic_limits import TopicLimits
 from ariane_broker.topics.topic_table import TopicChange, TopicTable
+from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_servicekit import ServiceError
 from ariane_storage.state_file import StateFile
 

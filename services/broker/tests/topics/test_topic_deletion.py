@@ -11,10 +11,10 @@ import pytest
 
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1 import message_pb2 as message_pb
-from ariane_broker.read.unread_queues import UnreadQueues
 from ariane_broker.topics.topic_changes import TopicChanges
 from ariane_broker.topics.topic_limits import TopicLimits
 from ariane_broker.topics.topic_table import TopicTable
+from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_storage.disk.os_disk import OsDisk
 from ariane_storage.errors import StoreFull
 from ariane_storage.keeping.keeper import Keeper

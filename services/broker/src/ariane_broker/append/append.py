@@ -15,8 +15,6 @@ from typing import Final
 
 from ariane_broker.append.batch_check import BATCHES_MAX, Batch, block_of, check_place, check_sizes
 from ariane_broker.append.batch_outcome import BatchOutcome, SmallOutcomes
-from ariane_broker.append.message_types import check_message_types
-from ariane_broker.append.producer_sequences import ProducerSequences
 from ariane_broker.append.promised_outcomes import Acknowledged, PromisedOutcomes
 from ariane_broker.append.repeated_batch import first_result, is_stored_as
 from ariane_broker.append.small_append import SmallAppend
@@ -24,9 +22,11 @@ from ariane_broker.append.small_batches import SmallBatches
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.delay.parking import Parking
 from ariane_broker.errors import broker_draining, store_poisoned
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.broker_log import BrokerLog, Sequenced
+from ariane_broker.log.producer_sequences import ProducerSequences
 from ariane_broker.log.promise import AcknowledgedLevel
+from ariane_broker.queue_key import QueueKey
+from ariane_broker.topics.message_types import check_message_types
 from ariane_record.layout import Host
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage.errors import BlockRejected, StorageError, StorePoisoned

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ariane_broker.append.message_types import are_of_type
-from ariane_broker.append.producer_sequences import ProducerSequences
 from ariane_broker.append.topics_for_send import TopicsForSend
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.log.producer_sequences import ProducerSequences
+from ariane_broker.queue_key import QueueKey
+from ariane_broker.topics.message_types import are_of_type
 from ariane_broker.topics.topic_table import TopicMessageType
 from ariane_record.layout import PRODUCER_PROPERTIES_BYTES_MAX, Host
 from ariane_storage.errors import StorageError

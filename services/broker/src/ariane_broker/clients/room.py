@@ -15,18 +15,18 @@ from ariane_broker.clients.client_questions import ClientQuestions
 from ariane_broker.clients.client_table import ClientTable, Conflict
 from ariane_broker.clients.deaths.vanished_members import VanishedMembers
 from ariane_broker.clients.subscription_conflicts import SubscriptionConflicts
+from ariane_broker.consuming.offset_changes import OffsetChanges
+from ariane_broker.consuming.queue_locking import QueueLocking
 from ariane_broker.durable.saved_state import StateFile
 from ariane_broker.groups.group_changes import GroupChanges
-from ariane_broker.groups.offset_changes import OffsetChanges
-from ariane_broker.groups.queue_locking import QueueLocking
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.naming.room import NamingRoom
 from ariane_broker.outside import Outside
 from ariane_broker.read.queue_lookup import QueueLookup
-from ariane_broker.read.unread_queues import UnreadQueues
 from ariane_broker.state.room import StateRoom
 from ariane_broker.topics.topic_changes import TopicChanges
 from ariane_broker.topics.topic_limits import TopicLimits
+from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_servicekit import get_logger
 from ariane_storage.store import Store
 

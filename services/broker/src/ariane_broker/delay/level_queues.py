@@ -32,7 +32,7 @@ from ariane_broker.delay.parked_queue import (
     rows_from,
 )
 from ariane_broker.delay.queue_progress import QueueProgress
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.queue_key import QueueKey
 from ariane_record.names import DELAY_TOPIC
 from ariane_storage.config import DELAY_LEVELS_MS
 from ariane_storage.log.fields import Int64s

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ariane_broker.delay.parked_queue import ParkedRows
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.queue_key import QueueKey
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.encoding.moved_records import MovedRecords
 from ariane_record.layout import PropertyName

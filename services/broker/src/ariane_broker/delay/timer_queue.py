@@ -34,7 +34,7 @@ from ariane_broker.delay.parked_records import read_parked
 from ariane_broker.delay.queue_progress import QueueProgress
 from ariane_broker.delay.timer_handover import TimerHandover
 from ariane_broker.delay.timer_window import TimerWindow, joined
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.queue_key import QueueKey
 from ariane_record.names import TIMER_TOPIC
 from ariane_servicekit import get_logger
 from ariane_storage.log.fields import Int64s

@@ -18,16 +18,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from ariane_broker.durable.data_version import DataVersion
+from ariane_broker.queue_key import QueueKey
 from ariane_record import ConsumerOffset
 
 _TOPIC_END: Final = "@"
-
-
-class QueueKey(NamedTuple):
-    """One queue of this broker."""
-
-    topic: str
-    queue_id: int
 
 
 class GroupOffset(NamedTuple):

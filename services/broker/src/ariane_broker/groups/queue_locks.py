@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ariane_broker.errors import queue_lock_fenced, queue_locked
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.queue_key import QueueKey
 from ariane_servicekit.errors import ServiceError
 
 RELIED_SHARE: Final = 2 / 3

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.held_requests import HeldRequests
+from ariane_broker.queue_key import QueueKey
 from ariane_storage.store import Store
 
 

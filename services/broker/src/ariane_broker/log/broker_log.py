@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from ariane_broker.append.producer_sequences import NextBatches, ProducerSequences, StoredBatch
-from ariane_broker.append.statistics import BrokerStatistics
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.arrivals import Arrivals
+from ariane_broker.log.producer_sequences import NextBatches, ProducerSequences, StoredBatch
 from ariane_broker.log.promise import AcknowledgedLevel, Promise
+from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.log.store_keeping import StoreKeeping
+from ariane_broker.queue_key import QueueKey
 from ariane_record import ProducerSequence, RecordBlock, RecordFields
 from ariane_record.encoding.block import encode_block
 from ariane_record.layout import Host

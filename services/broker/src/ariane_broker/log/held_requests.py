@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from ariane_broker.errors import held_pulls_exhausted
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.queue_key import QueueKey
 
 HOLD_SECONDS_MAX: Final = 30.0
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ariane_broker.append.producer_sequences import ProducerSequences
-from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.log.arrivals import Arrivals
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.log.clock_watch import ClockWatch
 from ariane_broker.log.group_flush import GroupFlush
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.log_states import LogStates
+from ariane_broker.log.producer_sequences import ProducerSequences
 from ariane_broker.log.promise import promise_of
+from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.log.store_keeping import FLUSH_TICK_SECONDS, INDEX_BACKLOG_KEYS, StoreKeeping
 from ariane_broker.outside import Outside
 from ariane_servicekit import (

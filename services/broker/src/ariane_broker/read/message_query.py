@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ariane_broker.errors import message_not_found
-from ariane_broker.read.readable_topics import readable_topic
+from ariane_broker.topics.readable_topics import readable_topic
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_record import RecordFields
 from ariane_record.errors import IllegalMessageId

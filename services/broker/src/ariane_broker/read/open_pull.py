@@ -19,8 +19,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.held_requests import HeldRequests, Watch
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
 from ariane_broker.read.queue_looks import Look, QueueLooks
 from ariane_servicekit import AnswerLease

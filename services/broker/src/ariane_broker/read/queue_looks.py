@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.deaths.client_work import GroupQueue
 from ariane_broker.clients.deaths.vanished_members import VanishedMembers
 from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.log.log_epochs import LogEpochs
+from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
-from ariane_broker.read.readable_topics import readable_queue
+from ariane_broker.topics.readable_topics import readable_queue
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.errors import QueueUnderRepair, StorageError

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from ariane_broker.read.readable_topics import readable_topic
+from ariane_broker.topics.readable_topics import readable_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.names import RETRY_PREFIX

@@ -11,14 +11,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.errors import broker_draining
 from ariane_broker.filters.expression import ALL_MESSAGES, FilterExpression
 from ariane_broker.filters.filter import filter_for
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.held_requests import HOLD_SECONDS_MAX, HeldRequests
 from ariane_broker.log.log_epochs import LogEpochs
-from ariane_broker.read.readable_topics import readable_queue
+from ariane_broker.log.statistics import BrokerStatistics
+from ariane_broker.queue_key import QueueKey
+from ariane_broker.topics.readable_topics import readable_queue
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_record.decoding.columns import Headers, decode_columns
 from ariane_record.decoding.spans import gather_spans

@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.groups.consumer_groups import ConsumerGroups
-from ariane_broker.groups.consumer_offsets import ConsumerOffsets, QueueKey
-from ariane_broker.read.readable_topics import readable_topic
+from ariane_broker.groups.consumer_offsets import ConsumerOffsets
+from ariane_broker.log.statistics import BrokerStatistics
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.look_ahead import LookAhead
 from ariane_broker.receive.offset_reading import FoundRecords, read_from, read_offsets
 from ariane_broker.receive.queue_window import QueueWindow
@@ -25,6 +25,7 @@ from ariane_broker.receive.receive_events import EventFlag, EventKind, ReceiveEv
 from ariane_broker.receive.receive_log import ReceiveLog
 from ariane_broker.receive.receive_order import HandedOut, ReceiveOrder
 from ariane_broker.receive.receive_table import ReceiveTable
+from ariane_broker.topics.readable_topics import readable_topic
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_record.names import retry_topic
 from ariane_storage.errors import QueueUnderRepair

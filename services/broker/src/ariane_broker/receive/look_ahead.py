@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.offset_reading import FoundRecords, read_from, read_offsets
 from ariane_broker.receive.queue_window import KEY_NONE, KEY_UNKNOWN, QueueWindow, Rows, rows_of
 from ariane_record import PropertyName

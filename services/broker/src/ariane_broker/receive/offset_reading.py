@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.queue_key import QueueKey
 from ariane_storage.log.fields import FIELD_STARTS, FieldColumn, Int64s
 from ariane_storage.reading.filter import Filter
 from ariane_storage.store import Store

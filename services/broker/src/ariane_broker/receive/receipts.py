@@ -16,7 +16,7 @@ import hmac
 import struct
 from typing import Final, NamedTuple
 
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive_errors import receipt_invalid
 
 SECRET_BYTES: Final = 32

@@ -32,11 +32,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.ranges import Ranges
+from ariane_broker.topics.system_topics import RECEIVE_TOPIC
 from ariane_record import RecordFields
-
-RECEIVE_TOPIC: Final = "RMQ_SYS_ARIANE_RECEIVE_TOPIC"
 
 _HEAD: Final = struct.Struct("<iBBHHHiiiqqq")
 _NO_RANGES: Final = np.empty((0, 2), np.int64)

@@ -6,13 +6,9 @@ from collections.abc import Callable, Sequence
 
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.receive.receipts import SECRET_BYTES
-from ariane_broker.receive.receive_events import (
-    RECEIVE_TOPIC,
-    EventKind,
-    ReceiveEvent,
-    event_record,
-)
+from ariane_broker.receive.receive_events import EventKind, ReceiveEvent, event_record
 from ariane_broker.receive.receive_table import ReceiveTable
+from ariane_broker.topics.system_topics import RECEIVE_TOPIC
 
 
 class ReceiveLog:

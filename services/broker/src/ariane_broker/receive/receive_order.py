@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.filters.expression import FilterExpression
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.held_requests import HOLD_SECONDS_MAX
+from ariane_broker.queue_key import QueueKey
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.log.fields import Int64s
 

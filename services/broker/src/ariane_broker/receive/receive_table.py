@@ -8,17 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from ariane_broker.groups.consumer_offsets import ConsumerOffsets, QueueKey
+from ariane_broker.groups.consumer_offsets import ConsumerOffsets
+from ariane_broker.log.log_rows import is_of_topic, records_where
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.queue_window import ROW, QueueWindow
 from ariane_broker.receive.ranges import offsets_of
-from ariane_broker.receive.receive_events import (
-    RECEIVE_TOPIC,
-    EventFlag,
-    EventKind,
-    ReceiveEvent,
-    decode_events,
-)
-from ariane_broker.transactions.log_rows import is_of_topic, records_where
+from ariane_broker.receive.receive_events import EventFlag, EventKind, ReceiveEvent, decode_events
+from ariane_broker.topics.system_topics import RECEIVE_TOPIC
 from ariane_record import ConsumerOffset
 from ariane_storage.log.scan import Stretch
 

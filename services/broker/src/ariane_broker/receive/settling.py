@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from ariane_broker.groups.consumer_groups import ConsumerGroups, GroupConfig
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.dead_letters import DeadLetters
 from ariane_broker.receive.queue_window import QueueWindow
 from ariane_broker.receive.ranges import Ranges, ranges_of, rows_within

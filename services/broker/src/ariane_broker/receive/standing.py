@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ariane_broker.groups.consumer_offsets import ConsumerOffsets, QueueKey
+from ariane_broker.groups.consumer_offsets import ConsumerOffsets
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.receive_table import ReceiveTable
 from ariane_storage.store import Store
 

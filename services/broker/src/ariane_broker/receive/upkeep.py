@@ -9,8 +9,8 @@ import numpy as np
 
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.groups.consumer_groups import ConsumerGroups
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.held_requests import HeldRequests
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.dead_letters import COUNT_MAX, DeadLetters
 from ariane_broker.receive.queue_window import QueueWindow
 from ariane_broker.receive.ranges import ranges_of

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ariane_broker.filters.expression import FilterExpression
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.held_requests import HeldRequests, Watch
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.hand_outs import HandOuts
 from ariane_broker.receive.receive_order import HandedOut, ReceiveOrder
 from ariane_servicekit import AnswerLease

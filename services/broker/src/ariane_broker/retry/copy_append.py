@@ -10,8 +10,8 @@ import numpy as np
 from ariane_broker.delay.delay import DeliveryTimes
 from ariane_broker.delay.parking import Parking
 from ariane_broker.groups.consumer_groups import GroupConfig
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.retry.failed_columns import FailedColumns
 from ariane_broker.retry.failed_records import DeadLetterReason
 from ariane_broker.retry.failures import Failure, ReturnLimits

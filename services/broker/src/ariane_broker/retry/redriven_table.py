@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.delay.queue_progress import QueueProgress
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.retry.text_rows import starts_with
 from ariane_record import PropertyName, RecordFields, decode_record
 from ariane_record.names import DEAD_LETTER_PREFIX

@@ -16,12 +16,12 @@ import numpy as np
 
 from ariane_broker.errors import broker_draining
 from ariane_broker.groups.consumer_groups import ConsumerGroups
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.broker_log import BrokerLog
-from ariane_broker.read.readable_topics import readable_queue
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.retry.failed_records import redriven_record
 from ariane_broker.retry.queue_log import SLICE_BYTES, SLICE_COUNT
 from ariane_broker.retry.redriven_table import RedrivenTable, with_mark
+from ariane_broker.topics.readable_topics import readable_queue
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_record import PropertyName, RecordFields
 from ariane_record.decoding.columns import decode_columns

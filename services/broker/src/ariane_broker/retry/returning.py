@@ -13,15 +13,15 @@ import numpy as np
 
 from ariane_broker.errors import broker_draining, message_illegal, message_not_found
 from ariane_broker.groups.consumer_groups import ConsumerGroups, GroupConfig
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.broker_log import BrokerLog
-from ariane_broker.read.readable_topics import readable_topic
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.retry.copy_append import CopyAppend, Way
 from ariane_broker.retry.failed_columns import FailedColumns
 from ariane_broker.retry.failed_records import DeadLetterReason
 from ariane_broker.retry.failures import FailedPlace, Failure, ReturnLimits, TakenBack
 from ariane_broker.retry.queue_log import SLICE_BYTES, SLICE_COUNT
 from ariane_broker.retry.return_table import ReturnTable
+from ariane_broker.topics.readable_topics import readable_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_record import RecordTooLarge
 from ariane_record.decoding.columns import RecordColumns, decode_columns

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ariane_broker.append.room import AppendingRoom
 from ariane_broker.clients.deaths.verdicts import DeathVerdicts
 from ariane_broker.clients.room import ChangingRoom
+from ariane_broker.consuming.group_deletion import GroupDeletion
 from ariane_broker.delay.room import DAY_MS, DelayingRoom
-from ariane_broker.groups.group_deletion import GroupDeletion
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.outside import Outside
 from ariane_broker.retry import redriven_table, return_table

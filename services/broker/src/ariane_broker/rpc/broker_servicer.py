@@ -10,20 +10,20 @@ from grpc import aio
 
 from ariane.broker.v1 import broker_service_pb2 as broker_pb
 from ariane.broker.v1.broker_service_pb2_grpc import BrokerServiceServicer
-from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.delay.delayed_counts import DelayedCounts
 from ariane_broker.log.clock_watch import ClockWatch
 from ariane_broker.log.early_deletions import EarlyDeletions
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.recovery_findings import recovery_findings
+from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.log.store_keeping import StoreKeeping
 from ariane_broker.naming.announcement import BrokerAnnouncement
 from ariane_broker.naming.broker_drain import BrokerDrain
-from ariane_broker.read.unread_queues import UnreadQueues
 from ariane_broker.rpc.wire.wire_time import span_of, time_of
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.state.state_files import BrokerState
+from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_storage.store import Store
 
 UNREAD_TOPICS_MAX: Final = 100

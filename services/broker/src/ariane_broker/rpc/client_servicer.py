@@ -27,8 +27,8 @@ from ariane_broker.clients.outbox import (
     TransactionAsked,
 )
 from ariane_broker.clients.subscription_conflicts import SeenConflict, SubscriptionConflicts
-from ariane_broker.groups.consumer_offsets import QueueKey
-from ariane_broker.groups.queue_locking import QueueLocking
+from ariane_broker.consuming.queue_locking import QueueLocking
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.rpc.peer_address import peer_text
 from ariane_broker.rpc.wire.subscription_wire import hello_of, membership_message, memberships_of
 from ariane_broker.rpc.wire.transaction_wire import answer_of, check_of

@@ -10,6 +10,7 @@ from grpc import aio
 
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1.group_service_pb2_grpc import GroupServiceServicer
+from ariane_broker.consuming.group_deletion import GroupDeletion
 from ariane_broker.groups.consumer_groups import (
     ConflictPolicy,
     ConsumerGroups,
@@ -18,7 +19,6 @@ from ariane_broker.groups.consumer_groups import (
     TableRetry,
 )
 from ariane_broker.groups.group_changes import GroupChanges
-from ariane_broker.groups.group_deletion import GroupDeletion
 from ariane_broker.rpc.wire.wire_time import seconds_of, span_of
 from ariane_servicekit import field_invalid, take_page
 

@@ -12,11 +12,17 @@ from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceServicer
 from ariane_broker.clients.deaths.client_work import GroupQueue
 from ariane_broker.clients.deaths.vanished_members import VanishedMembers
-from ariane_broker.groups.consumer_offsets import GroupOffset, QueueKey
-from ariane_broker.groups.offset_changes import Backlog, KnownOffset, OffsetChanges, OffsetToStore
+from ariane_broker.consuming.offset_changes import (
+    Backlog,
+    KnownOffset,
+    OffsetChanges,
+    OffsetToStore,
+)
+from ariane_broker.groups.consumer_offsets import GroupOffset
 from ariane_broker.log.log_epochs import LogEpochs
-from ariane_broker.read.unread_queues import UnreadQueues
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.rpc.wire.wire_time import milliseconds_of, time_of
+from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_servicekit import field_invalid, take_page
 from ariane_servicekit.rpc.error_status import status_of
 

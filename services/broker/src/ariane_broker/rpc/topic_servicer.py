@@ -14,7 +14,6 @@ from ariane.common.v1 import message_pb2 as message_pb
 from ariane.namesrv.v1 import route_pb2 as route_pb
 from ariane_broker.naming.announcement import PERMISSIONS, permission_value
 from ariane_broker.read.queue_lookup import QueueLookup
-from ariane_broker.read.unread_queues import UnreadQueues
 from ariane_broker.rpc.wire.wire_time import time_of
 from ariane_broker.topics.topic_changes import TopicChanges, check_topic_spelling
 from ariane_broker.topics.topic_table import (
@@ -25,6 +24,7 @@ from ariane_broker.topics.topic_table import (
     TopicMessageType,
     TopicTable,
 )
+from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_servicekit import field_invalid, take_page
 
 _PERMISSION_VALUES: Final = {value: permission for permission, value in PERMISSIONS.items()}

@@ -12,7 +12,6 @@ from typing import Final
 import numpy as np
 
 from ariane_broker.append.batch_check import check_sizes, check_takes_delayed
-from ariane_broker.append.message_types import check_message_types
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.delay.parking import Parking
 from ariane_broker.errors import (
@@ -26,8 +25,6 @@ from ariane_broker.errors import (
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.batch_publication import BatchPublication
 from ariane_broker.spark_batches.batch_records import (
-    BATCH_TOPIC,
-    STAGE_TOPIC,
     AttemptKey,
     BatchEvent,
     BatchKey,
@@ -42,6 +39,8 @@ from ariane_broker.spark_batches.batch_records import (
 )
 from ariane_broker.spark_batches.batch_table import BatchTable, Progress
 from ariane_broker.spark_batches.stage_format import StagedBlock
+from ariane_broker.topics.message_types import check_message_types
+from ariane_broker.topics.system_topics import BATCH_TOPIC, STAGE_TOPIC
 from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
 from ariane_broker.transaction_errors import (

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from ariane_broker.delay.parking import Parking
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.batch_records import (
-    BATCH_TOPIC,
     BatchEvent,
     BatchKey,
     batch_record,
@@ -27,6 +26,7 @@ from ariane_broker.spark_batches.batch_records import (
 )
 from ariane_broker.spark_batches.batch_table import WAITING, BatchTable, Publication
 from ariane_broker.spark_batches.stage_format import StagedBlock, decode_stage
+from ariane_broker.topics.system_topics import BATCH_TOPIC
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record.layout import (
     PRODUCER_PROPERTIES_BYTES_MAX,

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from ariane_broker.log.log_rows import is_committed, is_of_topic, records_where
 from ariane_broker.spark_batches.batch_records import (
-    BATCH_TOPIC,
-    STAGE_TOPIC,
     AttemptKey,
     BatchEvent,
     BatchKey,
@@ -23,7 +22,7 @@ from ariane_broker.spark_batches.batch_records import (
     stage_of,
 )
 from ariane_broker.spark_batches.sink_homes import HomeNote, note_from, note_said
-from ariane_broker.transactions.log_rows import is_committed, is_of_topic, records_where
+from ariane_broker.topics.system_topics import BATCH_TOPIC, STAGE_TOPIC
 from ariane_record import RecordFields
 from ariane_record.layout import HEADER_BYTES
 from ariane_record.names import TIMER_TOPIC

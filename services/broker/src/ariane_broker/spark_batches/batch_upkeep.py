@@ -9,7 +9,6 @@ from typing import Any, Final
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.batch_commits import BatchCommits
 from ariane_broker.spark_batches.batch_records import (
-    BATCH_TOPIC,
     BatchEvent,
     BatchKey,
     batch_record,
@@ -17,6 +16,7 @@ from ariane_broker.spark_batches.batch_records import (
 )
 from ariane_broker.spark_batches.batch_table import BatchTable
 from ariane_broker.spark_batches.sink_homes import note_said
+from ariane_broker.topics.system_topics import BATCH_TOPIC
 from ariane_servicekit import get_logger
 from ariane_storage.errors import StoreFull
 from ariane_storage.store import Store

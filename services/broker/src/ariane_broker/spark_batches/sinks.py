@@ -9,14 +9,10 @@ from typing import Final
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.batch_commits import check_query_id
 from ariane_broker.spark_batches.batch_publication import BatchPublication
-from ariane_broker.spark_batches.batch_records import (
-    BATCH_TOPIC,
-    BatchEvent,
-    BatchKey,
-    batch_record,
-)
+from ariane_broker.spark_batches.batch_records import BatchEvent, BatchKey, batch_record
 from ariane_broker.spark_batches.batch_table import CONTENTS_KEPT, BatchTable
 from ariane_broker.spark_batches.sink_homes import HomeNote, SinkHome, note_said
+from ariane_broker.topics.system_topics import BATCH_TOPIC
 from ariane_broker.transaction_errors import sink_not_found
 from ariane_record.control_characters import holds_control_character
 from ariane_servicekit import Page, get_logger, take_page

@@ -17,14 +17,15 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.clients.deaths.suspicions import Suspicions
 from ariane_broker.durable.saved_state import StateFile
 from ariane_broker.groups.consumer_groups import ConsumerGroups
-from ariane_broker.groups.consumer_offsets import ConsumerOffsets, QueueKey
+from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.log import log_epochs
 from ariane_broker.log.log_epochs import LogEpochs
+from ariane_broker.log.statistics import BrokerStatistics
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable, topics_of
 from ariane_servicekit import StartRefused, get_logger
 from ariane_storage.errors import StateFileDamaged

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from ariane_broker.receive.receive_events import RECEIVE_TOPIC
-from ariane_broker.spark_batches.batch_records import BATCH_TOPIC, STAGE_TOPIC
 from ariane_broker.topics.topic_table import Permission, TopicConfig
 from ariane_record.names import (
     CHECKS_EXHAUSTED_TOPIC,
@@ -20,6 +18,10 @@ from ariane_record.names import (
     TEMPLATE_TOPIC,
     TIMER_TOPIC,
 )
+
+BATCH_TOPIC: Final = "RMQ_SYS_ARIANE_BATCH_TOPIC"
+RECEIVE_TOPIC: Final = "RMQ_SYS_ARIANE_RECEIVE_TOPIC"
+STAGE_TOPIC: Final = "RMQ_SYS_ARIANE_STAGE_TOPIC"
 
 DELAY_LEVEL_COUNT: Final = 18
 

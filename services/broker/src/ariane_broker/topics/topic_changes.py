@@ -26,11 +26,11 @@ from ariane_broker.errors import (
     topic_not_found,
     topic_reserved,
 )
-from ariane_broker.groups.consumer_offsets import QueueKey
-from ariane_broker.read.unread_queues import UnreadQueues
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.shared_turns import SharedTurns, Waiting
 from ariane_broker.topics.topic_limits import TopicLimits, added_queue_count
 from ariane_broker.topics.topic_table import TopicChange, TopicConfig, TopicTable
+from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_record import IllegalName, check_topic_name, is_system_topic
 from ariane_servicekit.errors import ServiceError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.queue_key import QueueKey
 
 
 class GroupQueue(NamedTuple):

@@ -14,7 +14,7 @@ from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 from ariane_broker.clients.deaths.client_work import GroupQueue
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.queue_key import QueueKey
 
 FILE_NAME: Final = "consumerDeaths.json"
 

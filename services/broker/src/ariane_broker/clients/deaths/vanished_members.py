@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.clients.attached_client import AttachedClient
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.deaths.client_work import ClientWork, GroupQueue
@@ -26,6 +25,7 @@ from ariane_broker.clients.deaths.suspicions import Suspicion, Suspicions
 from ariane_broker.clients.membership import ConsumeModel
 from ariane_broker.durable.saved_state import SavedState
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
+from ariane_broker.log.statistics import BrokerStatistics
 from ariane_servicekit import get_logger
 
 _log = get_logger(__name__)

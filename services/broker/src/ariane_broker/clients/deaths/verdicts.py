@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.clients.deaths.suspicions import Suspicions
 from ariane_broker.clients.deaths.vanished_members import LonelyDeath, VanishedMembers
 from ariane_broker.durable.saved_state import SavedState
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
+from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.retry.failed_records import DeadLetterReason
 from ariane_broker.retry.failures import FailedPlace, Failure
 from ariane_broker.retry.return_table import Returned

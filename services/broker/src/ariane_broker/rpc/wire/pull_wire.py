@@ -29,7 +29,7 @@ from ariane.broker.v1.pull_service_pb2 import (
     QueueRecords,
     StreamPullsResponse,
 )
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
 from ariane_broker.rpc.wire.subscription_wire import filters_of
 from ariane_broker.rpc.wire.wire_time import seconds_of

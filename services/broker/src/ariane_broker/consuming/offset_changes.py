@@ -10,11 +10,12 @@ from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.outbox import OffsetsReset
 from ariane_broker.errors import consumer_offset_reset, queue_offset_out_of_range
 from ariane_broker.groups.consumer_groups import ConsumerGroups
-from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset, QueueKey
+from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset
 from ariane_broker.groups.group_changes import GroupChanges, check_user_group
 from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.log.log_epochs import LogEpochs
-from ariane_broker.read.readable_topics import readable_queue
+from ariane_broker.queue_key import QueueKey
+from ariane_broker.topics.readable_topics import readable_queue
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_record import ConsumerOffset
 from ariane_servicekit.errors import ServiceError, field_invalid

@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from ariane_broker.errors import queues_unread
-from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset, QueueKey
+from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_record import ConsumerOffset
 from ariane_storage.store import Store

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ariane_broker.append.producer_sequences import BATCHES_KEPT, ProducerSequences, StoredBatch
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.log.producer_sequences import BATCHES_KEPT, ProducerSequences, StoredBatch
+from ariane_broker.queue_key import QueueKey
 from ariane_record import ProducerSequence
 from ariane_servicekit import ServiceError
 from ariane_storage.writing.sequenced_batches import SequencedBatch

@@ -5,9 +5,9 @@ import pytest
 from ariane_broker.clients.attached_client import Hello
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.membership import Membership
-from ariane_broker.groups.consumer_offsets import QueueKey
-from ariane_broker.groups.queue_locking import QueueLocking
+from ariane_broker.consuming.queue_locking import QueueLocking
 from ariane_broker.groups.queue_locks import QueueLocks
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_testkit.virtual_clock import VirtualClock
 

@@ -24,7 +24,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from ariane_broker.errors import producer_fenced, sequence_gap, sequence_passed
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.queue_key import QueueKey
 from ariane_record import ProducerSequence
 from ariane_storage.log.scan import Stretch
 from ariane_storage.writing.sequenced_batches import SequencedBatch, sequenced_batches

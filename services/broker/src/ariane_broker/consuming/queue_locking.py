@@ -8,10 +8,10 @@ from typing import Final
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.durable.saved_state import SavedState
 from ariane_broker.errors import client_not_attached
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.groups.group_changes import check_user_group
 from ariane_broker.groups.queue_locks import QueueLocks
-from ariane_broker.read.readable_topics import readable_queue
+from ariane_broker.queue_key import QueueKey
+from ariane_broker.topics.readable_topics import readable_queue
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_servicekit.errors import field_invalid
 
