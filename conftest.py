@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -25,6 +26,10 @@ sys.dont_write_bytecode = False
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+
+# How long an example takes, or making one, says how busy the machine is.
+settings.register_profile("ariane", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ariane")
 
 # What collecting makes lives until the end of the run: looking through it again and again for
 # garbage would be a tenth of all work.

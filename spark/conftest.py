@@ -6,7 +6,6 @@ from contextlib import ExitStack
 
 import grpc
 import pytest
-from hypothesis import settings
 
 from ariane.broker.v1.topic_service_pb2 import UpdateTopicRequest
 from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
@@ -14,10 +13,6 @@ from ariane_sdk.sync import ClusterClient, Producer
 from ariane_servicekit.running.processes import LocalCluster
 from ariane_spark import session
 from ariane_testkit.small_store import SMALL_STORE
-
-# How long one example takes says how busy the machine is.
-settings.register_profile("ariane", deadline=None)
-settings.load_profile("ariane")
 
 
 @pytest.fixture(scope="session")

@@ -57,7 +57,6 @@ def drawn_cases():
         max_examples=CONDITION_COUNT,
         derandomize=True,
         database=None,
-        deadline=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )

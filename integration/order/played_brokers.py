@@ -10,8 +10,8 @@ import asyncio
 import json
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
-from ariane_broker.queue_key import QueueKey
 from ariane_broker.groups.queue_locks import QueueLocks
+from ariane_broker.queue_key import QueueKey
 from ariane_sdk import errors
 from ariane_sdk.client.caution import NO_CAUTION
 from ariane_sdk.client.queue_position import QueuePosition

@@ -275,7 +275,6 @@ def test_store_is_the_model(flush_mode: FlushMode) -> None:
         settings=settings(
             max_examples=60,
             stateful_step_count=30,
-            deadline=None,
             report_multiple_bugs=False,
             suppress_health_check=list(HealthCheck),
         ),

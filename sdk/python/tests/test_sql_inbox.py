@@ -193,9 +193,7 @@ def test_keys_that_fit_no_row_are_refused(engine, key):
         Inbox("")
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.lists(st.integers(0, 12), max_size=6), st.booleans()), max_size=8))
 def test_any_deliveries_have_each_message_once(rounds):
     engine = create_engine("sqlite://")

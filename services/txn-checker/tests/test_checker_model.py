@@ -282,5 +282,5 @@ class CheckersWorld(RuleBasedStateMachine):
             self.database.close()
 
 
-CheckersWorld.TestCase.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
+CheckersWorld.TestCase.settings = settings(max_examples=15, stateful_step_count=25)
 TestCheckersWorld = CheckersWorld.TestCase

@@ -3,15 +3,11 @@ import runpy
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from ariane_record.single.message import RecordFields
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = json.loads((GOLDEN / "cases.json").read_text())
-
-settings.register_profile("ariane", deadline=None)
-settings.load_profile("ariane")
 
 
 @pytest.fixture(scope="session")

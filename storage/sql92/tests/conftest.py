@@ -1,12 +1,8 @@
 import numpy as np
 import pytest
-from hypothesis import settings
 
 from ariane_record import encode_properties
 from ariane_record.decoding.property_columns import decode_property_text
-
-settings.register_profile("ariane", deadline=None)
-settings.load_profile("ariane")
 
 
 @pytest.fixture(scope="session")

@@ -44,7 +44,7 @@ def offsets_of(read):
     return found
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     step=st.integers(1, 60),
     begin=st.integers(0, COUNT),

@@ -71,7 +71,6 @@ def packed(block):
     st.sampled_from(["t", "t" * 200]),
     sequences,
 )
-@settings(deadline=None)
 def test_sums_that_come_along_lead_to_the_bytes_that_counting_leads_to(rows, even, topic, sequence):
     counted = block_from(topic, [rows[0]] * len(rows) if even else rows, sequence)
     size = counted.size_bytes
@@ -90,7 +89,6 @@ def test_encoders_send_the_sums_of_many_records():
     st.sampled_from(["t", "t" * 200]),
     sequences,
 )
-@settings(deadline=None)
 def test_one_by_one_and_by_column_write_the_same(rows, even, topic, sequence):
     block = block_from(topic, [rows[0]] * len(rows) if even else rows, sequence)
     few = FewRecords.of(block, BlockLimits(**LIMITS))
@@ -99,7 +97,6 @@ def test_one_by_one_and_by_column_write_the_same(rows, even, topic, sequence):
 
 
 @given(st.lists(messages, min_size=1, max_size=20))
-@settings(deadline=None)
 def test_what_brokers_append_anew_goes_one_by_one_too(rows):
     fields = [
         RecordFields(
@@ -118,7 +115,7 @@ def test_what_brokers_append_anew_goes_one_by_one_too(rows):
 
 
 @given(st.lists(messages, min_size=1, max_size=20), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_what_is_accepted_one_by_one_is_accepted_by_column(rows, data):
     block = block_from("t", rows)
     records = bytearray(block.records)
@@ -143,7 +140,7 @@ def is_sound(block):
 
 # With their sums along, all bodies of so few are looked at; of more, only some.
 @given(messages, st.integers(2, 6), sequences, st.booleans(), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_records_of_one_size_are_judged_as_those_of_many(row, count, sequence, with_sums, data):
     even = block_from("t", [row] * count, sequence)
     odd = block_from("t", [*[row] * count, (b"x" * 301, "")], sequence)

@@ -113,7 +113,7 @@ def astuple(one):
 
 
 @given(st.lists(blocks, min_size=1, max_size=12))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_at_once_and_one_by_one_are_the_same(rows):
     with store_with_log() as at_once, store_with_log() as one_by_one:
         appended = at_once.append_table(table_of(*rows), born_host=HOST)
@@ -124,7 +124,7 @@ def test_at_once_and_one_by_one_are_the_same(rows):
 
 
 @given(st.lists(blocks, min_size=1, max_size=6), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_what_is_accepted_at_once_is_accepted_one_by_one(rows, data):
     victim = data.draw(st.integers(0, len(rows) - 1))
     block, queue_id, sequence = rows[victim]
@@ -170,7 +170,7 @@ HOSTILE = [
 
 
 @given(st.lists(blocks, min_size=1, max_size=5), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_texts_behind_bodies_are_judged_as_one_by_one(rows, data):
     victim = data.draw(st.integers(0, len(rows) - 1))
     block, queue_id, sequence = rows[victim]

@@ -2,7 +2,7 @@
 
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.broker.v1.pull_service_pb2 import (
@@ -41,13 +41,11 @@ def whole(pulled):
     return queue
 
 
-@settings(deadline=None)
 @given(ANSWERS)
 def test_an_answer_is_what_was_said(queues):
     assert list(map(whole, pull_answer(encoded(queues)).queues)) == queues
 
 
-@settings(deadline=None)
 @given(QUEUES)
 def test_fields_may_come_in_any_order(queue):
     records = QueueRecords(records=queue.records).SerializeToString()
@@ -60,7 +58,6 @@ def test_fields_may_come_in_any_order(queue):
     assert list(map(whole, pull_answer(outer).queues)) == [queue]
 
 
-@settings(deadline=None)
 @given(ANSWERS)
 def test_records_and_bodies_are_not_copied(queues):
     answer = encoded(queues)
@@ -68,14 +65,12 @@ def test_records_and_bodies_are_not_copied(queues):
     assert all(pulled.bodies.obj is answer for pulled in pull_answer(answer).queues)
 
 
-@settings(deadline=None)
 @given(ANSWERS, st.binary(min_size=1, max_size=8))
 def test_fields_of_later_versions_are_passed_over(queues, value):
     unknown = b"\xa2\x06" + bytes([len(value)]) + value + b"\xa0\x06\x05\xa5\x06" + bytes(4)
     assert list(map(whole, pull_answer(encoded(queues) + unknown).queues)) == queues
 
 
-@settings(deadline=None)
 @given(ANSWERS.filter(any), st.data())
 def test_half_an_answer_is_refused(queues, data):
     answer = encoded(queues)
@@ -83,7 +78,6 @@ def test_half_an_answer_is_refused(queues, data):
         pull_answer(answer[: data.draw(st.integers(1, len(answer) - 1))])
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_anything_is_an_answer_or_refused(octets):
     try:
@@ -94,7 +88,6 @@ def test_anything_is_an_answer_or_refused(octets):
         assert isinstance(pulled.head, QueueRecords)
 
 
-@settings(deadline=None)
 @given(ANSWERS, st.booleans())
 def test_it_says_whether_more_follow(queues, more_follow):
     answer = StreamPullsResponse(

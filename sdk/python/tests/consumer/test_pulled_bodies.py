@@ -65,7 +65,7 @@ def pulled_bodies(records, sizes):
 SHAPES = st.lists(st.tuples(st.integers(0, 40), st.integers(64, 200)), min_size=1, max_size=4)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(SHAPES, st.permutations(ALL))
 def test_batches_are_those_of_whole_records(shapes, names):
     records, sizes = stored(shapes)

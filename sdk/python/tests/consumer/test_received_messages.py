@@ -106,7 +106,7 @@ def same(messages, records, sizes):
     )
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(st.lists(st.tuples(fields, st.integers(1, 200)), min_size=1, max_size=4))
 def test_long_runs_of_records_that_are_alike_are_cut_at_once(many):
     parts = [

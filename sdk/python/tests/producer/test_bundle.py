@@ -4,7 +4,7 @@ import asyncio
 import weakref
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.broker.v1.send_service_pb2 import AppendRecordsRequest, AppendResult
@@ -220,7 +220,6 @@ async def test_nothing_is_kept_of_what_goes_on_before_it_was_sent():
     assert side.bundle.take_apart() is batches
 
 
-@settings(deadline=None)
 @given(messages=sends, sequenced=st.booleans())
 def test_apart_before_it_leaves_it_is_its_batches(messages, sequenced):
     async def check():

@@ -213,7 +213,7 @@ async def run(mixture, in_flight, answers):
     mixture.sender.close()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     topic_count=st.integers(1, 400),
     queue_count=st.integers(1, 3),

@@ -235,7 +235,7 @@ class Load:
             await asyncio.sleep(0)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     topics=st.integers(1, 700),
     in_flight=st.integers(1, 1500),

@@ -64,7 +64,7 @@ unusual = st.sampled_from(
 
 
 @given(st.lists(st.lists(usual, min_size=1, max_size=9), min_size=1, max_size=3))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 async def test_what_is_taken_at_once_is_answered_as_one_by_one(requests):
     await both_ways(requests)
 
@@ -72,7 +72,7 @@ async def test_what_is_taken_at_once_is_answered_as_one_by_one(requests):
 @given(
     st.lists(usual, min_size=1, max_size=6), st.lists(unusual, min_size=1, max_size=2), st.data()
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 async def test_what_is_refused_takes_no_other_with_it(batches, refused, data):
     for batch in refused:
         batches.insert(data.draw(st.integers(0, len(batches))), batch)

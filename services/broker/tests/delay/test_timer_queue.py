@@ -153,9 +153,7 @@ class TimerMachine(RuleBasedStateMachine):
         assert self.timer.window_count <= 2 * 8 + 12
 
 
-TimerMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, derandomize=True
-)
+TimerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, derandomize=True)
 TestTimer = TimerMachine.TestCase
 
 

@@ -37,7 +37,6 @@ def drawn(strategy, count):
         max_examples=count,
         derandomize=True,
         database=None,
-        deadline=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )

@@ -181,7 +181,7 @@ batches = st.tuples(
         max_size=20,
     )
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_what_is_remembered_at_once_is_remembered_as_one_by_one(requests):
     at_once, one_by_one = Broker(), Broker()
     next_sequences = Counter()
@@ -313,4 +313,4 @@ class Deliveries(RuleBasedStateMachine):
 
 
 TestDeliveries = Deliveries.TestCase
-TestDeliveries.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestDeliveries.settings = settings(max_examples=60, stateful_step_count=40)

@@ -2,7 +2,7 @@
 
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
@@ -76,7 +76,6 @@ def test_fields_may_come_in_any_order_and_the_last_records_count():
 
 
 @given(st.binary(min_size=1, max_size=40), st.integers(0, 60))
-@settings(deadline=None)
 def test_what_is_no_request_is_refused(noise, cut_at):
     batch = send_pb.AppendBatch(topic="orders", records=LARGE)
     raw = send_pb.StreamAppendsRequest(batches=[batch]).SerializeToString()

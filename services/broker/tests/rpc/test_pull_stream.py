@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import numpy as np
 import pytest
 from grpc import StatusCode, aio
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.broker.v1 import broker_service_pb2 as broker_pb
@@ -358,7 +358,6 @@ PULLED = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(PULLED, max_size=4), st.booleans())
 def test_bytes_are_what_protocol_buffers_would_write(pulled, more_follow):
     response = pull_pb.PullRecordsResponse(

@@ -135,7 +135,7 @@ requests = st.lists(plain, min_size=1, max_size=9) | st.lists(sequenced, min_siz
 
 
 @given(st.lists(requests, min_size=1, max_size=3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 async def test_a_table_is_answered_as_its_batches(requests):
     as_table, one_by_one = Side(), Side()
     for side in (as_table, one_by_one):
@@ -187,7 +187,7 @@ async def test_a_table_waits_for_the_disk_and_each_batch_is_told_if_nobody_knows
 
 
 @given(requests)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_one_by_one_its_batches_are_those_that_came_together(batches):
     (request, _), single = understood(table_request(batches)), parsed(batches, joined=False)
     assert said(request.batches) == said(single)

@@ -422,7 +422,6 @@ def test_any_order_of_events():
         settings=settings(
             max_examples=100,
             stateful_step_count=40,
-            deadline=None,
             suppress_health_check=[HealthCheck.too_slow],
         ),
     )

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_record import BlockEncoder, ProducerSequence
@@ -42,7 +42,6 @@ def test_a_block_that_goes_elsewhere_is_the_one_made_for_there(count):
     even=st.booleans(),
     sequenced=st.booleans(),
 )
-@settings(deadline=None)
 def test_sums_that_were_put_together_are_those_of_the_bytes(lengths, even, sequenced):
     bodies = [bytes([length % 251]) * (lengths[0] if even else length) for length in lengths]
     digits = np.frombuffer(bytes(range(32)) * len(bodies), np.uint8).reshape(-1, 32)
