@@ -145,7 +145,9 @@ async def test_a_reader_gets_what_lies_before_and_goes_on_behind(cluster):
     async with QueueReader(cluster.name_servers) as reader:
         while begin < len(BODIES):
             try:
-                async for batch in reader.pull_columns(queue, begin, len(BODIES), names=["body"]):
+                async for batch in reader.pull_columns(
+                    queue, begin, len(BODIES), column_names=["body"]
+                ):
                     found += batch["body"].to_pylist()
                 break
             except errors.BodyDamaged as error:

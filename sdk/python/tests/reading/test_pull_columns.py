@@ -84,8 +84,8 @@ async def test_what_was_sent_as_columns_comes_back_as_columns(cluster, filled):
 async def test_only_the_columns_that_are_wanted_come(cluster, filled, names):
     topic, _, _ = filled
     async with QueueReader(cluster.name_servers) as reader:
-        some = await pulled(reader, topic, names=names, chunk_bytes=65536)
-        whole = await pulled(reader, topic, names=[*COLUMN_NAMES, "brokerName"])
+        some = await pulled(reader, topic, column_names=names, chunk_bytes=65536)
+        whole = await pulled(reader, topic, column_names=[*COLUMN_NAMES, "brokerName"])
 
     assert some.column_names == names
     assert some.to_pylist() == whole.select(names).to_pylist()
@@ -108,14 +108,16 @@ def test_what_no_column_needs_stays_in_the_broker(names, projection):
 async def test_columns_that_there_are_not_are_refused(cluster, names):
     async with QueueReader(cluster.name_servers) as reader:
         with pytest.raises(errors.IllegalArgument, match="column"):
-            await anext(reader.pull_columns(QUEUE, 0, 1, names=names))
+            await anext(reader.pull_columns(QUEUE, 0, 1, column_names=names))
 
 
 async def test_part_of_a_range_and_nothing_of_it(cluster, filled):
     topic, _, _ = filled
     async with QueueReader(cluster.name_servers) as reader:
         end, queue = max((end, queue) for queue, (_, end) in (await reader.bounds(topic)).items())
-        some = [batch async for batch in reader.pull_columns(queue, 5, 8, names=["queueOffset"])]
+        some = [
+            batch async for batch in reader.pull_columns(queue, 5, 8, column_names=["queueOffset"])
+        ]
         none = [batch async for batch in reader.pull_columns(queue, end, end + 10)]
         async for batch in reader.pull_columns(queue, 0, end, chunk_bytes=65536):
             first = batch["queueOffset"][0].as_py()
@@ -171,7 +173,7 @@ def test_without_a_loop(cluster):
         batches = [
             batch
             for queue, (begin, end) in reader.bounds(topic).items()
-            for batch in reader.pull_columns(queue, begin, end, names=["messageId", "body"])
+            for batch in reader.pull_columns(queue, begin, end, column_names=["messageId", "body"])
         ]
 
     bodies = {row["messageId"]: row["body"] for batch in batches for row in batch.to_pylist()}

@@ -203,7 +203,7 @@ class QueueReader(StatelessClient):
         begin: int,
         end: int,
         *,
-        names: Sequence[str] | None = None,
+        column_names: Sequence[str] | None = None,
         chunk_bytes: int = CHUNK_BYTES_DEFAULT,
     ) -> AsyncIterator[pa.RecordBatch]:
         """The messages of a range in order, as Arrow record batches; no object is made for one.
@@ -215,7 +215,7 @@ class QueueReader(StatelessClient):
             queue: The queue.
             begin: The first queue offset.
             end: Behind the last, exclusive.
-            names: The columns, in this order: ``topic``, ``queueId``, ``queueOffset``,
+            column_names: The columns, in this order: ``topic``, ``queueId``, ``queueOffset``,
                 ``messageId``, ``keys``, ``tag``, ``messageGroup``, ``properties``,
                 ``bornTimestamp``, ``storeTimestamp``, ``deliveryTimestamp``, ``reconsumeTimes``,
                 ``body``; and ``brokerName``, which ``None`` (all) leaves out.
@@ -231,7 +231,7 @@ class QueueReader(StatelessClient):
                 lives. A slow one is waited for, and how long chunks are worked on does not count.
             CallError: The broker did not answer, also when asked again.
         """
-        wanted = RangeColumns(checked_queue(queue), names)
+        wanted = RangeColumns(checked_queue(queue), column_names)
         next_offset, end = checked_offset(begin), checked_offset(end)
         while next_offset < end:
             chunks = self._chunks.of(queue, next_offset, end, chunk_bytes, wanted.projection)

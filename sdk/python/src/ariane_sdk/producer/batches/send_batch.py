@@ -124,7 +124,7 @@ class SendBatch:
             choose_other: Chooses another queue; nothing for a pinned batch.
             body_bytes_max: Bytes that one body may have; the batch takes at least one such.
             sequenced: Whether it gets a sequence before it is sent.
-            delay_kind: Of all its messages (``_delay``).
+            delay_kind: Of all its messages (``checks.delay``).
         """
         self.topic = queue.topic
         self.queue = queue
@@ -198,18 +198,7 @@ class SendBatch:
         body: ByteBuffer,
         system_flag: int = 0,
     ) -> int:
-        """Encode one more message.
-
-        Args:
-            message: The message.
-            unique_id: Its id.
-            born_timestamp_ms: Now, milliseconds since the epoch.
-            future: Who waits for this message; nobody if the whole batch is waited for.
-            body: Its body as it is to be stored.
-            system_flag: How that is compressed.
-
-        Returns:
-            Bytes of its record.
+        """Encode one more message, whose body is to be stored as given; how many bytes that takes.
 
         Raises:
             RecordError: The record format cannot carry it; the batch is unchanged.
@@ -235,13 +224,9 @@ class SendBatch:
         return size
 
     def withdraw(self, future: asyncio.Future[SendResult]) -> int:
-        """Take a message back, as long as the batch is in no call.
+        """Take a message back, as long as the batch is in no call; how many bytes it took.
 
-        Args:
-            future: Who waited for it.
-
-        Returns:
-            Bytes that it took; 0 if it stays: it is not here, or was sent.
+        0 if it stays: it is not here, or was sent.
         """
         if not self.open or future not in self._futures:
             return 0
@@ -321,10 +306,7 @@ class SendBatch:
         }
 
     def go_elsewhere(self, is_welcome: Callable[[str], bool]) -> None:
-        """Go to another queue next; a batch that is not movable stays.
-
-        Args:
-            is_welcome: Says of a broker's name whether a batch would be sent there at once.
+        """Go to another queue next, preferably of a welcome broker; one that is not movable stays.
 
         Raises:
             SendError: No broker takes messages for the topic.
@@ -341,12 +323,7 @@ class SendBatch:
         await asyncio.shield(self._done)
 
     def settle(self, result: AppendResult, broker_address: str) -> None:
-        """Tell everybody that it was stored.
-
-        Args:
-            result: What the broker says; without an error.
-            broker_address: The broker, "host:port".
-        """
+        """Tell everybody that it was stored, as a result without an error says."""
         results = self._results(result, broker_address)
         self.outcomes = results
         if self._futures:  # Nobody may wait for single messages.
@@ -390,8 +367,7 @@ class SendBatch:
     def fail(self, cause: CallError) -> None:
         """Tell everybody that it was not acknowledged.
 
-        Args:
-            cause: The last error; what earlier calls may have done is added to it.
+        What earlier calls may have done is added to the last error.
         """
         self.open = False
         unknown = self.maybe_stored or cause.outcome_unknown

@@ -222,7 +222,9 @@ class BrokerSender:
         if batches:
             queues = {batch.queue for batch in batches if self._is_in_order(batch)}
             count = sum(batch.count for batch in batches)
-            self._send(batches, None, queues, count, len(batches))
+            self._send(
+                AppendCall(self.broker_name, self._over, batches, None, queues, count, len(batches))
+            )
         return bool(batches)
 
     def _send_bundle(self) -> bool:
@@ -244,7 +246,7 @@ class BrokerSender:
         queues = set(bundle.queues) if self._sequenced else set()
         count, row_count = bundle.count, len(bundle.queues)
         self._staggered.sent(row_count, count, bundle.size_bytes)
-        self._send((), bundle, queues, count, row_count)
+        self._send(AppendCall(self.broker_name, self._over, (), bundle, queues, count, row_count))
         return True
 
     def _is_bundle_ready(self) -> bool:
@@ -253,20 +255,12 @@ class BrokerSender:
             not self._calls_in_flight or self._bundles.is_first_full
         )
 
-    def _send(
-        self,
-        batches: Sequence[SendBatch],
-        bundle: Bundle | None,
-        queues: set[MessageQueue],
-        count: int,
-        batch_count: int,
-    ) -> None:
-        """Send a call to which these queues belong as long as it is in flight."""
-        self._queues_in_flight |= queues
+    def _send(self, call: AppendCall) -> None:
+        """Send a call, to which its queues belong as long as it is in flight."""
+        self._queues_in_flight |= call.queues
         self._calls_in_flight += 1
-        self._messages_in_flight += count
-        self._batches_in_flight += batch_count
-        call = AppendCall(self.broker_name, self._over, batches, bundle, queues, count, batch_count)
+        self._messages_in_flight += call.message_count
+        self._batches_in_flight += call.batch_count
         self._send_call(call)
 
     def _may_send(self) -> bool:

@@ -1,0 +1,197 @@
+"""The life of a producer: from its start to its close, and what it waits for."""
+
+from __future__ import annotations
+
+from random import Random
+from types import TracebackType
+from typing import TYPE_CHECKING, NoReturn, Self
+
+from ariane_record.encoding.kept_memory import expect_large_blocks
+from ariane_sdk.checks.limits import checked_group
+from ariane_sdk.client.session import Session
+from ariane_sdk.client.telemetry import Telemetry
+from ariane_sdk.errors import ClientNotRunning, IllegalArgument
+from ariane_sdk.producer.batches.intake import Intake
+from ariane_sdk.producer.producer_parts import ProducerParts
+from ariane_sdk.producer.recall_calls import RecallCalls
+from ariane_sdk.producer.requests.reply_inbox import ReplyInbox
+from ariane_sdk.producer.requests.request_reply import Requests
+from ariane_sdk.producer.sending.queue_streams import new_streams
+from ariane_sdk.producer.sending.sending import Sending
+from ariane_sdk.producer.sending.unsettled import Unsettled
+from ariane_sdk.producer.transactions.transaction import TransactionChecker
+from ariane_sdk.producer.transactions.transactional_sends import TransactionalSends
+from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
+from ariane_sdk.routing.route import Route
+from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
+from ariane_sdk.runtime.fork import ForkGuard
+from ariane_sdk.runtime.own_address import own_ip
+from ariane_sdk.settings import ProducerSettings
+
+if TYPE_CHECKING:
+    from ariane_sdk.producer.batches.columns_intake import ColumnsIntake
+
+
+class ProducerLife(TransactionalSends):
+    """Everything of a producer but its sends."""
+
+    def __init__(
+        self,
+        name_servers: NameServerAddresses,
+        *,
+        group: str = "",
+        transaction_checker: TransactionChecker | None = None,
+        settings: ProducerSettings | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        """Set up; nothing is connected before ``start``.
+
+        Args:
+            name_servers: "host:port" of each name server, as a list or separated by commas.
+            group: Name of the producer group; needed for transactions only.
+            transaction_checker: Tells how transactions of the group ended, whichever process began
+                them. With it the producer is attached to all brokers, and can be asked.
+            settings: How it behaves.
+            clock: For tests.
+            random: For tests.
+
+        Raises:
+            IllegalArgument: An address or the group's name is none, or there is a checker and no
+                group.
+        """
+        if transaction_checker is not None and not group:
+            raise IllegalArgument("a transaction checker needs a producer with a group")
+        self._addresses = parse_addresses(name_servers)
+        self._group = checked_group(group) if group else ""
+        super().__init__(transaction_checker)
+        self._settings = settings or ProducerSettings()
+        self._clock = clock or SystemClock()
+        self._random = random or new_random()
+        self._fork_guard = ForkGuard()
+        self._streams = new_streams(self._random) if self._settings.idempotent else None
+        self._unsettled = Unsettled(
+            self._streams,
+            clock=self._clock,
+            timeout_s=self._settings.send_timeout_s,
+            size_bytes_max=self._settings.buffered_bytes_max,
+        )
+        self._accepting = False
+        self._started = False
+        self._closed = False
+        self._session: Session | None = None
+        self._sending: Sending
+        self._intake: Intake
+        self._columns_intake: ColumnsIntake | None = None
+        self._recall_calls: RecallCalls
+        self._reply_inbox: ReplyInbox
+        self._requests: Requests
+        self._telemetry: Telemetry | None = None
+
+    async def start(self) -> None:
+        """Connect. A producer is started once, also when it was closed, or its start cancelled.
+
+        Raises:
+            ClientNotRunning: It was started before, or closed meanwhile.
+            ClientForked: It was made in a parent process.
+        """
+        self._fork_guard.check()
+        if self._started:
+            raise ClientNotRunning("a producer is started once; make another one")
+        self._started = True
+        expect_large_blocks()
+        ip = await own_ip(self._addresses[0])
+        if self._closed:
+            raise ClientNotRunning("the producer was closed while it started")
+        # Nothing waits from here on: a start that is interrupted has nothing to clear away.
+        session = Session(
+            self._addresses,
+            timeout_s=self._settings.call_timeout_s,
+            clock=self._clock,
+            random=self._random,
+        )
+        parts = ProducerParts.of(
+            session,
+            self._unsettled,
+            self._streams,
+            own_ip=ip,
+            group=self._group,
+            settings=self._settings,
+            clock=self._clock,
+            random=self._random,
+        )
+        self._sending = parts.sending
+        self._intake = parts.intake
+        self._reply_inbox = parts.reply_inbox
+        self._requests = parts.requests
+        self._recall_calls = parts.recall_calls
+        self._transaction_calls = parts.transaction_calls
+        self._telemetry = parts.telemetry
+        self._session = session
+        session.routes.start()
+        self._answer_checks(session, self._group, parts.client_id, self._clock)
+        self._accepting = True
+
+    async def close(self) -> None:
+        """Take no more messages, wait for the outcome of all, and disconnect.
+
+        Takes no longer than ``send_timeout_s`` and one call.
+        """
+        self._closed = self._started
+        if self._session is None:
+            return
+        self._accepting = False
+        try:
+            await self.flush()
+        finally:
+            await self._stop_answering(self._settings.call_timeout_s)
+            await self._reply_inbox.close()
+            self._transaction_calls.close()
+            await self._sending.close()
+            await self._session.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def wait_for_room(self) -> None:
+        """Wait until the buffer takes another message."""
+        await self._unsettled.wait_for_room()
+
+    async def flush(self) -> None:
+        """Wait for the outcome of everything sent so far.
+
+        Raises:
+            ClientNotRunning: It was never started.
+        """
+        if self._session is None:
+            self._refuse()
+        await self._intake.wait_for_routes()
+        await self._unsettled.wait()
+
+    async def route(self, topic: str) -> Route:
+        """Where the queues of a topic are, for selectors and tools.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic.
+            NameServersUnreachable: None answered, and the topic is not known from before.
+        """
+        if self._session is None:
+            self._refuse()
+        return await self._session.routes.get(topic)
+
+    def _check_running(self) -> None:
+        if not self._accepting:
+            self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        self._fork_guard.check()
+        raise ClientNotRunning("the producer is not running: start it, or use it as `async with`")
