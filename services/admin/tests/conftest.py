@@ -8,6 +8,8 @@ import pytest
 from grpc import aio
 from sqlalchemy import create_engine, text
 
+from ariane.admin.v1 import audit_service_pb2 as audit_pb
+from ariane.admin.v1.audit_service_pb2_grpc import AuditServiceStub
 from ariane_admin.cli import main
 from ariane_admin.database import SCHEMA
 from ariane_admin.service.app import AdminApp
@@ -120,3 +122,15 @@ async def admin(cluster, tmp_path):
         aio.insecure_channel(str(address)) as channel,
     ):
         yield channel
+
+
+@pytest.fixture
+def entries(admin):
+    """The trail, oldest first."""
+
+    async def read(**wanted):
+        request = audit_pb.ListAuditEntriesRequest(**wanted)
+        answer = await AuditServiceStub(admin).ListAuditEntries(request)
+        return list(reversed(answer.entries))
+
+    return read

@@ -8,7 +8,6 @@ from grpc.aio import AioRpcError
 
 from ariane.admin.v1 import audit_service_pb2 as audit_pb
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
-from ariane.admin.v1.audit_service_pb2_grpc import AuditServiceStub
 from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO
@@ -19,18 +18,6 @@ METADATA = (("x-ariane-user", "ann"),)
 @pytest.fixture
 def topics(admin):
     return TopicServiceStub(admin)
-
-
-@pytest.fixture
-def entries(admin):
-    """The trail, oldest first."""
-
-    async def read(**wanted):
-        request = audit_pb.ListAuditEntriesRequest(**wanted)
-        answer = await AuditServiceStub(admin).ListAuditEntries(request)
-        return list(reversed(answer.entries))
-
-    return read
 
 
 async def test_the_life_of_a_topic_leaves_its_entries(topics, entries):

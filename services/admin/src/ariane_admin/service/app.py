@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
-from ariane.admin.v1 import (
-    audit_service_pb2,
-    audit_service_pb2_grpc,
-    cluster_service_pb2,
-    cluster_service_pb2_grpc,
-    history_service_pb2,
-    history_service_pb2_grpc,
-    topic_service_pb2,
-    topic_service_pb2_grpc,
+from google.protobuf.descriptor import FileDescriptor
+
+from ariane.admin.v1 import audit_service_pb2 as audit_pb
+from ariane.admin.v1 import client_service_pb2 as client_pb
+from ariane.admin.v1 import cluster_service_pb2 as cluster_pb
+from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
+from ariane.admin.v1 import definition_service_pb2 as definition_pb
+from ariane.admin.v1 import delayed_message_service_pb2 as delayed_pb
+from ariane.admin.v1 import group_service_pb2 as group_pb
+from ariane.admin.v1 import history_service_pb2 as history_pb
+from ariane.admin.v1 import lag_service_pb2 as lag_pb
+from ariane.admin.v1 import message_service_pb2 as message_pb
+from ariane.admin.v1 import setting_service_pb2 as setting_pb
+from ariane.admin.v1 import topic_service_pb2 as topic_pb
+from ariane.admin.v1 import transaction_service_pb2 as transaction_pb
+from ariane.admin.v1.audit_service_pb2_grpc import add_AuditServiceServicer_to_server
+from ariane.admin.v1.client_service_pb2_grpc import add_ClientServiceServicer_to_server
+from ariane.admin.v1.cluster_service_pb2_grpc import add_ClusterServiceServicer_to_server
+from ariane.admin.v1.dead_letter_service_pb2_grpc import add_DeadLetterServiceServicer_to_server
+from ariane.admin.v1.definition_service_pb2_grpc import add_DefinitionServiceServicer_to_server
+from ariane.admin.v1.delayed_message_service_pb2_grpc import (
+    add_DelayedMessageServiceServicer_to_server,
 )
+from ariane.admin.v1.group_service_pb2_grpc import add_GroupServiceServicer_to_server
+from ariane.admin.v1.history_service_pb2_grpc import add_HistoryServiceServicer_to_server
+from ariane.admin.v1.lag_service_pb2_grpc import add_LagServiceServicer_to_server
+from ariane.admin.v1.message_service_pb2_grpc import add_MessageServiceServicer_to_server
+from ariane.admin.v1.setting_service_pb2_grpc import add_SettingServiceServicer_to_server
+from ariane.admin.v1.topic_service_pb2_grpc import add_TopicServiceServicer_to_server
+from ariane.admin.v1.transaction_service_pb2_grpc import add_TransactionServiceServicer_to_server
 from ariane_admin.audit.auditing import Auditing
 from ariane_admin.audit.trail import AuditTrail
 from ariane_admin.database import SCHEMA
@@ -24,9 +45,18 @@ from ariane_admin.history.store import SampleStore
 from ariane_admin.service.cluster_access import ClusterAccess
 from ariane_admin.service.public_errors import ADMIN_ERROR_RULES
 from ariane_admin.service.servicers.audit import AuditServicer
+from ariane_admin.service.servicers.clients import ClientServicer
 from ariane_admin.service.servicers.cluster import ClusterServicer
+from ariane_admin.service.servicers.dead_letters import DeadLetterServicer
+from ariane_admin.service.servicers.definitions import DefinitionServicer
+from ariane_admin.service.servicers.delayed_messages import DelayedMessageServicer
+from ariane_admin.service.servicers.groups import GroupServicer
 from ariane_admin.service.servicers.history import HistoryServicer
+from ariane_admin.service.servicers.lags import LagServicer
+from ariane_admin.service.servicers.messages import MessageServicer
+from ariane_admin.service.servicers.settings import SettingServicer
 from ariane_admin.service.servicers.topics import TopicServicer
+from ariane_admin.service.servicers.transactions import TransactionServicer
 from ariane_admin.service.settings import AdminSettings
 from ariane_servicekit import (
     Address,
@@ -59,40 +89,47 @@ class AdminApp:
         samples = SampleStore(self._database)
         rates = RateMemory()
         self._sampling = self._sampling_loop(samples, rates, clock)
+        checkers = tuple(map(str, settings.checkers))
+        self._settings_servicer = SettingServicer(self._cluster, checkers)
+        audit = AuditServicer(trail, self._database)
+        interval_ms = round(settings.sample_interval_s * 1000)
+        history = HistoryServicer(samples, self._database, clock, interval_ms=interval_ms)
         auditing = Auditing(trail, self._database, translator, self._console_pass)
+        one = self._cluster
         self.rpc_services: Sequence[RpcService] = [
-            auditing.audited(each)
-            for each in (
-                RpcService(
-                    audit_service_pb2.DESCRIPTOR.services_by_name["AuditService"],
-                    audit_service_pb2_grpc.add_AuditServiceServicer_to_server,
-                    AuditServicer(trail, self._database),
+            auditing.audited(_service(module.DESCRIPTOR, add, servicer))
+            for module, add, servicer in (
+                (audit_pb, add_AuditServiceServicer_to_server, audit),
+                (client_pb, add_ClientServiceServicer_to_server, ClientServicer(one)),
+                (
+                    cluster_pb,
+                    add_ClusterServiceServicer_to_server,
+                    ClusterServicer(one, rates, clock),
                 ),
-                RpcService(
-                    cluster_service_pb2.DESCRIPTOR.services_by_name["ClusterService"],
-                    cluster_service_pb2_grpc.add_ClusterServiceServicer_to_server,
-                    ClusterServicer(self._cluster, rates, clock),
+                (letter_pb, add_DeadLetterServiceServicer_to_server, DeadLetterServicer(one)),
+                (definition_pb, add_DefinitionServiceServicer_to_server, DefinitionServicer(one)),
+                (
+                    delayed_pb,
+                    add_DelayedMessageServiceServicer_to_server,
+                    DelayedMessageServicer(one),
                 ),
-                RpcService(
-                    history_service_pb2.DESCRIPTOR.services_by_name["HistoryService"],
-                    history_service_pb2_grpc.add_HistoryServiceServicer_to_server,
-                    HistoryServicer(
-                        samples,
-                        self._database,
-                        clock,
-                        interval_ms=round(settings.sample_interval_s * 1000),
-                    ),
-                ),
-                RpcService(
-                    topic_service_pb2.DESCRIPTOR.services_by_name["TopicService"],
-                    topic_service_pb2_grpc.add_TopicServiceServicer_to_server,
-                    TopicServicer(self._cluster),
+                (group_pb, add_GroupServiceServicer_to_server, GroupServicer(one)),
+                (history_pb, add_HistoryServiceServicer_to_server, history),
+                (lag_pb, add_LagServiceServicer_to_server, LagServicer(one, clock)),
+                (message_pb, add_MessageServiceServicer_to_server, MessageServicer(one)),
+                (setting_pb, add_SettingServiceServicer_to_server, self._settings_servicer),
+                (topic_pb, add_TopicServiceServicer_to_server, TopicServicer(one)),
+                (
+                    transaction_pb,
+                    add_TransactionServiceServicer_to_server,
+                    TransactionServicer(one, checkers),
                 ),
             )
         ]
 
-    async def recover(self, _address: Address) -> None:
+    async def recover(self, address: Address) -> None:
         """Bring the database up to date, and make the clients ready."""
+        self._settings_servicer.listens_on(str(address))
         if self._settings.data_path is not None:
             self._settings.data_path.mkdir(parents=True, exist_ok=True)
         try:
@@ -128,3 +165,9 @@ class AdminApp:
             clock=clock,
         )
         return Loop("samples", sampler.look, interval_s=rules.interval_s, clock=clock)
+
+
+def _service(file: FileDescriptor, add: Callable[[Any, Any], None], servicer: object) -> RpcService:
+    """A service of the contract, the only one of its file."""
+    [descriptor] = file.services_by_name.values()
+    return RpcService(descriptor, add, servicer)

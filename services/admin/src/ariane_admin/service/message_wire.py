@@ -1,0 +1,53 @@
+"""Messages that were read from queues, as the contract says them."""
+
+from __future__ import annotations
+
+from ariane.common.v1.message_pb2 import Message, StoredPosition
+from ariane_admin.service.times import time_of
+from ariane_sdk import ReceivedMessage
+
+
+def message_of(message: ReceivedMessage, *, body_bytes_max: int = 0) -> tuple[Message, bool]:
+    """A message of a queue, and whether its body was cut.
+
+    Args:
+        message: It.
+        body_bytes_max: Bytes of the body; 0 for all.
+
+    Raises:
+        BodyDamaged: The body cannot be decompressed.
+    """
+    body = bytes(message.body)
+    cut = bool(body_bytes_max) and len(body) > body_bytes_max
+    told = Message(
+        topic=message.topic,
+        body=body[:body_bytes_max] if cut else body,
+        tag=message.tag,
+        keys=message.keys,
+        message_group=message.message_group,
+        properties=message.properties,
+        unique_id=message.unique_id,
+        flag=message.flag,
+        create_time=time_of(message.born_timestamp_ms),
+        position=StoredPosition(
+            broker_name=message.message_queue.broker_name,
+            queue_id=message.message_queue.queue_id,
+            queue_offset=message.queue_offset,
+            commit_log_offset=message.commit_log_offset,
+            store_time=time_of(message.store_timestamp_ms),
+            producer_address=str(message.born_host),
+            delivery_attempt=message.attempts,
+            message_id=message.offset_message_id,
+        ),
+    )
+    return told, cut
+
+
+def shortened(message: Message, body_bytes_max: int) -> tuple[Message, bool]:
+    """A message of the contract with the begin of its body, and whether that was cut."""
+    if len(message.body) <= body_bytes_max:
+        return message, False
+    short = Message()
+    short.CopyFrom(message)
+    short.body = message.body[:body_bytes_max]
+    return short, True

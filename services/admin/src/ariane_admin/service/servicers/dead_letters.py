@@ -1,0 +1,207 @@
+"""``DeadLetterService``: what groups gave up, read and sent back."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final
+
+from grpc import aio
+
+from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
+from ariane.admin.v1.dead_letter_service_pb2_grpc import DeadLetterServiceServicer
+from ariane_admin.service.cluster_access import ClusterAccess, group_not_found
+from ariane_admin.service.message_wire import message_of
+from ariane_admin.service.times import moment_in, time_of
+from ariane_sdk import DeadLetter, DeadLetterFilter, LiveBroker, Redrive
+from ariane_sdk.errors import DeadlinePassed, ServiceUnavailable
+from ariane_servicekit import PageRequest, field_invalid
+
+_Context = aio.ServicerContext[Any, Any]
+
+PLACES_MAX: Final = 1000
+REDRIVEN_DEFAULT: Final = 10_000
+FAILURES_MAX: Final = 100
+
+_PLACE_KINDS: Final = (str, int, int)
+
+
+class _Enough(Exception):
+    """As many were sent back as one call does."""
+
+
+class DeadLetterServicer(DeadLetterServiceServicer):
+    """Reads dead letters page by page, and has brokers send them back."""
+
+    def __init__(self, cluster: ClusterAccess) -> None:
+        self._cluster = cluster
+        self._doors = cluster.doors
+
+    async def ListDeadLetters(
+        self, request: letter_pb.ListDeadLettersRequest, context: _Context
+    ) -> letter_pb.ListDeadLettersResponse:
+        """List dead letters by place."""
+        wanted = _filter(request.query)
+        page = PageRequest.of(
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope=f"dead:{request.consumer_group}:{wanted}",
+            kinds=_PLACE_KINDS,
+        )
+        answers = await self._cluster.answers()
+        found: list[letter_pb.DeadLetter] = []
+        for broker in sorted(answers.brokers, key=lambda each: each.broker_name):
+            if len(found) > page.limit or (page.last and broker.broker_name < str(page.last[0])):
+                continue
+            try:
+                found += await self._read(
+                    broker, request, wanted, page, limit=page.limit + 1 - len(found)
+                )
+            except (ServiceUnavailable, DeadlinePassed) as error:
+                answers.leave_out(broker.broker_name, error)
+        if not found and page.last is None:
+            await self._must_be_known(request.consumer_group)
+        taken = page.page_of(found, _place_of)
+        return letter_pb.ListDeadLettersResponse(
+            dead_letters=taken.entries,
+            next_page_token=taken.next_page_token,
+            silent_brokers=self._cluster.silent(answers),
+        )
+
+    async def RedriveDeadLetters(
+        self, request: letter_pb.RedriveDeadLettersRequest, context: _Context
+    ) -> letter_pb.RedriveDeadLettersResponse:
+        """Send dead letters back."""
+        if len(request.places) > PLACES_MAX:
+            raise field_invalid("places", f"must be at most {PLACES_MAX}", len(request.places))
+        wanted = [
+            DeadLetterFilter(
+                broker_name=place.broker_name,
+                dead_queue_id=place.queue_id,
+                dead_queue_offset=place.queue_offset,
+            )
+            for place in request.places
+        ] or [_filter(request.query)]
+        count_max = request.message_count_max or REDRIVEN_DEFAULT
+        done = Redrive(failures={})
+
+        def count(now: Redrive) -> None:
+            if now.redriven_count + now.duplicate_count >= count_max:
+                raise _Enough
+
+        answer = letter_pb.RedriveDeadLettersResponse()
+        reader = self._cluster.reader
+        for one in wanted:
+            progress = _Progress(count)
+            try:
+                await reader.redrive(
+                    request.consumer_group, one, to_group=request.to_group, on_progress=progress
+                )
+            except _Enough:
+                answer.more = True
+            _take(done, progress.latest)
+        if not (done.redriven_count or done.duplicate_count or done.failures):
+            await self._must_be_known(request.consumer_group)
+        answer.redriven_count = done.redriven_count
+        answer.duplicate_count = done.duplicate_count
+        failures = (
+            f"{queue.broker_name}/{queue.queue_id}/{offset}: {cause}"
+            for (queue, offset), cause in (done.failures or {}).items()
+        )
+        answer.failures.extend(list(failures)[:FAILURES_MAX])
+        return answer
+
+    async def _read(
+        self,
+        broker: LiveBroker,
+        request: letter_pb.ListDeadLettersRequest,
+        wanted: DeadLetterFilter,
+        page: PageRequest,
+        *,
+        limit: int,
+    ) -> Sequence[letter_pb.DeadLetter]:
+        """Dead letters of a broker behind the page before."""
+        last = page.last if page.last and page.last[0] == broker.broker_name else None
+        found: list[letter_pb.DeadLetter] = []
+        here = replace(wanted, broker_name=broker.broker_name)
+        letters = self._cluster.reader.read(request.consumer_group, here)
+        async with aclosing(letters) as reading:  # type: ignore[type-var]
+            async for letter in reading:
+                message = _letter_message(letter, request.body_bytes_max)
+                if last is None or _place_of(message) > last:
+                    found.append(message)
+                    if len(found) >= limit:
+                        break
+        return found
+
+    async def _must_be_known(self, group: str) -> None:
+        """A group without dead letters that nobody knows may be mistyped.
+
+        Raises:
+            ServiceError: GROUP_NOT_FOUND.
+        """
+        answers = await self._cluster.answers()
+        client = self._doors.client
+
+        async def at(broker: LiveBroker) -> list[str]:
+            only = [broker.broker_name]
+            return await client.list_groups(include_system=True, broker_names=only)
+
+        known = {name for names in await answers.ask(at) for name in names}
+        if group not in known:
+            raise group_not_found(group)
+
+
+class _Progress:
+    """Remembers how far sending back has come."""
+
+    def __init__(self, count: Any) -> None:
+        self.latest = Redrive()
+        self._count = count
+
+    def __call__(self, now: Redrive) -> None:
+        self.latest = now
+        self._count(now)
+
+
+def _take(done: Redrive, one: Redrive) -> None:
+    done.redriven_count += one.redriven_count
+    done.duplicate_count += one.duplicate_count
+    done.failures = {**(done.failures or {}), **(one.failures or {})}
+
+
+def _filter(query: letter_pb.DeadLetterQuery) -> DeadLetterFilter:
+    return DeadLetterFilter(
+        topic=query.origin_topic,
+        key=query.key,
+        reason=query.reason,
+        begin=moment_in(query, "begin_time"),
+        end=moment_in(query, "end_time"),
+        redriven=None if query.include_redriven else False,
+    )
+
+
+def _place_of(letter: letter_pb.DeadLetter) -> tuple[str, int, int]:
+    place = letter.place
+    return place.broker_name, place.queue_id, place.queue_offset
+
+
+def _letter_message(letter: DeadLetter, body_bytes_max: int) -> letter_pb.DeadLetter:
+    message, _ = message_of(letter.message, body_bytes_max=body_bytes_max)
+    queue = letter.message_queue
+    return letter_pb.DeadLetter(
+        message=message,
+        origin_topic=letter.topic,
+        origin_message_id=letter.origin_message_id,
+        reason=letter.reason,
+        cause=letter.last_error,
+        give_up_time=time_of(letter.message.store_timestamp_ms),
+        redriven=letter.redriven,
+        place=letter_pb.DeadLetterPlace(
+            broker_name=queue.broker_name,
+            queue_id=queue.queue_id,
+            queue_offset=letter.message.queue_offset,
+        ),
+    )

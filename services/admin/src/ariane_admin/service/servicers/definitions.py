@@ -1,0 +1,220 @@
+"""``DefinitionService``: all topics and groups, taken out and brought in."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from grpc import aio
+
+from ariane.admin.v1 import definition_service_pb2 as definition_pb
+from ariane.admin.v1.definition_service_pb2_grpc import DefinitionServiceServicer
+from ariane.broker.v1 import group_service_pb2 as group_pb
+from ariane.broker.v1 import topic_service_pb2 as topic_pb
+from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO
+from ariane_admin.asking.cluster_doors import (
+    CALL_SECONDS_MAX,
+    answer_of,
+    broker_peer,
+)
+from ariane_admin.service.cluster_access import ClusterAccess, all_pages
+from ariane_record import is_system_topic
+from ariane_record.names import is_system_group
+from ariane_sdk import LiveBroker
+from ariane_sdk.errors import ArianeError
+
+_Context = aio.ServicerContext[Any, Any]
+
+
+class _Held(NamedTuple):
+    """What a broker has."""
+
+    broker: LiveBroker
+    topics: dict[str, topic_pb.Topic]
+    groups: dict[str, group_pb.ConsumerGroup]
+
+
+class DefinitionServicer(DefinitionServiceServicer):
+    """Reads what brokers have, and makes them have what is wanted."""
+
+    def __init__(self, cluster: ClusterAccess) -> None:
+        self._cluster = cluster
+        self._doors = cluster.doors
+
+    async def before(
+        self, method: str, request: definition_pb.ImportDefinitionsRequest
+    ) -> definition_pb.Definitions:
+        """Those of the things that are brought in which are there."""
+        there, _ = await self._definitions(request.cluster_name)
+        topics = {each.topic for each in request.definitions.topics}
+        groups = {each.consumer_group for each in request.definitions.groups}
+        return definition_pb.Definitions(
+            topics=(each for each in there.topics if each.topic in topics),
+            groups=(each for each in there.groups if each.consumer_group in groups),
+        )
+
+    async def ExportDefinitions(
+        self, request: definition_pb.ExportDefinitionsRequest, context: _Context
+    ) -> definition_pb.ExportDefinitionsResponse:
+        """Read all definitions."""
+        definitions, uneven = await self._definitions(request.cluster_name)
+        return definition_pb.ExportDefinitionsResponse(definitions=definitions, uneven_names=uneven)
+
+    async def ImportDefinitions(
+        self, request: definition_pb.ImportDefinitionsRequest, context: _Context
+    ) -> definition_pb.ImportDefinitionsResponse:
+        """Make what is missing, and change what differs."""
+        answers = await self._cluster.answers(cluster_name=request.cluster_name)
+        changes: list[definition_pb.DefinitionChange] = []
+        for held in await answers.ask(self._held):
+            for topic in request.definitions.topics:
+                there = held.topics.get(topic.topic)
+                if there is None or topic_settings(there) != topic_settings(topic):
+                    changes.append(await self._bring_topic(held, topic, request.validate_only))
+            for group in request.definitions.groups:
+                known = held.groups.get(group.consumer_group)
+                if known is None or _group_settings(known) != _group_settings(group):
+                    changes.append(await self._bring_group(held, group, request.validate_only))
+        if not request.validate_only:
+            await self._keep_orders(request.definitions)
+        return definition_pb.ImportDefinitionsResponse(
+            changes=sorted(changes, key=lambda each: (each.subject, each.broker_name)),
+            silent_brokers=self._cluster.silent(answers),
+        )
+
+    async def _definitions(self, cluster_name: str) -> tuple[definition_pb.Definitions, list[str]]:
+        answers = await self._cluster.answers(cluster_name=cluster_name)
+        held = await answers.ask(self._held)
+        # An export with holes looks whole.
+        for error in answers.silent.values():
+            raise error
+        topics: dict[str, topic_pb.Topic] = {}
+        groups: dict[str, group_pb.ConsumerGroup] = {}
+        uneven: set[str] = set()
+        for each in held:
+            for name, topic in each.topics.items():
+                if topic_settings(topics.setdefault(name, topic)) != topic_settings(topic):
+                    uneven.add(f"topic {name}")
+            for name, group in each.groups.items():
+                if _group_settings(groups.setdefault(name, group)) != _group_settings(group):
+                    uneven.add(f"group {name}")
+        definitions = definition_pb.Definitions(
+            topics=(topic_settings(topics[name]) for name in sorted(topics)),
+            groups=(_group_settings(groups[name]) for name in sorted(groups)),
+        )
+        return definitions, sorted(uneven)
+
+    async def _held(self, broker: LiveBroker) -> _Held:
+        topics = await all_pages(
+            broker,
+            self._doors.topics(broker.address).ListTopics,
+            topic_pb.ListTopicsRequest(),
+            lambda page: page.topics,
+        )
+        groups = await all_pages(
+            broker,
+            self._doors.groups(broker.address).ListConsumerGroups,
+            group_pb.ListConsumerGroupsRequest(),
+            lambda page: page.groups,
+        )
+        return _Held(
+            broker,
+            {e.topic: e for e in topics if not e.system and not is_system_topic(e.topic)},
+            {e.consumer_group: e for e in groups if not is_system_group(e.consumer_group)},
+        )
+
+    async def _bring_topic(
+        self, held: _Held, topic: topic_pb.Topic, validate_only: bool
+    ) -> definition_pb.DefinitionChange:
+        broker, stub = held.broker, self._doors.topics(held.broker.address)
+        is_new = topic.topic not in held.topics
+
+        async def bring() -> None:
+            if is_new:
+                made = topic_pb.CreateTopicRequest(topic=topic)
+                await answer_of(
+                    stub.CreateTopic(made, timeout=CALL_SECONDS_MAX), broker_peer(broker)
+                )
+                return
+            changed = topic_pb.UpdateTopicRequest(
+                topic=topic.topic,
+                read_queue_count=topic.read_queue_count,
+                write_queue_count=topic.write_queue_count,
+                permission=topic.permission,
+                message_type=topic.message_type,
+                attributes=topic.attributes,
+            )
+            call = stub.UpdateTopic(changed, timeout=CALL_SECONDS_MAX)
+            await answer_of(call, broker_peer(broker))
+
+        subject = f"topic {topic.topic}"
+        return await _change(subject, broker, bring, is_new=is_new, validate_only=validate_only)
+
+    async def _bring_group(
+        self, held: _Held, group: group_pb.ConsumerGroup, validate_only: bool
+    ) -> definition_pb.DefinitionChange:
+        broker, stub = held.broker, self._doors.groups(held.broker.address)
+        is_new = group.consumer_group not in held.groups
+
+        async def bring() -> None:
+            if is_new:
+                made = group_pb.CreateConsumerGroupRequest(group=group)
+                call = stub.CreateConsumerGroup(made, timeout=CALL_SECONDS_MAX)
+                await answer_of(call, broker_peer(broker))
+                return
+            changed = group_pb.UpdateConsumerGroupRequest(group=group)
+            call_update = stub.UpdateConsumerGroup(changed, timeout=CALL_SECONDS_MAX)
+            await answer_of(call_update, broker_peer(broker))
+
+        subject = f"group {group.consumer_group}"
+        return await _change(subject, broker, bring, is_new=is_new, validate_only=validate_only)
+
+    async def _keep_orders(self, definitions: definition_pb.Definitions) -> None:
+        """Topics in order keep the order of their queues, as those that were created so."""
+        client = self._doors.client
+        for topic in definitions.topics:
+            if topic.message_type == MESSAGE_TYPE_FIFO:
+                route = await client.route(topic.topic)
+                if not route.queue_order:
+                    await client.keep_queue_order(topic.topic)
+
+
+async def _change(
+    subject: str,
+    broker: LiveBroker,
+    bring: Callable[[], Awaitable[None]],
+    *,
+    is_new: bool,
+    validate_only: bool,
+) -> definition_pb.DefinitionChange:
+    change = definition_pb.DefinitionChange(
+        subject=subject,
+        broker_name=broker.broker_name,
+        action="created" if is_new else "changed",
+    )
+    if not validate_only:
+        try:
+            await bring()
+        except ArianeError as error:
+            change.failure = str(error)
+    return change
+
+
+def topic_settings(topic: topic_pb.Topic) -> topic_pb.Topic:
+    """All of a topic that people set."""
+    return topic_pb.Topic(
+        topic=topic.topic,
+        read_queue_count=topic.read_queue_count,
+        write_queue_count=topic.write_queue_count,
+        permission=topic.permission,
+        message_type=topic.message_type,
+        attributes=topic.attributes,
+    )
+
+
+def _group_settings(group: group_pb.ConsumerGroup) -> group_pb.ConsumerGroup:
+    settings = group_pb.ConsumerGroup()
+    settings.CopyFrom(group)
+    settings.ClearField("version")
+    return settings

@@ -1,0 +1,418 @@
+"""``GroupService``: consumer groups across brokers."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from grpc import aio
+
+from ariane.admin.v1 import group_service_pb2 as group_pb
+from ariane.admin.v1.cluster_service_pb2 import BrokerOutcome
+from ariane.admin.v1.group_service_pb2_grpc import GroupServiceServicer
+from ariane.broker.v1 import client_service_pb2 as client_pb
+from ariane.broker.v1 import group_service_pb2 as broker_pb
+from ariane.common.v1.message_pb2 import MessageQueue as QueueMessage
+from ariane_admin.asking.answers import Answers
+from ariane_admin.asking.cluster_doors import (
+    CALL_SECONDS_MAX,
+    answer_of,
+    answer_to_question,
+    broker_peer,
+)
+from ariane_admin.service.cluster_access import ClusterAccess, all_pages, group_not_found
+from ariane_admin.service.times import moment_in, timestamp_of
+from ariane_record.names import dead_letter_topic, is_system_group
+from ariane_sdk import LiveBroker, MessageQueue, QueueLag, ResetTarget
+from ariane_sdk.errors import CallError, GroupNotFound, RouteNotFound
+from ariane_servicekit import field_invalid, take_page
+
+_Context = aio.ServicerContext[Any, Any]
+
+TOPICS_MAX: Final = 100
+
+_GROUP_EXISTS: Final = "GROUP_EXISTS"
+
+
+class GroupServicer(GroupServiceServicer):
+    """Asks and changes every broker that a group concerns."""
+
+    def __init__(self, cluster: ClusterAccess) -> None:
+        self._cluster = cluster
+        self._doors = cluster.doors
+
+    async def before(self, method: str, request: Any) -> Any:
+        """The group, or its offsets, as they are before they are changed."""
+        if method == "CreateGroup":
+            return None
+        if method in {"ResetGroupOffsets", "CloneGroupOffsets"}:
+            group = request.consumer_group
+            if method == "CloneGroupOffsets":
+                group = request.target_consumer_group
+            offsets = await self._cluster.reader.stored_offsets(group, request.topic)
+            return group_pb.QueueOffsets(offsets=_offset_messages(offsets))
+        name = request.group.consumer_group if method == "UpdateGroup" else request.consumer_group
+        answers = await self._cluster.answers()
+        return group_pb.ClusterGroup(
+            consumer_group=name, placements=await self._placements(name, answers)
+        )
+
+    async def CreateGroup(
+        self, request: group_pb.CreateGroupRequest, context: _Context
+    ) -> group_pb.CreateGroupResponse:
+        """Create a group. A broker that has it already counts as done."""
+        wanted = request.group
+        if not wanted.consumer_group:
+            raise field_invalid("group.consumer_group", "is required")
+        brokers = await self._doors.primaries(cluster_name=request.cluster_name)
+        standing: list[CallError] = []
+
+        async def at(broker: LiveBroker) -> None:
+            asked = broker_pb.CreateConsumerGroupRequest(group=wanted)
+            stub = self._doors.groups(broker.address)
+            try:
+                call = stub.CreateConsumerGroup(asked, timeout=CALL_SECONDS_MAX)
+                await answer_of(call, broker_peer(broker))
+            except CallError as error:
+                if error.reason != _GROUP_EXISTS:
+                    raise
+                standing.append(error)
+
+        outcomes = await self._cluster.change_each(brokers, at)
+        if len(standing) == len(brokers):
+            raise standing[0]
+        group = await self._settings_now(wanted.consumer_group, brokers)
+        return group_pb.CreateGroupResponse(group=group, outcomes=outcomes)
+
+    async def GetGroup(
+        self, request: group_pb.GetGroupRequest, context: _Context
+    ) -> group_pb.GetGroupResponse:
+        """Read one group."""
+        name = request.consumer_group
+        answers = await self._cluster.answers()
+        placements = await self._placements(name, answers)
+        lags, members = await self._facts(answers, name)
+        if not placements and not lags and not members[name]:
+            raise group_not_found(name)
+        group = _cluster_group(name, placements, lags[name], members[name])
+        try:
+            bounds = await self._cluster.reader.bounds(dead_letter_topic(name))
+            group.dead_letter_count = sum(end - begin for begin, end in bounds.values())
+        except RouteNotFound:
+            pass  # Nothing ever died.
+        return group_pb.GetGroupResponse(group=group, silent_brokers=self._cluster.silent(answers))
+
+    async def ListGroups(
+        self, request: group_pb.ListGroupsRequest, context: _Context
+    ) -> group_pb.ListGroupsResponse:
+        """List groups by name."""
+        answers = await self._cluster.answers(cluster_name=request.cluster_name)
+
+        async def at(broker: LiveBroker) -> tuple[LiveBroker, list[broker_pb.ConsumerGroup]]:
+            stub = self._doors.groups(broker.address)
+            asked = broker_pb.ListConsumerGroupsRequest()
+            groups = await all_pages(broker, stub.ListConsumerGroups, asked, lambda p: p.groups)
+            return broker, groups
+
+        placed: dict[str, list[group_pb.GroupPlacement]] = defaultdict(list)
+        for broker, groups in await answers.ask(at):
+            for group in groups:
+                placed[group.consumer_group].append(_placement(broker, group))
+        lags, members = await self._facts(answers, "")
+        names = {
+            name
+            for name in {*placed, *lags, *members}
+            if name.startswith(request.name_prefix) and not is_system_group(name)
+        }
+        page = take_page(
+            sorted(names),
+            lambda name: (name,),
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope=f"groups:{request.cluster_name}:{request.name_prefix}",
+        )
+        return group_pb.ListGroupsResponse(
+            groups=(
+                _cluster_group(name, placed[name], lags[name], members[name])
+                for name in page.entries
+            ),
+            next_page_token=page.next_page_token,
+            silent_brokers=self._cluster.silent(answers),
+        )
+
+    async def UpdateGroup(
+        self, request: group_pb.UpdateGroupRequest, context: _Context
+    ) -> group_pb.UpdateGroupResponse:
+        """Replace a group's settings, where it is known."""
+        name = request.group.consumer_group
+        answers = await self._cluster.answers()
+        known = {each.broker_name for each in await self._placements(name, answers)}
+        brokers = [each for each in answers.brokers if each.broker_name in known]
+        if not brokers:
+            raise group_not_found(name)
+
+        async def at(broker: LiveBroker) -> object:
+            asked = broker_pb.UpdateConsumerGroupRequest(group=request.group)
+            stub = self._doors.groups(broker.address)
+            call = stub.UpdateConsumerGroup(asked, timeout=CALL_SECONDS_MAX)
+            return await answer_of(call, broker_peer(broker))
+
+        outcomes = await self._cluster.change_each(brokers, at)
+        outcomes += _unasked(answers)
+        group = await self._settings_now(name, brokers)
+        return group_pb.UpdateGroupResponse(group=group, outcomes=outcomes)
+
+    async def DeleteGroup(
+        self, request: group_pb.DeleteGroupRequest, context: _Context
+    ) -> group_pb.DeleteGroupResponse:
+        """Delete a group with its offsets."""
+        gone: list[broker_pb.DeleteConsumerGroupResponse] = []
+
+        async def at(broker: LiveBroker) -> None:
+            asked = broker_pb.DeleteConsumerGroupRequest(
+                consumer_group=request.consumer_group,
+                keep_dead_letters=request.keep_dead_letters,
+            )
+            stub = self._doors.groups(broker.address)
+            call = stub.DeleteConsumerGroup(asked, timeout=CALL_SECONDS_MAX)
+            try:
+                gone.append(await answer_of(call, broker_peer(broker)))
+            except GroupNotFound:
+                return
+
+        outcomes = await self._cluster.change_each(await self._doors.primaries(), at)
+        if not gone and not any(each.HasField("error") for each in outcomes):
+            raise group_not_found(request.consumer_group)
+        return group_pb.DeleteGroupResponse(
+            outcomes=outcomes,
+            retry_message_count=sum(each.retry_message_count for each in gone),
+            dead_letter_count=sum(each.dead_letter_count for each in gone),
+        )
+
+    async def ListGroupMembers(
+        self, request: group_pb.ListGroupMembersRequest, context: _Context
+    ) -> group_pb.ListGroupMembersResponse:
+        """List the live members of a group, with what each has in work."""
+        name = request.consumer_group
+        answers = await self._cluster.answers()
+
+        async def at(broker: LiveBroker) -> tuple[str, list[client_pb.GroupMember]]:
+            asked = client_pb.ListGroupMembersRequest(consumer_group=name)
+            stub = self._doors.clients(broker.address)
+            try:
+                found = await all_pages(broker, stub.ListGroupMembers, asked, lambda p: p.members)
+            except GroupNotFound:
+                found = []
+            return broker.broker_name, found
+
+        async def owned(broker: LiveBroker) -> Mapping[MessageQueue, str]:
+            only = [broker.broker_name]
+            return await self._doors.client.queue_owners(name, broker_names=only)
+
+        members: dict[str, group_pb.ClusterGroupMember] = {}
+        for broker_name, found in await answers.ask(at):
+            for member in found:
+                entry = members.setdefault(
+                    member.client_id, group_pb.ClusterGroupMember(member=member)
+                )
+                entry.broker_names.append(broker_name)
+        page = take_page(
+            sorted(members),
+            lambda client_id: (client_id,),
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope=f"members:{name}",
+        )
+        shown = [members[client_id] for client_id in page.entries]
+        if shown:
+            queues = defaultdict(set)
+            for owners in await answers.ask(owned):
+                for queue, client_id in owners.items():
+                    queues[client_id].add(queue)
+            for entry in shown:
+                entry.assignment.extend(
+                    QueueMessage(topic=q.topic, broker_name=q.broker_name, queue_id=q.queue_id)
+                    for q in sorted(queues[entry.member.client_id])
+                )
+        return group_pb.ListGroupMembersResponse(
+            members=shown,
+            next_page_token=page.next_page_token,
+            silent_brokers=self._cluster.silent(answers),
+        )
+
+    async def ListSubscriptionConflicts(
+        self, request: group_pb.ListSubscriptionConflictsRequest, context: _Context
+    ) -> group_pb.ListSubscriptionConflictsResponse:
+        """List members that do not want the same."""
+        answers = await self._cluster.answers()
+
+        async def at(broker: LiveBroker) -> list[client_pb.SubscriptionConflict]:
+            asked = client_pb.ListSubscriptionConflictsRequest(
+                consumer_group=request.consumer_group
+            )
+            stub = self._doors.clients(broker.address)
+            return await all_pages(
+                broker, stub.ListSubscriptionConflicts, asked, lambda page: page.conflicts
+            )
+
+        # The same two members meet on every broker of their topics.
+        found = {
+            (one.consumer_group, one.member.client_id, one.newcomer.client_id): one
+            for conflicts in await answers.ask(at)
+            for one in conflicts
+        }
+        page = take_page(
+            sorted(found),
+            lambda key: key,
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope=f"conflicts:{request.consumer_group}",
+        )
+        return group_pb.ListSubscriptionConflictsResponse(
+            conflicts=(found[key] for key in page.entries),
+            next_page_token=page.next_page_token,
+            silent_brokers=self._cluster.silent(answers),
+        )
+
+    async def ResetGroupOffsets(
+        self, request: group_pb.ResetGroupOffsetsRequest, context: _Context
+    ) -> group_pb.ResetGroupOffsetsResponse:
+        """Set a group's offsets anew."""
+        before = await self._cluster.reader.stored_offsets(request.consumer_group, request.topic)
+        offsets = await self._doors.client.reset_offsets(
+            request.consumer_group,
+            request.topic,
+            _target(request),
+            validate_only=request.validate_only,
+        )
+        return group_pb.ResetGroupOffsetsResponse(offsets=_offset_messages(offsets, before))
+
+    async def CloneGroupOffsets(
+        self, request: group_pb.CloneGroupOffsetsRequest, context: _Context
+    ) -> group_pb.CloneGroupOffsetsResponse:
+        """Copy a group's offsets to another."""
+        offsets = await self._doors.client.clone_offsets(
+            request.consumer_group, request.target_consumer_group, request.topic
+        )
+        return group_pb.CloneGroupOffsetsResponse(offsets=_offset_messages(offsets))
+
+    async def _settings_now(
+        self, name: str, brokers: Sequence[LiveBroker]
+    ) -> group_pb.ClusterGroup:
+        placements = await self._placements(name, Answers(brokers))
+        return _cluster_group(name, placements, (), set())
+
+    async def _placements(self, name: str, answers: Answers) -> list[group_pb.GroupPlacement]:
+        async def at(broker: LiveBroker) -> group_pb.GroupPlacement | None:
+            asked = broker_pb.GetConsumerGroupRequest(consumer_group=name)
+            stub = self._doors.groups(broker.address)
+            call = stub.GetConsumerGroup(asked, timeout=CALL_SECONDS_MAX)
+            try:
+                answer = await answer_to_question(call, broker_peer(broker))
+            except GroupNotFound:
+                return None
+            return _placement(broker, answer.group)
+
+        return [each for each in await answers.ask(at) if each is not None]
+
+    async def _facts(
+        self, answers: Answers, group: str
+    ) -> tuple[Mapping[str, list[QueueLag]], Mapping[str, set[str]]]:
+        """Backlogs, and client ids of live members, by group."""
+        client = self._doors.client
+
+        async def at(broker: LiveBroker) -> tuple[list[QueueLag], Mapping[str, set[str]]]:
+            only = [broker.broker_name]
+            lags = await client.consumer_lag(group, broker_names=only)
+            return lags, await client.members_of_groups(broker_names=only)
+
+        lags: dict[str, list[QueueLag]] = defaultdict(list)
+        members: dict[str, set[str]] = defaultdict(set)
+        for found, told in await answers.ask(at):
+            for lag in found:
+                lags[lag.group].append(lag)
+            for name, client_ids in told.items():
+                # A member is attached to each broker of its topics.
+                members[name] |= client_ids
+        return lags, members
+
+
+def _unasked(answers: Answers) -> list[BrokerOutcome]:
+    """Brokers that did not say whether they know a group, and were not changed."""
+    outcomes = []
+    for broker in answers.brokers:
+        error = answers.silent.get(broker.broker_name)
+        if error is not None:
+            outcome = BrokerOutcome(
+                cluster_name=broker.cluster_name, broker_name=broker.broker_name
+            )
+            outcome.error.message = str(error)
+            outcomes.append(outcome)
+    return outcomes
+
+
+def _target(request: group_pb.ResetGroupOffsetsRequest) -> ResetTarget:
+    match request.WhichOneof("target"):
+        case "earliest":
+            return "earliest" if request.earliest else "latest"
+        case "time":
+            moment = moment_in(request, "time")
+            if moment is not None:
+                return moment
+        case "queue_offsets":
+            return {
+                MessageQueue(request.topic, each.broker_name, each.queue_id): each.queue_offset
+                for each in request.queue_offsets.offsets
+            }
+    raise field_invalid("target", "is required")
+
+
+def _offset_messages(
+    offsets: Mapping[MessageQueue, int], before: Mapping[MessageQueue, int] | None = None
+) -> list[group_pb.GroupQueueOffset]:
+    messages = []
+    for queue in sorted(offsets):
+        message = group_pb.GroupQueueOffset(
+            broker_name=queue.broker_name, queue_id=queue.queue_id, queue_offset=offsets[queue]
+        )
+        if before is not None and queue in before:
+            message.previous_queue_offset = before[queue]
+        messages.append(message)
+    return messages
+
+
+def _placement(broker: LiveBroker, group: broker_pb.ConsumerGroup) -> group_pb.GroupPlacement:
+    return group_pb.GroupPlacement(
+        cluster_name=broker.cluster_name, broker_name=broker.broker_name, group=group
+    )
+
+
+def _cluster_group(
+    name: str,
+    placements: Sequence[group_pb.GroupPlacement],
+    lags: Sequence[QueueLag],
+    members: set[str],
+) -> group_pb.ClusterGroup:
+    ordered = sorted(placements, key=lambda each: (each.cluster_name, each.broker_name))
+    oldest = min(
+        (lag.oldest_store_time for lag in lags if lag.oldest_store_time is not None), default=None
+    )
+    return group_pb.ClusterGroup(
+        consumer_group=name,
+        placements=ordered,
+        uneven=len({_settings(each.group) for each in ordered}) > 1,
+        member_count=len(members),
+        lag_message_count=sum(lag.message_count for lag in lags),
+        topics=sorted({lag.message_queue.topic for lag in lags})[:TOPICS_MAX],
+        oldest_store_time=timestamp_of(oldest),
+    )
+
+
+def _settings(group: broker_pb.ConsumerGroup) -> bytes:
+    """All that people set."""
+    settings = broker_pb.ConsumerGroup()
+    settings.CopyFrom(group)
+    settings.ClearField("version")
+    return settings.SerializeToString(deterministic=True)

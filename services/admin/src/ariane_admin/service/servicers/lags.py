@@ -1,0 +1,158 @@
+"""``LagService``: how far groups are behind."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from google.protobuf.duration_pb2 import Duration
+from grpc import aio
+
+from ariane.admin.v1 import lag_service_pb2 as lag_pb
+from ariane.admin.v1.lag_service_pb2_grpc import LagServiceServicer
+from ariane.broker.v1 import offset_service_pb2 as offset_pb
+from ariane_admin.service.cluster_access import ClusterAccess, all_pages
+from ariane_record.names import is_system_group
+from ariane_sdk import LiveBroker, MessageQueue
+from ariane_servicekit import Clock, take_page
+
+_Context = aio.ServicerContext[Any, Any]
+
+_QUEUES_PAGE = 1000
+
+
+class LagServicer(LagServiceServicer):
+    """Adds up what brokers say of backlogs."""
+
+    def __init__(self, cluster: ClusterAccess, clock: Clock) -> None:
+        self._cluster = cluster
+        self._doors = cluster.doors
+        self._clock = clock
+
+    async def ListGroupLags(
+        self, request: lag_pb.ListGroupLagsRequest, context: _Context
+    ) -> lag_pb.ListGroupLagsResponse:
+        """List backlogs by group and topic."""
+        answers = await self._cluster.answers()
+        client = self._doors.client
+
+        async def at(broker: LiveBroker) -> tuple[list[offset_pb.ConsumerLag], dict[str, set[str]]]:
+            found = await self._lags(broker, request.consumer_group, request.topic)
+            return found, await client.members_of_groups(broker_names=[broker.broker_name])
+
+        sums: dict[tuple[str, str], lag_pb.GroupLag] = {}
+        members: dict[str, set[str]] = defaultdict(set)
+        for lags, told in await answers.ask(at):
+            _add_all(sums, lags)
+            for name, client_ids in told.items():
+                members[name] |= client_ids
+        now_ms = self._clock.now_ms()
+        for found in sums.values():
+            found.member_count = len(members[found.consumer_group])
+            if found.HasField("oldest_store_time"):
+                age = Duration()
+                age.FromMilliseconds(max(0, now_ms - found.oldest_store_time.ToMilliseconds()))
+                found.delay.CopyFrom(age)
+        wanted = [e for e in sums.values() if e.message_count >= request.message_count_min]
+        key = _ORDERS.get(request.order, _by_name)
+        page = take_page(
+            sorted(wanted, key=key),
+            key,
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope=f"lags:{request.consumer_group}:{request.topic}:{request.order}"
+            f":{request.message_count_min}",
+        )
+        return lag_pb.ListGroupLagsResponse(
+            lags=page.entries,
+            next_page_token=page.next_page_token,
+            silent_brokers=self._cluster.silent(answers),
+        )
+
+    async def ListQueueLags(
+        self, request: lag_pb.ListQueueLagsRequest, context: _Context
+    ) -> lag_pb.ListQueueLagsResponse:
+        """List the backlog of one group queue by queue, with who has each in work."""
+        answers = await self._cluster.answers()
+        group = request.consumer_group
+
+        async def at(broker: LiveBroker) -> list[lag_pb.QueueLag]:
+            found = await self._lags(broker, group, request.topic)
+            return [lag_pb.QueueLag(broker_name=broker.broker_name, lag=lag) for lag in found]
+
+        async def owned(broker: LiveBroker) -> Mapping[MessageQueue, str]:
+            only = [broker.broker_name]
+            return await self._doors.client.queue_owners(group, broker_names=only)
+
+        lags = [lag for found in await answers.ask(at) for lag in found]
+
+        def key(entry: lag_pb.QueueLag) -> tuple[str, str, int]:
+            return entry.lag.topic, entry.broker_name, entry.lag.queue_id
+
+        page = take_page(
+            sorted(lags, key=key),
+            key,
+            page_size=request.page_size or _QUEUES_PAGE,
+            page_token=request.page_token,
+            scope=f"queue-lags:{group}:{request.topic}",
+        )
+        if page.entries:
+            owners = {q: who for found in await answers.ask(owned) for q, who in found.items()}
+            for entry in page.entries:
+                queue = MessageQueue(entry.lag.topic, entry.broker_name, entry.lag.queue_id)
+                entry.client_id = owners.get(queue, "")
+        return lag_pb.ListQueueLagsResponse(
+            lags=page.entries,
+            next_page_token=page.next_page_token,
+            silent_brokers=self._cluster.silent(answers),
+        )
+
+    async def _lags(
+        self, broker: LiveBroker, group: str, topic: str
+    ) -> list[offset_pb.ConsumerLag]:
+        asked = offset_pb.ListConsumerLagsRequest(consumer_group=group, topic=topic)
+        stub = self._doors.offsets(broker.address)
+        return await all_pages(broker, stub.ListConsumerLags, asked, lambda page: page.lags)
+
+
+def _by_name(lag: lag_pb.GroupLag) -> tuple[str | int, ...]:
+    return lag.consumer_group, lag.topic
+
+
+def _most_first(lag: lag_pb.GroupLag) -> tuple[str | int, ...]:
+    return -lag.message_count, lag.consumer_group, lag.topic
+
+
+def _longest_first(lag: lag_pb.GroupLag) -> tuple[str | int, ...]:
+    return -lag.delay.ToMilliseconds(), lag.consumer_group, lag.topic
+
+
+_ORDERS: Final = {
+    lag_pb.LAG_ORDER_MESSAGE_COUNT: _most_first,
+    lag_pb.LAG_ORDER_DELAY: _longest_first,
+}
+
+
+def _add_all(
+    sums: dict[tuple[str, str], lag_pb.GroupLag], lags: Sequence[offset_pb.ConsumerLag]
+) -> None:
+    for lag in lags:
+        if not is_system_group(lag.consumer_group):
+            _add(sums, lag)
+
+
+def _add(sums: dict[tuple[str, str], lag_pb.GroupLag], lag: offset_pb.ConsumerLag) -> None:
+    found = sums.setdefault(
+        (lag.consumer_group, lag.topic),
+        lag_pb.GroupLag(consumer_group=lag.consumer_group, topic=lag.topic),
+    )
+    found.message_count += lag.message_count
+    if lag.HasField("oldest_store_time"):
+        oldest = lag.oldest_store_time
+        if (
+            not found.HasField("oldest_store_time")
+            or oldest.ToNanoseconds() < found.oldest_store_time.ToNanoseconds()
+        ):
+            found.oldest_store_time.CopyFrom(oldest)

@@ -1,0 +1,189 @@
+"""``SettingService``: the settings of every process, side by side."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from grpc import aio
+
+from ariane.admin.v1 import setting_service_pb2 as setting_pb
+from ariane.admin.v1.setting_service_pb2_grpc import SettingServiceServicer
+from ariane.common.v1 import process_service_pb2 as process_pb
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, answer_of, answer_to_question
+from ariane_admin.service.cluster_access import ClusterAccess
+from ariane_sdk.errors import CallError
+from ariane_servicekit import ServiceError, field_invalid, take_page
+
+_Context = aio.ServicerContext[Any, Any]
+
+_PAGE = 1000
+
+
+class _Process(NamedTuple):
+    service: str
+    address: str
+    member: str
+
+
+class SettingServicer(SettingServiceServicer):
+    """Asks each process, and changes what it lets change: the list is its own, with its ranges."""
+
+    def __init__(self, cluster: ClusterAccess, checkers: Sequence[str]) -> None:
+        self._cluster = cluster
+        self._doors = cluster.doors
+        self._checkers = checkers
+        self._own_address = ""
+
+    def listens_on(self, address: str) -> None:
+        """Where admin itself is reached: it has settings as the others have."""
+        self._own_address = address
+
+    async def before(
+        self, method: str, request: setting_pb.UpdateSettingRequest
+    ) -> setting_pb.ListSettingsResponse:
+        """The setting in each process before it is changed."""
+        settings = await self._settings(await self._chosen(request.service, request.addresses))
+        return setting_pb.ListSettingsResponse(
+            settings=[each for each in settings if each.setting.name == request.name]
+        )
+
+    async def ListProcesses(
+        self, request: setting_pb.ListProcessesRequest, context: _Context
+    ) -> setting_pb.ListProcessesResponse:
+        """List the processes of the cluster."""
+        page = take_page(
+            sorted(await self._processes(request.service)),
+            lambda each: each,
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope=f"processes:{request.service}",
+        )
+        found = await asyncio.gather(*map(self._state, page.entries))
+        return setting_pb.ListProcessesResponse(
+            processes=found, next_page_token=page.next_page_token
+        )
+
+    async def ListSettings(
+        self, request: setting_pb.ListSettingsRequest, context: _Context
+    ) -> setting_pb.ListSettingsResponse:
+        """List settings with their values in each process."""
+        only = [request.address] if request.address else []
+        settings = await self._settings(await self._chosen(request.service, only))
+        if request.differing_only:
+            settings = [
+                each
+                for each in settings
+                if len({*each.values.values(), each.setting.default_value}) > 1
+            ]
+        page = take_page(
+            settings,
+            lambda each: (each.setting.name,),
+            page_size=request.page_size or _PAGE,
+            page_token=request.page_token,
+            scope=f"settings:{request.service}:{request.address}:{request.differing_only}",
+        )
+        return setting_pb.ListSettingsResponse(
+            settings=page.entries, next_page_token=page.next_page_token
+        )
+
+    async def UpdateSetting(
+        self, request: setting_pb.UpdateSettingRequest, context: _Context
+    ) -> setting_pb.UpdateSettingResponse:
+        """Change a setting in processes that let it change."""
+        chosen = await self._chosen(request.service, request.addresses)
+        known = {s.setting.name: s for s in await self._settings(chosen, silent_ok=True)}
+        found = known.get(request.name)
+        if found is None or not found.setting.dynamic:
+            rule = "is not known" if found is None else "may not change while the process runs"
+            raise ServiceError(
+                ErrorReason.ERROR_REASON_SETTING_INVALID,
+                f"setting {request.name!r} of {request.service}: {rule}",
+                {"setting": request.name, "rule": rule},
+            )
+        asked = process_pb.UpdateProcessSettingRequest(name=request.name, value=request.value)
+        refusals: list[CallError] = []
+
+        async def change(process: _Process) -> setting_pb.SettingOutcome:
+            outcome = setting_pb.SettingOutcome(
+                process=_reference(process), previous_value=found.values.get(process.address, "")
+            )
+            stub = self._doors.processes(process.address)
+            call = stub.UpdateProcessSetting(asked, timeout=CALL_SECONDS_MAX)
+            try:
+                await answer_of(call, f"{process.service} at {process.address}")
+            except CallError as error:
+                refusals.append(error)
+                outcome.error.CopyFrom(self._cluster.translator.status(error))
+            return outcome
+
+        outcomes = await asyncio.gather(*map(change, chosen))
+        if len(refusals) == len(outcomes):
+            raise refusals[0]
+        return setting_pb.UpdateSettingResponse(outcomes=outcomes)
+
+    async def _processes(self, service: str) -> list[_Process]:
+        brokers = await self._doors.client.list_brokers()
+        found = {
+            *(_Process("namesrv", address, "") for address in self._doors.name_servers),
+            *(_Process("broker", b.address, f"{b.broker_name}/{b.broker_id}") for b in brokers),
+            *(_Process("txn-checker", address, "") for address in self._checkers),
+            _Process("admin", self._own_address, ""),
+        }
+        return [each for each in found if service in {"", each.service}]
+
+    async def _chosen(self, service: str, addresses: Sequence[str]) -> list[_Process]:
+        """Processes of one service; no other address is ever called."""
+        if not service:
+            raise field_invalid("service", "is required")
+        known = await self._processes(service)
+        chosen = sorted(each for each in known if not addresses or each.address in addresses)
+        missing = set(addresses) - {each.address for each in chosen}
+        if missing or not chosen:
+            where = f"at {min(missing)}" if missing else "in this cluster"
+            raise field_invalid("addresses", f"there is no {service} {where}")
+        return chosen
+
+    async def _settings(
+        self, processes: Sequence[_Process], *, silent_ok: bool = False
+    ) -> list[setting_pb.ClusterSetting]:
+        async def at(process: _Process) -> Sequence[process_pb.ProcessSetting]:
+            asked = process_pb.ListProcessSettingsRequest(page_size=_PAGE)
+            stub = self._doors.processes(process.address)
+            call = stub.ListProcessSettings(asked, timeout=CALL_SECONDS_MAX)
+            peer = f"{process.service} at {process.address}"
+            return (await answer_to_question(call, peer)).settings
+
+        told = await asyncio.gather(*map(at, processes), return_exceptions=True)
+        failures = [each for each in told if isinstance(each, BaseException)]
+        if failures and (not silent_ok or len(failures) == len(told)):
+            raise failures[0]
+        settings: dict[str, setting_pb.ClusterSetting] = {}
+        for process, answer in zip(processes, told, strict=True):
+            for setting in () if isinstance(answer, BaseException) else answer:
+                entry = settings.setdefault(
+                    setting.name, setting_pb.ClusterSetting(setting=setting)
+                )
+                entry.values[process.address] = setting.value
+        return [settings[name] for name in sorted(settings)]
+
+    async def _state(self, process: _Process) -> setting_pb.ClusterProcess:
+        found = setting_pb.ClusterProcess(process=_reference(process))
+        stub = self._doors.processes(process.address)
+        call = stub.GetProcessState(process_pb.GetProcessStateRequest(), timeout=CALL_SECONDS_MAX)
+        try:
+            answer = await answer_to_question(call, f"{process.service} at {process.address}")
+        except CallError as error:
+            found.error.CopyFrom(self._cluster.translator.status(error))
+        else:
+            found.state.CopyFrom(answer.state)
+        return found
+
+
+def _reference(process: _Process) -> setting_pb.ProcessReference:
+    return setting_pb.ProcessReference(
+        service=process.service, address=process.address, member=process.member
+    )

@@ -1,0 +1,137 @@
+"""``TransactionService``: what the transaction checkers know, asked of any of them."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from grpc import aio
+
+from ariane.admin.v1 import transaction_service_pb2 as transaction_pb
+from ariane.admin.v1.transaction_service_pb2_grpc import TransactionServiceServicer
+from ariane.transaction.v1 import checked_transaction_service_pb2 as checked_pb
+from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
+    CheckedTransactionServiceStub,
+)
+from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, answer_of, answer_to_question
+from ariane_admin.service.cluster_access import ClusterAccess
+from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
+from ariane_servicekit import feature_not_available
+
+if TYPE_CHECKING:
+    from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
+        CheckedTransactionServiceAsyncStub,
+    )
+
+_Context = aio.ServicerContext[Any, Any]
+_Answer = TypeVar("_Answer")
+
+
+class TransactionServicer(TransactionServiceServicer):
+    """Hands questions and decisions on to a checker.
+
+    Args:
+        cluster: Has channels to every process.
+        checkers: Where checkers are, "host:port"; those of one database answer alike.
+    """
+
+    def __init__(self, cluster: ClusterAccess, checkers: Sequence[str]) -> None:
+        self._doors = cluster.doors
+        self._checkers = checkers
+
+    async def before(
+        self, method: str, request: transaction_pb.DecideTransactionRequest
+    ) -> transaction_pb.GetTransactionResponse:
+        """The transaction as it is before it is changed."""
+        return await self._get(request.transaction_id)
+
+    async def ListTransactions(
+        self, request: transaction_pb.ListTransactionsRequest, context: _Context
+    ) -> transaction_pb.ListTransactionsResponse:
+        """List transactions under check, or parked ones."""
+        fields = {
+            "producer_group": request.producer_group,
+            "topic": request.topic,
+            "page_size": request.page_size,
+            "page_token": request.page_token,
+        }
+
+        async def at(stub: CheckedTransactionServiceAsyncStub, peer: str) -> Any:
+            if request.parked:
+                parked = checked_pb.ListParkedTransactionsRequest(**fields)  # type: ignore[arg-type]
+                call = stub.ListParkedTransactions(parked, timeout=CALL_SECONDS_MAX)
+                return await answer_to_question(call, peer)
+            waiting = checked_pb.ListCheckedTransactionsRequest(**fields)  # type: ignore[arg-type]
+            call_waiting = stub.ListCheckedTransactions(waiting, timeout=CALL_SECONDS_MAX)
+            return await answer_to_question(call_waiting, peer)
+
+        answer = await self._ask(at)
+        return transaction_pb.ListTransactionsResponse(
+            transactions=answer.transactions, next_page_token=answer.next_page_token
+        )
+
+    async def GetTransaction(
+        self, request: transaction_pb.GetTransactionRequest, context: _Context
+    ) -> transaction_pb.GetTransactionResponse:
+        """Read one transaction."""
+        return await self._get(request.transaction_id)
+
+    async def DecideTransaction(
+        self, request: transaction_pb.DecideTransactionRequest, context: _Context
+    ) -> transaction_pb.DecideTransactionResponse:
+        """End a transaction by an operator's word."""
+        asked = checked_pb.DecideTransactionRequest(
+            transaction_id=request.transaction_id, outcome=request.outcome, cause=request.cause
+        )
+
+        async def at(
+            stub: CheckedTransactionServiceAsyncStub, peer: str
+        ) -> checked_pb.DecideTransactionResponse:
+            return await answer_of(stub.DecideTransaction(asked, timeout=CALL_SECONDS_MAX), peer)
+
+        answer = await self._ask(at)
+        return transaction_pb.DecideTransactionResponse(transaction=answer.transaction)
+
+    async def ResumeTransaction(
+        self, request: transaction_pb.ResumeTransactionRequest, context: _Context
+    ) -> transaction_pb.ResumeTransactionResponse:
+        """Have producers asked again."""
+        asked = checked_pb.ResumeTransactionChecksRequest(transaction_id=request.transaction_id)
+
+        async def at(
+            stub: CheckedTransactionServiceAsyncStub, peer: str
+        ) -> checked_pb.ResumeTransactionChecksResponse:
+            call = stub.ResumeTransactionChecks(asked, timeout=CALL_SECONDS_MAX)
+            return await answer_of(call, peer)
+
+        answer = await self._ask(at)
+        return transaction_pb.ResumeTransactionResponse(transaction=answer.transaction)
+
+    async def _get(self, transaction_id: str) -> transaction_pb.GetTransactionResponse:
+        asked = checked_pb.GetCheckedTransactionRequest(transaction_id=transaction_id)
+
+        async def at(
+            stub: CheckedTransactionServiceAsyncStub, peer: str
+        ) -> checked_pb.GetCheckedTransactionResponse:
+            call = stub.GetCheckedTransaction(asked, timeout=CALL_SECONDS_MAX)
+            return await answer_to_question(call, peer)
+
+        answer = await self._ask(at)
+        return transaction_pb.GetTransactionResponse(transaction=answer.transaction)
+
+    async def _ask(
+        self, ask: Callable[[CheckedTransactionServiceAsyncStub, str], Awaitable[_Answer]]
+    ) -> _Answer:
+        """The answer of the first checker that is there; decisions may be made again."""
+        if not self._checkers:
+            raise feature_not_available("this method, without a transaction checker (--checkers)")
+        failure: CallError | None = None
+        for address in self._checkers:
+            stub = CheckedTransactionServiceStub(self._doors.client.channel(address))
+            try:
+                return await ask(stub, f"transaction checker {address}")
+            except (ServiceUnavailable, DeadlinePassed) as error:
+                failure = error
+        assert failure is not None  # noqa: S101 - there is one checker at least
+        raise failure

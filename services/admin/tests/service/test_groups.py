@@ -1,0 +1,124 @@
+"""Groups and backlogs through the service."""
+
+import asyncio
+import json
+
+import pytest
+from grpc import StatusCode
+from grpc.aio import AioRpcError
+
+from ariane.admin.v1 import audit_service_pb2 as audit_pb
+from ariane.admin.v1 import client_service_pb2 as client_pb
+from ariane.admin.v1 import group_service_pb2 as group_pb
+from ariane.admin.v1 import lag_service_pb2 as lag_pb
+from ariane.admin.v1.client_service_pb2_grpc import ClientServiceStub
+from ariane.admin.v1.group_service_pb2_grpc import GroupServiceStub
+from ariane.admin.v1.lag_service_pb2_grpc import LagServiceStub
+from ariane.broker.v1.group_service_pb2 import ConsumerGroup
+from ariane_sdk import ClusterClient, Message, Producer, PushConsumer
+
+
+@pytest.fixture
+def groups(admin):
+    return GroupServiceStub(admin)
+
+
+@pytest.fixture
+async def work(cluster):
+    """A topic with 30 messages."""
+    async with ClusterClient(cluster.name_servers) as client, Producer(cluster.name_servers) as p:
+        await client.create_topic("work", queue_count=2, exists_ok=True)
+        for number in range(30):
+            await p.send(Message("work", b"%d" % number))
+        yield "work"
+        await client.delete_topic("work")
+
+
+def settings(name, **given):
+    return ConsumerGroup(consumer_group=name, consume_enabled=True, attempts_max=16, **given)
+
+
+async def test_the_life_of_a_group_leaves_its_entries(groups, entries):
+    await groups.CreateGroup(group_pb.CreateGroupRequest(group=settings("clerks")))
+    with pytest.raises(AioRpcError) as refused:
+        await groups.CreateGroup(group_pb.CreateGroupRequest(group=settings("clerks")))
+    assert refused.value.code() is StatusCode.ALREADY_EXISTS
+    paused = settings("clerks")
+    paused.consume_enabled = False
+    changed = await groups.UpdateGroup(group_pb.UpdateGroupRequest(group=paused))
+    assert [p.group.consume_enabled for p in changed.group.placements] == [False, False]
+    listed = await groups.ListGroups(group_pb.ListGroupsRequest(name_prefix="cler"))
+    assert [each.consumer_group for each in listed.groups] == ["clerks"]
+    assert not listed.groups[0].uneven
+    await groups.DeleteGroup(group_pb.DeleteGroupRequest(consumer_group="clerks"))
+    with pytest.raises(AioRpcError) as refused:
+        await groups.GetGroup(group_pb.GetGroupRequest(consumer_group="clerks"))
+    assert refused.value.code() is StatusCode.NOT_FOUND
+    outcomes = [each.outcome for each in await entries(resource_name="clerks")]
+    done, failed = audit_pb.AUDIT_OUTCOME_DONE, audit_pb.AUDIT_OUTCOME_FAILED
+    assert outcomes == [done, failed, done, done]
+
+
+async def test_backlogs_members_and_offsets_of_a_live_group(cluster, groups, admin, work, entries):
+    taken = []
+
+    async def listen(messages):
+        taken.extend(messages)
+
+    consumer = PushConsumer(
+        cluster.name_servers,
+        group="crew",
+        subscriptions={work: "*"},
+        listener=listen,
+        start="earliest",
+    )
+    async with consumer:
+        while len(taken) < 30:  # noqa: ASYNC110 - there is nothing to be told by.
+            await asyncio.sleep(0.05)
+        members = await groups.ListGroupMembers(
+            group_pb.ListGroupMembersRequest(consumer_group="crew")
+        )
+        [member] = members.members
+        assert {q.topic for q in member.assignment} >= {work}
+        state = await ClientServiceStub(admin).GetClientState(
+            client_pb.GetClientStateRequest(client_id=member.member.client_id)
+        )
+        assert state.client.client.hello.client_id == member.member.client_id
+        assert state.state.facts
+    reset = group_pb.ResetGroupOffsetsRequest(consumer_group="crew", topic=work, earliest=True)
+    reset.validate_only = True
+    told = await groups.ResetGroupOffsets(reset)
+    assert {each.queue_offset for each in told.offsets} == {0}
+    assert await entries(resource_name=work) == []
+    reset.validate_only = False
+    done = await groups.ResetGroupOffsets(reset)
+    assert sum(each.previous_queue_offset for each in done.offsets) == 30
+    [entry] = await entries(resource_name=work)
+    assert json.loads(entry.before_json)["offsets"]
+    lags = LagServiceStub(admin)
+    listed = await lags.ListGroupLags(
+        lag_pb.ListGroupLagsRequest(topic=work, order=lag_pb.LAG_ORDER_MESSAGE_COUNT)
+    )
+    [lag] = listed.lags
+    assert (lag.consumer_group, lag.message_count, lag.member_count) == ("crew", 30, 0)
+    assert lag.HasField("delay")
+    queues = await lags.ListQueueLags(
+        lag_pb.ListQueueLagsRequest(consumer_group="crew", topic=work)
+    )
+    assert sum(each.lag.message_count for each in queues.lags) == 30
+    cloned = await groups.CloneGroupOffsets(
+        group_pb.CloneGroupOffsetsRequest(
+            consumer_group="crew", target_consumer_group="crew-2", topic=work
+        )
+    )
+    assert {each.queue_offset for each in cloned.offsets} == {0}
+    for name in ("crew", "crew-2"):
+        await groups.DeleteGroup(group_pb.DeleteGroupRequest(consumer_group=name))
+
+
+async def test_a_reset_without_a_target_is_refused(groups):
+    with pytest.raises(AioRpcError) as refused:
+        await groups.ResetGroupOffsets(
+            group_pb.ResetGroupOffsetsRequest(consumer_group="crew", topic="work")
+        )
+    assert refused.value.code() in {StatusCode.INVALID_ARGUMENT, StatusCode.NOT_FOUND}
