@@ -17,8 +17,8 @@ from struct import Struct
 from typing import Final
 
 from ariane_broker.app import compose_from
-from ariane_broker.broker_life import BrokerLife, Threads
-from ariane_broker.outside import Outside
+from ariane_broker.broker_life import BrokerLife
+from ariane_broker.outside import Outside, Threads
 from ariane_broker.settings import BrokerSettings
 from ariane_servicekit import StopRequest, SystemClock, main
 from ariane_storage.disk.clock import SystemClock as StoreSystemClock

@@ -32,6 +32,7 @@ BROKER_ROOMS = "Rooms of the broker"
 PROTOBUF = "In the broker rpc alone speaks protobuf"
 LOG = "The commit log knows nothing"
 DERIVED = "Queues and index do not know"
+FOLLOWING = "Following a primary"
 COPYING = "Copying stands above recovery"
 OPEN_STORE = "An open store does not know"
 ADMIN_SERVICE = "The admin service knows nothing of the command line"
@@ -71,6 +72,8 @@ BAD_IMPORTS = [
     (LOG, "ariane_storage.log", "ariane_storage.queues"),
     (DERIVED, "ariane_storage.index", "ariane_storage.writing"),
     (OPEN_STORE, "ariane_storage.recovery", "ariane_storage.offline"),
+    (FOLLOWING, "ariane_broker.replication", "ariane_broker.following"),
+    (PROTOBUF, "ariane_broker.replication", "ariane.replication.v1.replica_pb2"),
     (COPYING, "ariane_storage.keeping", "ariane_storage.copying"),
     (
         PROTOBUF,

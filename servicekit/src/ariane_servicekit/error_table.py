@@ -423,6 +423,13 @@ _ROWS: Final = (
         "Read the replica set again and decide anew.",
     ),
     ErrorRow(
+        ErrorReason.ERROR_REASON_TOO_FEW_IN_SYNC,
+        StatusCode.UNAVAILABLE,
+        "Wait until more replicas have caught up; an operator may lower in_sync_min.",
+        retriable=True,
+        retry_after_ms=1_000,
+    ),
+    ErrorRow(
         ErrorReason.ERROR_REASON_FILTER_NOT_FOUND,
         StatusCode.NOT_FOUND,
         "Upload the filter, or name a version that is kept.",

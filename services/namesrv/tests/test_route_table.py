@@ -280,3 +280,24 @@ class TestLists:
         table.register(replace(registration(), topics={}))
         assert len(table.brokers()) == 1
         assert table.topics() == []
+
+
+class TestPrimariesOfOneSet:
+    def test_the_later_epoch_takes_the_place_at_once(self, table, registration):
+        table.register(registration(port=1, incarnation="old", epoch=1, replica_addresses={1: "b"}))
+        [route] = table.route("orders")
+        assert route.addresses == {0: "127.0.0.1:1", 1: "b"}
+        table.register(registration(port=2, incarnation="new", epoch=2, replica_addresses={2: "a"}))
+        [route] = table.route("orders")
+        assert route.addresses == {0: "127.0.0.1:2", 2: "a"}
+        assert route.permission == READ_WRITE
+
+    def test_an_earlier_epoch_is_refused_on_any_address(self, table, registration, clock):
+        table.register(registration(port=2, incarnation="new", epoch=2))
+        for port in (1, 2):
+            late = registration(port=port, incarnation="old", epoch=1)
+            assert refused(table.register, late).row.name == "BROKER_NAME_TAKEN"
+        same = registration(port=1, incarnation="other", epoch=2)
+        assert refused(table.register, same).row.name == "BROKER_NAME_TAKEN"
+        clock.advance(121)
+        table.register(registration(port=1, incarnation="old", epoch=1))

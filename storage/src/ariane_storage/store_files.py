@@ -12,6 +12,7 @@
       deleted-topics.json        up to where records are deleted  (kept by deletions)
       quarantine.json            damaged ranges of the log        (found by recovery and reads)
       epochFileCheckpoint        which primary wrote which part   (kept by replication)
+      machine.json               which run of the machine it was  (kept by replication)
       clock-doubt.json           a clock that jumped ahead        (kept by retention)
       layout.json                sizes of all these files
       lock                       locked while a process owns the store, and so is <root> itself
@@ -86,6 +87,11 @@ class StoreFiles:
     def epochs(self) -> Path:
         """Which primary wrote which part of the log. RocketMQ's name."""
         return self.root / "epochFileCheckpoint"
+
+    @property
+    def machine(self) -> Path:
+        """Which run of the machine the store was open in last."""
+        return self.root / "machine.json"
 
     @property
     def layout(self) -> Path:

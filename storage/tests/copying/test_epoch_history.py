@@ -87,6 +87,17 @@ def test_power_lost_while_an_epoch_begins_leaves_the_history_before_or_after():
     pytest.fail("it never ended")
 
 
+def test_an_epoch_without_records_is_kept_beside_the_next():
+    disk = FaultyDisk()
+    one = history(disk)
+    one.begin(1, 0)
+    one.begin(2, 0)
+    one.adopt([EpochStart(1, 0), EpochStart(3, 0)])
+    assert history(disk.lose_power(1)).starts == ((1, 0), (3, 0))
+    # The records of epoch 1 were never confirmed: whoever has them starts anew.
+    assert common_end([EpochStart(1, 0)], 50, one.starts, 90) == 0
+
+
 def test_where_logs_part():
     old = [EpochStart(1, 0), EpochStart(2, 100)]
     new = [EpochStart(1, 0), EpochStart(2, 100), EpochStart(3, 140)]

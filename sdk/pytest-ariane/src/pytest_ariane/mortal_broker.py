@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from ariane_broker.app import compose_from
-from ariane_broker.broker_life import BrokerLife, Threads
-from ariane_broker.outside import Outside
+from ariane_broker.broker_life import BrokerLife
+from ariane_broker.outside import Outside, Threads
 from ariane_broker.settings import BrokerSettings
 from ariane_servicekit import Address, Clock, ErrorRules, RpcService, StopRequest
 from ariane_storage.disk.disk import Disk

@@ -57,7 +57,15 @@ class Database:
             goes on inside a transaction.
     """
 
-    def __init__(self, url: str, schema: Schema, clock: Clock, *, threads: int = 4) -> None:
+    def __init__(
+        self,
+        url: str,
+        schema: Schema,
+        clock: Clock,
+        *,
+        threads: int = 4,
+        survives_power_loss: bool = False,
+    ) -> None:
         """Touch nothing yet.
 
         Args:
@@ -66,6 +74,8 @@ class Database:
             clock: What SQLite is given.
             threads: Calls in work at once. 0: calls run where they are made, for tests whose time
                 stands still meanwhile.
+            survives_power_loss: Whether SQLite, too, keeps the last changes when the power goes:
+                each of them waits for the disk then.
 
         Raises:
             DatabaseUnusable: The URL is none, or of another database.
@@ -73,6 +83,7 @@ class Database:
         parsed = _parse(url)
         self._schema = schema
         self._clock = clock
+        self._synchronous = "FULL" if survives_power_loss else "NORMAL"
         self._is_sqlite = parsed.get_backend_name() == "sqlite"
         self._threads = ThreadPoolExecutor(threads, "database") if threads else None
         options: dict[str, Any] = {"pool_pre_ping": True}
@@ -159,7 +170,7 @@ class Database:
             connection.isolation_level = None
             connection.create_function("ariane_now_ms", 0, self._clock.now_ms)
             connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute(f"PRAGMA synchronous={self._synchronous}")
 
         @event.listens_for(self._engine, "begin")
         def begun(connection: Connection) -> None:

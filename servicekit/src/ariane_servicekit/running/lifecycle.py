@@ -12,6 +12,8 @@
 * Until ``recover`` is done calls are refused with SERVICE_STARTING, from the signal on with
   SERVICE_DRAINING. Health answers all the time.
 * ``stop`` runs last and always, also when ``recover`` failed half way.
+* A service that asks to be composed anew lives again from ``bind`` on, on the same address. Others
+  hear once that it is ready.
 """
 
 from __future__ import annotations
@@ -93,9 +95,8 @@ async def serving(settings: SettingsT, compose: Compose[SettingsT]) -> AsyncIter
         StartRefused: It could not start.
     """
     stop = StopRequest()
-    life = _Life(settings, compose(settings, stop), stop)
     ready: asyncio.Future[Address] = asyncio.get_running_loop().create_future()
-    living = asyncio.create_task(life.live(ready.set_result))
+    living = asyncio.create_task(_live_again(settings, compose, stop, ready.set_result))
     try:
         await asyncio.wait((ready, living), return_when=asyncio.FIRST_COMPLETED)
         if living.done():
@@ -109,13 +110,36 @@ async def serving(settings: SettingsT, compose: Compose[SettingsT]) -> AsyncIter
 async def _live(settings: SettingsT, compose: Compose[SettingsT]) -> int:
     stop = StopRequest()
     with stop_signals(stop):
-        life = _Life(settings, compose(settings, stop), stop)
         try:
-            await life.live(partial(_announce, settings))
+            await _live_again(settings, compose, stop, partial(_announce, settings))
         finally:
             if settings.ready_file is not None:
                 settings.ready_file.unlink(missing_ok=True)
     return stop.exit_status
+
+
+async def _live_again(
+    settings: SettingsT,
+    compose: Compose[SettingsT],
+    stop: StopRequest,
+    announce: Callable[[Address], None],
+) -> None:
+    """Live, and again for as long as the service asks for it."""
+    told = False
+
+    def ready(address: Address) -> None:
+        nonlocal told
+        if not told:
+            announce(address)
+        told = True
+
+    while True:
+        life = _Life(settings, compose(settings, stop), stop)
+        await life.live(ready)
+        if not stop.take_anew():
+            return
+        # On the port that the first life has found.
+        settings = settings.model_copy(update={"listen": life.address})
 
 
 class _Life:
@@ -125,6 +149,7 @@ class _Life:
         self._settings = settings
         self._service = service
         self._stop = stop
+        self.address = settings.listen
         self._warning = Loop(
             "open-door-warning",
             self._warn_of_open_door,
@@ -155,7 +180,7 @@ class _Life:
         )
 
     async def live(self, announce: Callable[[Address], None]) -> None:
-        address = bind(self._server, self._settings.listen)
+        address = self.address = bind(self._server, self._settings.listen)
         self._process.listens_on(str(address))
         await self._server.start()
         if not address.is_loopback:

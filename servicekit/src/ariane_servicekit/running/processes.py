@@ -214,8 +214,8 @@ class LocalCluster:
     ``launcher``).
 
     Args:
-        data_path: Folder for everything: ``broker-a/`` and so on, ``namesrv-0/``,
-            ``txn-checker/``, ``filters/``, ``admin/``, ``logs/``.
+        data_path: Folder for everything: ``broker-a/`` and so on, ``broker-a-1/`` for its first
+            replica, ``namesrv-0/``, ``txn-checker/``, ``filters/``, ``admin/``, ``logs/``.
         brokers: How many brokers: broker-a, broker-b and so on.
         name_servers: How many name servers.
         name_server_port: Of the first name server, the others take the next ones; 0: any.
@@ -227,6 +227,7 @@ class LocalCluster:
         filter_servers: How many FilterServers beside each broker; they share one folder, and take
             uploads of every kind.
         filter_server_port: Of the first FilterServer, the others take the next ones; 0: any.
+        replicas: How many replicas each broker has; they agree in one SQLite file who is primary.
         flush_mode: Of the brokers: ``async`` or ``sync``.
         extra_broker_args: Further flags for each broker.
         broker_module: What a broker is: for tests, one that is composed with parts of their own.
@@ -246,6 +247,7 @@ class LocalCluster:
         extra_admin_args: Sequence[str] = (),
         filter_servers: int = 0,
         filter_server_port: int = 0,
+        replicas: int = 0,
         flush_mode: str = "async",
         extra_broker_args: Sequence[str] = (),
         broker_module: str = "ariane_broker",
@@ -271,6 +273,8 @@ class LocalCluster:
         self._checker_ports = [
             checker_port + number if checker_port else 0 for number in range(checkers)
         ]
+        self._replica_count = replicas
+        self.replicas: list[ServiceProcess] = []
         self._broker_names = [f"broker-{letter}" for letter in string.ascii_lowercase[:brokers]]
         self._broker_module = broker_module
         self._broker_flags = ("--flush-mode", flush_mode, *extra_broker_args)
@@ -288,6 +292,7 @@ class LocalCluster:
             *self.admins,
             *self.filter_servers,
             *self.checkers,
+            *self.replicas,
             *self.brokers,
             *self.name_server_processes,
         )
@@ -305,7 +310,13 @@ class LocalCluster:
             self.checkers = [
                 self._checker(number, port) for number, port in enumerate(self._checker_ports)
             ]
-            await _all(process.start() for process in (*self.brokers, *self.checkers))
+            self.replicas = [
+                self._broker(name, broker_id)
+                for name in self._broker_names
+                for broker_id in range(1, self._replica_count + 1)
+            ]
+            brokers = (*self.brokers, *self.replicas)
+            await _all(process.start() for process in (*brokers, *self.checkers))
             # Only now the brokers' ports are known, and the checkers'.
             self.filter_servers = [
                 self._filter_server(place, number)
@@ -323,6 +334,7 @@ class LocalCluster:
         for group in (
             self.admins,
             (*self.filter_servers, *self.checkers),
+            self.replicas,
             self.brokers,
             self.name_server_processes,
         ):
@@ -383,13 +395,16 @@ class LocalCluster:
     ) -> None:
         self.stop_blocking()
 
-    def _broker(self, name: str) -> ServiceProcess:
+    def _broker(self, name: str, broker_id: int = 0) -> ServiceProcess:
+        set_url = f"sqlite:///{self.data_path.absolute() / 'replica-sets.db'}"
+        in_set = ("--replica-set-url", set_url, "--broker-id", str(broker_id))
         return self._process(
-            name,
+            f"{name}-{broker_id}" if broker_id else name,
             self._broker_module,
             "--store-path",
             *("--name-servers", self.name_servers),
             *("--broker-name", name, "--cluster-name", CLUSTER_NAME),
+            *(in_set if self._replica_count else ()),
             *self._broker_flags,
         )
 

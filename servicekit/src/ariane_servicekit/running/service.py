@@ -28,19 +28,39 @@ class StopRequest:
     """Asks the process to stop in order: the signals' way, and that of a service that must end.
 
     A broker whose flush failed calls ``request("store poisoned", exit_status=ExitStatus.FAULT)``.
+    A service may also ask to be composed anew in the same process, on the same address: a broker
+    that becomes primary, or a replica.
     """
 
     def __init__(self) -> None:
         self._requested = asyncio.Event()
+        self._anew = False
         self.reason = ""
         self.exit_status = ExitStatus.STOPPED
 
-    def request(self, reason: str, *, exit_status: ExitStatus = ExitStatus.STOPPED) -> None:
-        """Ask once; the first reason stays. To be called on the loop."""
+    def request(
+        self, reason: str, *, exit_status: ExitStatus = ExitStatus.STOPPED, anew: bool = False
+    ) -> None:
+        """Ask once; the first reason stays. To be called on the loop.
+
+        Args:
+            reason: Why, for the log.
+            exit_status: How the process ends.
+            anew: Whether the service is to be composed again, unless somebody asks for the end.
+        """
         if not self._requested.is_set():
             self.reason = reason
+            self._anew = anew
             self._requested.set()
+        self._anew &= anew
         self.exit_status = max(self.exit_status, exit_status)
+
+    def take_anew(self) -> bool:
+        """Whether the service is to be composed again; then nothing is asked for any more."""
+        anew, self._anew = self._anew, False
+        if anew:
+            self._requested.clear()
+        return anew
 
     @property
     def requested(self) -> bool:

@@ -19,17 +19,20 @@ Nothing here touches disk or network yet.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Final
 
 from ariane_broker.append.room import appending_room
-from ariane_broker.broker_life import BrokerLife, Threads
+from ariane_broker.broker_life import BrokerLife
 from ariane_broker.clients.room import ChangingRoom, changing_room
 from ariane_broker.delay.room import delaying_room
 from ariane_broker.log.room import StoringRoom, storing_room
-from ariane_broker.naming.room import naming_room
-from ariane_broker.outside import Outside
+from ariane_broker.naming.room import NamingRoom, naming_room
+from ariane_broker.outside import Outside, Threads
 from ariane_broker.read.room import reading_room
 from ariane_broker.receive.room import receiving_room
+from ariane_broker.replication.room import Elected
 from ariane_broker.retry.room import retrying_room
 from ariane_broker.rpc.room import rpc_room
 from ariane_broker.settings import BrokerSettings
@@ -44,21 +47,40 @@ from ariane_servicekit import (
 )
 from ariane_storage.disk.os_disk import OsDisk
 
+SIGNS_PER_LEASE: Final = 5
+"""How often a primary gives a sign of life: some of them may be lost."""
+
+REPLICA_ROUTES_S: Final = 1.0
+"""How often it is looked whether routes name other replicas than there are."""
+
 _log = get_logger(__name__)
 
 
 def compose(settings: BrokerSettings, stop: StopRequest) -> BrokerLife:
-    """Build a broker on the machine's own clock and disk."""
+    """Build a broker without replicas on the machine's own clock and disk."""
+    return compose_from(on_this_machine(settings, stop))
+
+
+def on_this_machine(settings: BrokerSettings, stop: StopRequest) -> Outside:
+    """The machine's own clock and disk, and threads of its own."""
     threads = Threads(_thread("flusher"), _thread("keeper"), _thread("state"))
-    return compose_from(Outside(settings, stop, SystemClock(), OsDisk(), threads))
+    return Outside(settings, stop, SystemClock(), OsDisk(), threads)
 
 
-def compose_from(outside: Outside) -> BrokerLife:
-    """Build a broker."""
+def compose_from(
+    outside: Outside, elected: Elected | None = None, close_row: Callable[[], None] | None = None
+) -> BrokerLife:
+    """Build a broker.
+
+    Args:
+        outside: What it is given.
+        elected: The election that made it primary; None where it has no replicas.
+        close_row: Lets the shared row go; None without one.
+    """
     settings = outside.settings
-    storing = storing_room(outside)
+    storing = storing_room(outside, elected)
     state = state_room(outside, storing)
-    naming = naming_room(outside, state)
+    naming = naming_room(outside, state, epoch=elected.replica_set.epoch if elected else 0)
     changing = changing_room(outside, state, storing, naming)
     delaying = delaying_room(outside, state, storing)
     appending = appending_room(outside, storing, naming, changing, delaying)
@@ -113,7 +135,11 @@ def compose_from(outside: Outside) -> BrokerLife:
             retrying.deaths,
             receiving.upkeep,
             *transacting.batch_loops,
+            *_replica_routes(outside, storing, naming),
         ),
+        primary=storing.primary,
+        signs_of_life=_signs_of_life(outside, storing),
+        close_row=close_row,
         threads=outside.threads,
         grace_seconds=settings.grace_s,
     )
@@ -138,6 +164,29 @@ def _housekeeping(
         Loop(name, turn, interval_s=interval_s, clock=outside.clock)
         for name, turn, interval_s in turns
     ]
+
+
+def _signs_of_life(outside: Outside, storing: StoringRoom) -> Loop | None:
+    """What a primary with replicas does to stay it."""
+    if storing.primary is None:
+        return None
+    interval_s = outside.settings.primary_lease_s / SIGNS_PER_LEASE
+    return Loop("primary", storing.primary.turn, interval_s=interval_s, clock=outside.clock)
+
+
+def _replica_routes(outside: Outside, storing: StoringRoom, naming: NamingRoom) -> list[Loop]:
+    """What has routes name the replicas of a primary."""
+    primary, announcement = storing.primary, naming.announcement
+    if primary is None:
+        return []
+
+    async def tell() -> None:
+        known = announcement.version
+        announcement.replica_addresses = primary.reign.replica_set.routed_replicas
+        if announcement.version != known:
+            await naming.registration.announce()
+
+    return [Loop("replica-routes", tell, interval_s=REPLICA_ROUTES_S, clock=outside.clock)]
 
 
 def _thread(name: str) -> Executor:

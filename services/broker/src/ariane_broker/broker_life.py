@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +21,8 @@ from ariane_broker.log.store_host import store_host
 from ariane_broker.log.store_keeping import StoreKeeping
 from ariane_broker.naming.announcement import BrokerAnnouncement
 from ariane_broker.naming.registration import Registration
+from ariane_broker.outside import Threads
+from ariane_broker.replication.primary import Primary
 from ariane_broker.rpc.append_streams import AppendStreams
 from ariane_broker.rpc.transaction_streams import TransactionStreams
 from ariane_broker.state.state_files import BrokerState
@@ -40,22 +41,10 @@ OPEN_WHILE_DRAINING: Final = frozenset(
 )
 """Who is told to go elsewhere may still say how far it has come."""
 
+HAND_OVER_S_MAX: Final = 2.0
+"""Seconds that a primary which stops waits for replicas to have all it has."""
+
 _log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Threads:
-    """Where the broker waits on its disk.
-
-    Attributes:
-        flusher: For flushes that senders wait for.
-        keeper: For all else that the store needs done.
-        state: For recovery and state files.
-    """
-
-    flusher: Executor
-    keeper: Executor
-    state: Executor
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +70,9 @@ class BrokerLife:
         loops: Other loops, in the order of their stopping.
         threads: Where it waits on its disk.
         grace_seconds: What clients are told it still serves.
+        primary: Its side of replication; None where it has no replicas.
+        signs_of_life: What it does to stay primary; likewise.
+        close_row: Lets the shared row go; likewise.
     """
 
     rpc_services: Sequence[RpcService]
@@ -102,6 +94,9 @@ class BrokerLife:
     loops: Sequence[Loop]
     threads: Threads
     grace_seconds: float
+    primary: Primary | None = None
+    signs_of_life: Loop | None = None
+    close_row: Callable[[], None] | None = None
 
     @property
     def error_rules(self) -> ErrorRules:
@@ -133,6 +128,8 @@ class BrokerLife:
                 _log.warning("recovery_finding", finding=finding)
             await self.state.load(self.store.queues(), self.required_topics)
             await self.log_states.restore(self.state.has_topic)
+            if self.primary is not None:
+                await loop.run_in_executor(self.threads.state, self.primary.begin)
         except (StorageError, OSError) as error:
             raise StartRefused(str(error)) from error
         _log.info("store_recovered", max_commit_log_offset=self.store.max_offset)
@@ -148,11 +145,14 @@ class BrokerLife:
             StartRefused: A name server knows another living broker of this name. Two of them would
                 share one place in the routes, and each would have half of the messages.
         """
+        if self.signs_of_life is not None:
+            self.signs_of_life.start(at_once=True)
         self.keeping.start()
         for background in self.loops:
             background.start()
         await self.registration.start()
-        if self.registration.name_taken:
+        # Primaries of a set take places from one another; which of them it is, the set knows.
+        if self.registration.name_taken and self.primary is None:
             taken = self.registration.name_taken
             await self.registration.say_goodbye()
             raise StartRefused(
@@ -162,6 +162,7 @@ class BrokerLife:
 
     async def drain(self) -> None:
         """Leave the routes first, then let go whoever waits or is attached."""
+        await self._resign()
         self.client_admission.draining = True
         self.append_streams.close()
         self.transaction_streams.close()
@@ -169,6 +170,18 @@ class BrokerLife:
         self.clients.tell_all(BrokerDraining(self.grace_seconds))
         self.clients.close()
         self.held.close()
+
+    async def _resign(self) -> None:
+        """End the reign, so that a replica need not wait until the lease is over."""
+        primary = self.primary
+        if primary is None:
+            return
+        if not primary.reign.is_deposed and primary.has_copies:
+            try:
+                await primary.hand_over(None, grace_s=HAND_OVER_S_MAX)
+            except Exception as error:  # noqa: BLE001 - of whatever database; the lease runs out.
+                _log.warning("primary_not_resigned", cause=" ".join(str(error).split()))
+        primary.close()
 
     async def stop(self) -> None:
         """Stop loops, save offsets, flush and close; the store last.
@@ -178,6 +191,8 @@ class BrokerLife:
             OSError: Consumer offsets could not be saved.
         """
         await self.registration.close()
+        if self.signs_of_life is not None:
+            await self.signs_of_life.stop()
         for background in self.loops:
             await background.stop()
         await self.keeping.stop()
@@ -199,6 +214,8 @@ class BrokerLife:
                 raise
             finally:
                 await asyncio.to_thread(self.threads.state.shutdown)
+                if self.close_row is not None:
+                    await asyncio.to_thread(self.close_row)
 
     def _hand_over(self) -> None:
         """Blocks: let RocketMQ's broker know which delayed messages wait, should it come next."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
-from ariane_broker.broker_life import Threads
 from ariane_broker.settings import BrokerSettings
 from ariane_servicekit import (
     Clock,
@@ -13,6 +13,21 @@ from ariane_servicekit import (
 from ariane_storage.disk.clock import Clock as StoreClock
 from ariane_storage.disk.clock import SystemClock as StoreSystemClock
 from ariane_storage.disk.disk import Disk
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """Where the broker waits on its disk.
+
+    Attributes:
+        flusher: For flushes that senders wait for.
+        keeper: For all else that the store needs done.
+        state: For recovery and state files.
+    """
+
+    flusher: Executor
+    keeper: Executor
+    state: Executor
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,57 @@ class BrokerSettings(ServiceSettings):
         pattern=_NAME,
         description="The name, unique in its cluster; a primary and its replicas share it.",
     )
-    broker_id: Literal[0] = Field(
-        0, description="0 is the primary. Replicas, which bear other numbers, do not exist yet."
+    broker_id: int = Field(
+        0,
+        ge=0,
+        le=1000,
+        description="Tells brokers of one name apart. With replica_set_url any of them may become "
+        "primary, and the one with 0 begins the set; without it there is one, with 0.",
+    )
+    replica_set_url: str = Field(
+        "",
+        description="Where brokers of one name agree who is primary: a database, by SQLAlchemy's "
+        "URL, sqlite:////path/file.db for one machine or postgresql+psycopg://... for many. The "
+        "same for all of them. Empty: the broker has no replicas.",
+    )
+    acknowledge: Literal["local", "replicated"] = Field(
+        "replicated",
+        description="With replicas, what an acknowledgement waits for. replicated: all that are in "
+        "sync have the message (on their disks, under flush_mode sync); nobody reads it before. "
+        "local: this broker alone, so that a lost primary takes what replicas had not copied yet.",
+    )
+    in_sync_min: int = Field(
+        1,
+        ge=1,
+        le=10,
+        description="Under acknowledge replicated, how many brokers must be in sync for a message "
+        "to be taken, the primary included; with fewer it is refused, not taken at a lower level.",
+    )
+    primary_lease_s: float = Field(
+        5,
+        gt=0,
+        description="Seconds that a primary's sign of life lasts. A replica in sync takes over "
+        "once there was none for a little longer; a primary that cannot reach the database takes "
+        "nothing more after so many seconds. The same for all brokers of a set.",
+    )
+    replica_behind_s_max: float = Field(
+        5,
+        gt=0,
+        description="Seconds that a replica in sync may be behind; then it is taken out of the "
+        "set, and nobody waits for it until it has caught up.",
+    )
+    replication_wait_s: float = Field(
+        10,
+        gt=0,
+        description="Seconds that a send waits for replicas; then it is answered with "
+        "REPLICATION_UNCONFIRMED: stored, outcome unknown. More than replica_behind_s_max, so that "
+        "a replica that dies delays sends and fails none.",
+    )
+    replica_state_s: float = Field(
+        3,
+        gt=0,
+        description="Seconds between two questions of a replica for topics, groups, consumer "
+        "offsets and what else its primary keeps beside the log.",
     )
     name_servers: AddressList = Field(
         (),
@@ -290,6 +339,8 @@ class BrokerSettings(ServiceSettings):
             raise ValueError("message_bytes_max must not exceed receive_bytes_max")
         if self.message_bytes_max + (64 << 10) > self.segment_bytes:
             raise ValueError("message_bytes_max must fit into a segment, with 64 KiB around it")
+        if self.broker_id and not self.replica_set_url:
+            raise ValueError("broker_id must be 0 unless replica_set_url is set")
         if self.advertised_address is None and self.listen.is_wildcard and self.name_servers:
             raise ValueError(
                 f"listen: {self.listen} is no address that clients can connect to; "

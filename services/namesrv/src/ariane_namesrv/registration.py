@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntFlag
 from typing import Final, NamedTuple
 
@@ -64,6 +64,10 @@ class Registration:
     """Topics that it has and that stand in no route."""
     refused_topics: Sequence[RefusedTopic] = ()
     """The first of them."""
+    epoch: int = 0
+    """In which it is primary; 0 for one without replicas."""
+    replica_addresses: Mapping[int, str] = field(default_factory=dict)
+    """Where its replicas are reached, by broker id."""
 
 
 @dataclass(slots=True)

@@ -6,7 +6,8 @@ loop calls; no method waits. The table is a function of what it was told and of 
 * A broker is one ``(cluster, name, id)``. It lives until it says goodbye or is found silent.
 * Two living processes cannot bear one key. A new process on the *same address* is a restart, since
   the old one cannot hold the port any more, and replaces it; on another address it is refused for
-  as long as the first is heard of.
+  as long as the first is heard of. Primaries of one set bear one key: the one of the later epoch
+  replaces the other at once, and one of an earlier epoch is refused.
 * A registration replaces all topics of its broker, unless it is older than what is known: calls
   that arrive late never turn time back.
 * A route shows the primary's layout. Without a living primary it shows that of the replica with
@@ -204,7 +205,10 @@ class RouteTable:
         return BrokerRoute(
             cluster_name=first.key.cluster_name,
             broker_name=first.key.broker_name,
-            addresses={one.key.broker_id: one.address for one in registrations},
+            addresses={
+                **first.replica_addresses,
+                **{one.key.broker_id: one.address for one in registrations},
+            },
             read_queue_count=layout.read_queue_count,
             write_queue_count=layout.write_queue_count,
             permission=permission,
@@ -215,11 +219,11 @@ class RouteTable:
 
     def _is_other(self, entry: BrokerEntry, registration: Registration) -> bool:
         known = entry.registration
-        return (
-            known.incarnation != registration.incarnation
-            and known.address != registration.address
-            and entry.is_live(self._clock.monotonic())
-        )
+        if known.incarnation == registration.incarnation:
+            return False
+        if registration.epoch > known.epoch or not entry.is_live(self._clock.monotonic()):
+            return False
+        return known.address != registration.address or registration.epoch < known.epoch
 
     def _check_room(self) -> None:
         if len(self._entries) >= self._brokers_max:

@@ -13,6 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from ariane.namesrv.v1 import registration_service_pb2, route_pb2
 from ariane_namesrv.refused_brokers import RefusedBroker
 from ariane_namesrv.registration import (
+    PRIMARY_ID,
     BrokerEntry,
     BrokerKey,
     BrokerRoute,
@@ -26,6 +27,9 @@ from ariane_servicekit import Address, field_invalid
 
 QUEUE_COUNT_MAX: Final = 65_536
 """Queues of a topic on one broker."""
+
+REPLICAS_MAX: Final = 16
+"""Replicas of one broker."""
 
 FILTER_SERVERS_MAX: Final = 64
 """FilterServers beside one broker."""
@@ -89,6 +93,12 @@ def read_registration(
         raise field_invalid("topics_version", "must be at least 0", request.topics_version)
     if not _ZONE.fullmatch(identity.zone):
         raise field_invalid("identity.zone", "must be at most 120 characters, none of control")
+    if request.epoch < 0:
+        raise field_invalid("epoch", "must be at least 0", request.epoch)
+    if len(request.replica_addresses) > REPLICAS_MAX:
+        raise field_invalid("replica_addresses", f"must be at most {REPLICAS_MAX}")
+    if any(broker_id <= PRIMARY_ID for broker_id in request.replica_addresses):
+        raise field_invalid("replica_addresses", "must have ids above 0")
     if len(request.filter_server_addresses) > FILTER_SERVERS_MAX:
         raise field_invalid("filter_server_addresses", f"must be at most {FILTER_SERVERS_MAX}")
     if request.HasField("silence_max"):
@@ -113,6 +123,11 @@ def read_registration(
         ),
         refused_topic_count=refusals.count,
         refused_topics=refusals.named,
+        epoch=request.epoch,
+        replica_addresses={
+            broker_id: read_address(f"replica_addresses[{broker_id}]", address)
+            for broker_id, address in sorted(request.replica_addresses.items())
+        },
     )
 
 
@@ -159,6 +174,8 @@ def write_liveness(
         write_wiped=is_wiped(registration.key.broker_name),
         refused_topic_count=registration.refused_topic_count,
         refused_topics=write_refused_topics(registration.refused_topics),
+        epoch=registration.epoch,
+        replica_addresses=registration.replica_addresses,
     )
 
 

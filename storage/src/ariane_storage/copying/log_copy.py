@@ -7,6 +7,7 @@ one does not have.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ariane_storage.copying.raw_appender import RawAppended, RawAppender
@@ -54,6 +55,16 @@ class LogCopy:
             begin = log.write_offset if self._history.starts else log.min_offset
         place = begin
         self._parts.guard.run(lambda: self._history.begin(epoch, place))
+
+    def adopt_epochs(self, starts: Sequence[EpochStart]) -> None:
+        """Take over, durably, the epochs of a copy that agrees with this log to its end. Blocks.
+
+        Raises:
+            StorePoisoned: The disk failed.
+        """
+        end = self._parts.log.write_offset
+        known = tuple(start for start in starts if start.begin <= end)
+        self._parts.guard.run(lambda: self._history.adopt(known))
 
     # Bytes.
 
@@ -140,6 +151,27 @@ class LogCopy:
         """
         self._appender.forget_waiting()
         return truncate(self._parts, self._keeper, self._history, commit_log_offset)
+
+    # Deleted topics, which the log does not say.
+
+    @property
+    def deleted_topic_ends(self) -> Mapping[str, int]:
+        """Topics that were deleted, and up to where their records are."""
+        return self._parts.deleted_topics.ends
+
+    def note_deleted(self, ends: Mapping[str, int]) -> None:
+        """Note topics that were deleted in another copy, durably. Any thread, one at a time.
+
+        Their queues go when the store is opened next, as far as the log had come by now.
+
+        Raises:
+            StorePoisoned: The disk failed.
+        """
+        noted, log_end = self._parts.deleted_topics, self._parts.log.write_offset
+        fresh = {topic: min(end, log_end) for topic, end in ends.items()}
+        fresh = {topic: end for topic, end in fresh.items() if end > noted.end_of(topic)}
+        if fresh:
+            self._parts.guard.watch(lambda: noted.note(fresh))
 
     # What may be handed out.
 

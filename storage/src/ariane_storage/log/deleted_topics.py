@@ -51,6 +51,11 @@ class DeletedTopics:
         """Records of a topic below this commit-log offset are deleted; 0 if none are."""
         return self._ends.get(topic, 0)
 
+    @property
+    def ends(self) -> Mapping[str, int]:
+        """All topics with deleted records, and up to where."""
+        return self._ends
+
     def note(self, ends: Mapping[str, int]) -> None:
         """Write down, durably, that the records of topics below an offset each are deleted.
 

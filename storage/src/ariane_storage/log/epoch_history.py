@@ -13,7 +13,9 @@ mode, so that either broker reads what the other has written::
 
 An entry is on the disk before the first record of its epoch is appended, and goes after the log is
 cut in front of it. So a history never lacks an epoch that the log has records of, and entries that
-lie beyond the end of the log, after power loss, mean nothing and are forgotten.
+lie beyond the end of the log, after power loss, mean nothing and are forgotten. An epoch without a
+record keeps its entry, beside the one that begins at the same place: by it a log that goes on from
+there is told from one of strangers.
 """
 
 from __future__ import annotations
@@ -82,13 +84,13 @@ class EpochHistory:
         self._starts = tuple(start for start in starts if start.begin <= log_end)
 
     def begin(self, epoch: int, begin: int) -> None:
-        """Let an epoch begin at an offset, durably; epochs that begin there or later never were.
+        """Let an epoch begin at an offset, durably; epochs that begin later never were.
 
         Raises:
             ValueError: There is a newer epoch.
             OSError: The disk failed.
         """
-        kept = tuple(start for start in self._starts if start.begin < begin)
+        kept = tuple(start for start in self._starts if start.begin <= begin)
         if kept and kept[-1].epoch >= epoch:
             raise ValueError(f"epoch {epoch} cannot follow epoch {kept[-1].epoch}")
         self._save((*kept, EpochStart(epoch, begin)))
@@ -102,6 +104,15 @@ class EpochHistory:
         kept = tuple(start for start in self._starts if start.begin < log_end)
         if kept != self._starts:
             self._save(kept)
+
+    def adopt(self, starts: Sequence[EpochStart]) -> None:
+        """Take over, durably, what a copy says of a log that agrees with it as far as it goes.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        if tuple(starts) != self._starts:
+            self._save(tuple(starts))
 
     def _save(self, starts: tuple[EpochStart, ...]) -> None:
         folder = self._path.parent
@@ -134,7 +145,7 @@ def decode_history(content: bytes) -> tuple[EpochStart, ...]:
         for epoch, _, begin in (line.partition(b"-") for line in lines.splitlines())
     )
     ordered = all(
-        one.epoch < other.epoch and one.begin < other.begin for one, other in pairwise(starts)
+        one.epoch < other.epoch and one.begin <= other.begin for one, other in pairwise(starts)
     )
     if len(starts) != int(count) or not ordered:
         raise ValueError("has epochs out of order")

@@ -218,6 +218,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_REPLICA_SET_CHANGED: _ErrorReason.ValueType  # 145
     """Somebody else changed the replica set first; `version`. ABORTED."""
+    ERROR_REASON_TOO_FEW_IN_SYNC: _ErrorReason.ValueType  # 146
+    """Too few brokers are in sync for what this one was told to promise, and nothing was stored;
+    `in_sync`, `wanted`. UNAVAILABLE.
+    """
     ERROR_REASON_FILTER_NOT_FOUND: _ErrorReason.ValueType  # 160
     """No filter of that name and version is kept; `filter`. NOT_FOUND."""
     ERROR_REASON_FILTER_MODULE_INVALID: _ErrorReason.ValueType  # 161
@@ -457,6 +461,10 @@ FAILED_PRECONDITION.
 """
 ERROR_REASON_REPLICA_SET_CHANGED: ErrorReason.ValueType  # 145
 """Somebody else changed the replica set first; `version`. ABORTED."""
+ERROR_REASON_TOO_FEW_IN_SYNC: ErrorReason.ValueType  # 146
+"""Too few brokers are in sync for what this one was told to promise, and nothing was stored;
+`in_sync`, `wanted`. UNAVAILABLE.
+"""
 ERROR_REASON_FILTER_NOT_FOUND: ErrorReason.ValueType  # 160
 """No filter of that name and version is kept; `filter`. NOT_FOUND."""
 ERROR_REASON_FILTER_MODULE_INVALID: ErrorReason.ValueType  # 161

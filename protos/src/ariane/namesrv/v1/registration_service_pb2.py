@@ -27,7 +27,7 @@ from ariane.namesrv.v1 import route_pb2 as ariane_dot_namesrv_dot_v1_dot_route__
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,ariane/namesrv/v1/registration_service.proto\x12\x11\x61riane.namesrv.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb3\x02\n\x15RegisterBrokerRequest\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerIdentity\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x34\n\x06topics\x18\x03 \x03(\x0b\x32$.ariane.namesrv.v1.TopicRegistration\x12\x16\n\x0etopics_version\x18\x04 \x01(\x03\x12.\n\x0bsilence_max\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1f\n\x17\x66ilter_server_addresses\x18\x06 \x03(\t\x12\x10\n\x08writable\x18\x07 \x01(\x08\x12\x1f\n\x17unannounced_topic_count\x18\x08 \x01(\x05\"\xa5\x01\n\x16RegisterBrokerResponse\x12\x35\n\x12heartbeat_interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x37\n\x0erefused_topics\x18\x02 \x03(\x0b\x32\x1f.ariane.namesrv.v1.RefusedTopic\x12\x1b\n\x13refused_topic_count\x18\x03 \x01(\x05\"\x83\x01\n\x16HeartbeatBrokerRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\x12\x16\n\x0etopics_version\x18\x05 \x01(\x03\"P\n\x17HeartbeatBrokerResponse\x12\x35\n\x12heartbeat_interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"l\n\x17UnregisterBrokerRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\")\n\x18UnregisterBrokerResponse\x12\r\n\x05known\x18\x01 \x01(\x08\x32\xf1\x02\n\x13RegistrationService\x12o\n\x0eRegisterBroker\x12(.ariane.namesrv.v1.RegisterBrokerRequest\x1a).ariane.namesrv.v1.RegisterBrokerResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x01\x12r\n\x0fHeartbeatBroker\x12).ariane.namesrv.v1.HeartbeatBrokerRequest\x1a*.ariane.namesrv.v1.HeartbeatBrokerResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x01\x12u\n\x10UnregisterBroker\x12*.ariane.namesrv.v1.UnregisterBrokerRequest\x1a+.ariane.namesrv.v1.UnregisterBrokerResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x01\x42\x44\n\x14mq.ariane.namesrv.v1P\x01Z*ariane.mq/go/arianepb/namesrv/v1;namesrvv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,ariane/namesrv/v1/registration_service.proto\x12\x11\x61riane.namesrv.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\"\xd6\x03\n\x15RegisterBrokerRequest\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerIdentity\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x34\n\x06topics\x18\x03 \x03(\x0b\x32$.ariane.namesrv.v1.TopicRegistration\x12\x16\n\x0etopics_version\x18\x04 \x01(\x03\x12.\n\x0bsilence_max\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1f\n\x17\x66ilter_server_addresses\x18\x06 \x03(\t\x12\x10\n\x08writable\x18\x07 \x01(\x08\x12\x1f\n\x17unannounced_topic_count\x18\x08 \x01(\x05\x12\r\n\x05\x65poch\x18\t \x01(\x05\x12Y\n\x11replica_addresses\x18\n \x03(\x0b\x32>.ariane.namesrv.v1.RegisterBrokerRequest.ReplicaAddressesEntry\x1a\x37\n\x15ReplicaAddressesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x03\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xa5\x01\n\x16RegisterBrokerResponse\x12\x35\n\x12heartbeat_interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x37\n\x0erefused_topics\x18\x02 \x03(\x0b\x32\x1f.ariane.namesrv.v1.RefusedTopic\x12\x1b\n\x13refused_topic_count\x18\x03 \x01(\x05\"\x83\x01\n\x16HeartbeatBrokerRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\x12\x16\n\x0etopics_version\x18\x05 \x01(\x03\"P\n\x17HeartbeatBrokerResponse\x12\x35\n\x12heartbeat_interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"l\n\x17UnregisterBrokerRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\")\n\x18UnregisterBrokerResponse\x12\r\n\x05known\x18\x01 \x01(\x08\x32\xf1\x02\n\x13RegistrationService\x12o\n\x0eRegisterBroker\x12(.ariane.namesrv.v1.RegisterBrokerRequest\x1a).ariane.namesrv.v1.RegisterBrokerResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x01\x12r\n\x0fHeartbeatBroker\x12).ariane.namesrv.v1.HeartbeatBrokerRequest\x1a*.ariane.namesrv.v1.HeartbeatBrokerResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x01\x12u\n\x10UnregisterBroker\x12*.ariane.namesrv.v1.UnregisterBrokerRequest\x1a+.ariane.namesrv.v1.UnregisterBrokerResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x01\x42\x44\n\x14mq.ariane.namesrv.v1P\x01Z*ariane.mq/go/arianepb/namesrv/v1;namesrvv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,6 +35,8 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ariane.namesrv.v1.registrat
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\024mq.ariane.namesrv.v1P\001Z*ariane.mq/go/arianepb/namesrv/v1;namesrvv1'
+  _globals['_REGISTERBROKERREQUEST_REPLICAADDRESSESENTRY']._loaded_options = None
+  _globals['_REGISTERBROKERREQUEST_REPLICAADDRESSESENTRY']._serialized_options = b'8\001'
   _globals['_REGISTRATIONSERVICE'].methods_by_name['RegisterBroker']._loaded_options = None
   _globals['_REGISTRATIONSERVICE'].methods_by_name['RegisterBroker']._serialized_options = b'\312\363\030\004\010\t\020\001'
   _globals['_REGISTRATIONSERVICE'].methods_by_name['HeartbeatBroker']._loaded_options = None
@@ -42,17 +44,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REGISTRATIONSERVICE'].methods_by_name['UnregisterBroker']._loaded_options = None
   _globals['_REGISTRATIONSERVICE'].methods_by_name['UnregisterBroker']._serialized_options = b'\312\363\030\004\010\t\020\001'
   _globals['_REGISTERBROKERREQUEST']._serialized_start=162
-  _globals['_REGISTERBROKERREQUEST']._serialized_end=469
-  _globals['_REGISTERBROKERRESPONSE']._serialized_start=472
-  _globals['_REGISTERBROKERRESPONSE']._serialized_end=637
-  _globals['_HEARTBEATBROKERREQUEST']._serialized_start=640
-  _globals['_HEARTBEATBROKERREQUEST']._serialized_end=771
-  _globals['_HEARTBEATBROKERRESPONSE']._serialized_start=773
-  _globals['_HEARTBEATBROKERRESPONSE']._serialized_end=853
-  _globals['_UNREGISTERBROKERREQUEST']._serialized_start=855
-  _globals['_UNREGISTERBROKERREQUEST']._serialized_end=963
-  _globals['_UNREGISTERBROKERRESPONSE']._serialized_start=965
-  _globals['_UNREGISTERBROKERRESPONSE']._serialized_end=1006
-  _globals['_REGISTRATIONSERVICE']._serialized_start=1009
-  _globals['_REGISTRATIONSERVICE']._serialized_end=1378
+  _globals['_REGISTERBROKERREQUEST']._serialized_end=632
+  _globals['_REGISTERBROKERREQUEST_REPLICAADDRESSESENTRY']._serialized_start=577
+  _globals['_REGISTERBROKERREQUEST_REPLICAADDRESSESENTRY']._serialized_end=632
+  _globals['_REGISTERBROKERRESPONSE']._serialized_start=635
+  _globals['_REGISTERBROKERRESPONSE']._serialized_end=800
+  _globals['_HEARTBEATBROKERREQUEST']._serialized_start=803
+  _globals['_HEARTBEATBROKERREQUEST']._serialized_end=934
+  _globals['_HEARTBEATBROKERRESPONSE']._serialized_start=936
+  _globals['_HEARTBEATBROKERRESPONSE']._serialized_end=1016
+  _globals['_UNREGISTERBROKERREQUEST']._serialized_start=1018
+  _globals['_UNREGISTERBROKERREQUEST']._serialized_end=1126
+  _globals['_UNREGISTERBROKERRESPONSE']._serialized_start=1128
+  _globals['_UNREGISTERBROKERRESPONSE']._serialized_end=1169
+  _globals['_REGISTRATIONSERVICE']._serialized_start=1172
+  _globals['_REGISTRATIONSERVICE']._serialized_end=1541
 # @@protoc_insertion_point(module_scope)

@@ -26,6 +26,26 @@ class RegisterBrokerRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class ReplicaAddressesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     IDENTITY_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
@@ -34,6 +54,8 @@ class RegisterBrokerRequest(_message.Message):
     FILTER_SERVER_ADDRESSES_FIELD_NUMBER: _builtins.int
     WRITABLE_FIELD_NUMBER: _builtins.int
     UNANNOUNCED_TOPIC_COUNT_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    REPLICA_ADDRESSES_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """Drawn by the broker process at its start; tells a restart from a second broker."""
     topics_version: _builtins.int
@@ -42,6 +64,10 @@ class RegisterBrokerRequest(_message.Message):
     """Whether the broker takes messages at all; when false all its topics are read-only in routes."""
     unannounced_topic_count: _builtins.int
     """How many topics the broker left out of `topics`, because one request has no room for them."""
+    epoch: _builtins.int
+    """The epoch in which the broker is primary; 0 where it has no replicas. A later one takes the
+    place of a living broker of the same name and id, an earlier one is refused.
+    """
     @_builtins.property
     def identity(self) -> _route_pb2.BrokerIdentity:
         """Who the broker is and where it is reached."""
@@ -58,6 +84,10 @@ class RegisterBrokerRequest(_message.Message):
     def filter_server_addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """FilterServers that run beside it, "host:port"."""
 
+    @_builtins.property
+    def replica_addresses(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
+        """Where the replicas of the primary are reached, by the broker ids that routes show."""
+
     def __init__(
         self,
         *,
@@ -69,10 +99,12 @@ class RegisterBrokerRequest(_message.Message):
         filter_server_addresses: _abc.Iterable[_builtins.str] | None = ...,
         writable: _builtins.bool = ...,
         unannounced_topic_count: _builtins.int = ...,
+        epoch: _builtins.int = ...,
+        replica_addresses: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "silence_max", b"silence_max"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter_server_addresses", b"filter_server_addresses", "identity", b"identity", "incarnation", b"incarnation", "silence_max", b"silence_max", "topics", b"topics", "topics_version", b"topics_version", "unannounced_topic_count", b"unannounced_topic_count", "writable", b"writable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "filter_server_addresses", b"filter_server_addresses", "identity", b"identity", "incarnation", b"incarnation", "replica_addresses", b"replica_addresses", "silence_max", b"silence_max", "topics", b"topics", "topics_version", b"topics_version", "unannounced_topic_count", b"unannounced_topic_count", "writable", b"writable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x61riane/namesrv/v1/route.proto\x12\x11\x61riane.namesrv.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"m\n\x0e\x42rokerIdentity\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0c\n\x04zone\x18\x05 \x01(\t\"\xb1\x01\n\x11TopicRegistration\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x18\n\x10read_queue_count\x18\x02 \x01(\x05\x12\x19\n\x11write_queue_count\x18\x03 \x01(\x05\x12\x36\n\npermission\x18\x04 \x01(\x0e\x32\".ariane.namesrv.v1.TopicPermission\x12\x0f\n\x07version\x18\x05 \x01(\x03\x12\x0f\n\x07ordered\x18\x06 \x01(\x08\"\\\n\x05Route\x12\r\n\x05topic\x18\x01 \x01(\t\x12/\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x1e.ariane.namesrv.v1.BrokerRoute\x12\x13\n\x0bqueue_order\x18\x03 \x01(\t\"\xd9\x02\n\x0b\x42rokerRoute\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12@\n\taddresses\x18\x03 \x03(\x0b\x32-.ariane.namesrv.v1.BrokerRoute.AddressesEntry\x12\x18\n\x10read_queue_count\x18\x04 \x01(\x05\x12\x19\n\x11write_queue_count\x18\x05 \x01(\x05\x12\x36\n\npermission\x18\x06 \x01(\x0e\x32\".ariane.namesrv.v1.TopicPermission\x12\x0c\n\x04zone\x18\x07 \x01(\t\x12\x1f\n\x17\x66ilter_server_addresses\x18\x08 \x03(\t\x12\x0f\n\x07ordered\x18\t \x01(\x08\x1a\x30\n\x0e\x41\x64\x64ressesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x03\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xaa\x02\n\x0e\x42rokerLiveness\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerIdentity\x12\x33\n\x0flast_heard_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x0bsilence_max\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0btopic_count\x18\x04 \x01(\x05\x12\x13\n\x0bwrite_wiped\x18\x05 \x01(\x08\x12\x1b\n\x13refused_topic_count\x18\x06 \x01(\x05\x12\x37\n\x0erefused_topics\x18\x07 \x03(\x0b\x32\x1f.ariane.namesrv.v1.RefusedTopic\",\n\x0cRefusedTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05\x63\x61use\x18\x02 \x01(\t\"S\n\rRefusedBroker\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerIdentity\x12\r\n\x05\x63\x61use\x18\x02 \x01(\t*\xa6\x01\n\x0fTopicPermission\x12 \n\x1cTOPIC_PERMISSION_UNSPECIFIED\x10\x00\x12\x19\n\x15TOPIC_PERMISSION_NONE\x10\x01\x12\x1a\n\x16TOPIC_PERMISSION_WRITE\x10\x02\x12\x19\n\x15TOPIC_PERMISSION_READ\x10\x03\x12\x1f\n\x1bTOPIC_PERMISSION_READ_WRITE\x10\x04\x42\x44\n\x14mq.ariane.namesrv.v1P\x01Z*ariane.mq/go/arianepb/namesrv/v1;namesrvv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x61riane/namesrv/v1/route.proto\x12\x11\x61riane.namesrv.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"m\n\x0e\x42rokerIdentity\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0c\n\x04zone\x18\x05 \x01(\t\"\xb1\x01\n\x11TopicRegistration\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x18\n\x10read_queue_count\x18\x02 \x01(\x05\x12\x19\n\x11write_queue_count\x18\x03 \x01(\x05\x12\x36\n\npermission\x18\x04 \x01(\x0e\x32\".ariane.namesrv.v1.TopicPermission\x12\x0f\n\x07version\x18\x05 \x01(\x03\x12\x0f\n\x07ordered\x18\x06 \x01(\x08\"\\\n\x05Route\x12\r\n\x05topic\x18\x01 \x01(\t\x12/\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x1e.ariane.namesrv.v1.BrokerRoute\x12\x13\n\x0bqueue_order\x18\x03 \x01(\t\"\xd9\x02\n\x0b\x42rokerRoute\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12@\n\taddresses\x18\x03 \x03(\x0b\x32-.ariane.namesrv.v1.BrokerRoute.AddressesEntry\x12\x18\n\x10read_queue_count\x18\x04 \x01(\x05\x12\x19\n\x11write_queue_count\x18\x05 \x01(\x05\x12\x36\n\npermission\x18\x06 \x01(\x0e\x32\".ariane.namesrv.v1.TopicPermission\x12\x0c\n\x04zone\x18\x07 \x01(\t\x12\x1f\n\x17\x66ilter_server_addresses\x18\x08 \x03(\t\x12\x0f\n\x07ordered\x18\t \x01(\x08\x1a\x30\n\x0e\x41\x64\x64ressesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x03\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xc6\x03\n\x0e\x42rokerLiveness\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerIdentity\x12\x33\n\x0flast_heard_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x0bsilence_max\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0btopic_count\x18\x04 \x01(\x05\x12\x13\n\x0bwrite_wiped\x18\x05 \x01(\x08\x12\x1b\n\x13refused_topic_count\x18\x06 \x01(\x05\x12\x37\n\x0erefused_topics\x18\x07 \x03(\x0b\x32\x1f.ariane.namesrv.v1.RefusedTopic\x12\r\n\x05\x65poch\x18\x08 \x01(\x05\x12R\n\x11replica_addresses\x18\t \x03(\x0b\x32\x37.ariane.namesrv.v1.BrokerLiveness.ReplicaAddressesEntry\x1a\x37\n\x15ReplicaAddressesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x03\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\",\n\x0cRefusedTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05\x63\x61use\x18\x02 \x01(\t\"S\n\rRefusedBroker\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerIdentity\x12\r\n\x05\x63\x61use\x18\x02 \x01(\t*\xa6\x01\n\x0fTopicPermission\x12 \n\x1cTOPIC_PERMISSION_UNSPECIFIED\x10\x00\x12\x19\n\x15TOPIC_PERMISSION_NONE\x10\x01\x12\x1a\n\x16TOPIC_PERMISSION_WRITE\x10\x02\x12\x19\n\x15TOPIC_PERMISSION_READ\x10\x03\x12\x1f\n\x1bTOPIC_PERMISSION_READ_WRITE\x10\x04\x42\x44\n\x14mq.ariane.namesrv.v1P\x01Z*ariane.mq/go/arianepb/namesrv/v1;namesrvv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,8 +36,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\024mq.ariane.namesrv.v1P\001Z*ariane.mq/go/arianepb/namesrv/v1;namesrvv1'
   _globals['_BROKERROUTE_ADDRESSESENTRY']._loaded_options = None
   _globals['_BROKERROUTE_ADDRESSESENTRY']._serialized_options = b'8\001'
-  _globals['_TOPICPERMISSION']._serialized_start=1283
-  _globals['_TOPICPERMISSION']._serialized_end=1449
+  _globals['_BROKERLIVENESS_REPLICAADDRESSESENTRY']._loaded_options = None
+  _globals['_BROKERLIVENESS_REPLICAADDRESSESENTRY']._serialized_options = b'8\001'
+  _globals['_TOPICPERMISSION']._serialized_start=1439
+  _globals['_TOPICPERMISSION']._serialized_end=1605
   _globals['_BROKERIDENTITY']._serialized_start=117
   _globals['_BROKERIDENTITY']._serialized_end=226
   _globals['_TOPICREGISTRATION']._serialized_start=229
@@ -49,9 +51,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BROKERROUTE_ADDRESSESENTRY']._serialized_start=800
   _globals['_BROKERROUTE_ADDRESSESENTRY']._serialized_end=848
   _globals['_BROKERLIVENESS']._serialized_start=851
-  _globals['_BROKERLIVENESS']._serialized_end=1149
-  _globals['_REFUSEDTOPIC']._serialized_start=1151
-  _globals['_REFUSEDTOPIC']._serialized_end=1195
-  _globals['_REFUSEDBROKER']._serialized_start=1197
-  _globals['_REFUSEDBROKER']._serialized_end=1280
+  _globals['_BROKERLIVENESS']._serialized_end=1305
+  _globals['_BROKERLIVENESS_REPLICAADDRESSESENTRY']._serialized_start=1250
+  _globals['_BROKERLIVENESS_REPLICAADDRESSESENTRY']._serialized_end=1305
+  _globals['_REFUSEDTOPIC']._serialized_start=1307
+  _globals['_REFUSEDTOPIC']._serialized_end=1351
+  _globals['_REFUSEDBROKER']._serialized_start=1353
+  _globals['_REFUSEDBROKER']._serialized_end=1436
 # @@protoc_insertion_point(module_scope)

@@ -254,6 +254,26 @@ class BrokerLiveness(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class ReplicaAddressesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     IDENTITY_FIELD_NUMBER: _builtins.int
     LAST_HEARD_TIME_FIELD_NUMBER: _builtins.int
     SILENCE_MAX_FIELD_NUMBER: _builtins.int
@@ -261,12 +281,16 @@ class BrokerLiveness(_message.Message):
     WRITE_WIPED_FIELD_NUMBER: _builtins.int
     REFUSED_TOPIC_COUNT_FIELD_NUMBER: _builtins.int
     REFUSED_TOPICS_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    REPLICA_ADDRESSES_FIELD_NUMBER: _builtins.int
     topic_count: _builtins.int
     """How many topics it announced."""
     write_wiped: _builtins.bool
     """Whether maintenance took its write permission away."""
     refused_topic_count: _builtins.int
     """How many of its topics stand in no route, because they were refused."""
+    epoch: _builtins.int
+    """The epoch in which it is primary; 0 for a broker without replicas."""
     @_builtins.property
     def identity(self) -> Global___BrokerIdentity:
         """Who it is."""
@@ -283,6 +307,10 @@ class BrokerLiveness(_message.Message):
     def refused_topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedTopic]:
         """Some of them, 20 at most."""
 
+    @_builtins.property
+    def replica_addresses(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
+        """Where its replicas are reached, by the broker ids that routes show."""
+
     def __init__(
         self,
         *,
@@ -293,10 +321,12 @@ class BrokerLiveness(_message.Message):
         write_wiped: _builtins.bool = ...,
         refused_topic_count: _builtins.int = ...,
         refused_topics: _abc.Iterable[Global___RefusedTopic] | None = ...,
+        epoch: _builtins.int = ...,
+        replica_addresses: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "last_heard_time", b"last_heard_time", "silence_max", b"silence_max"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "last_heard_time", b"last_heard_time", "refused_topic_count", b"refused_topic_count", "refused_topics", b"refused_topics", "silence_max", b"silence_max", "topic_count", b"topic_count", "write_wiped", b"write_wiped"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "identity", b"identity", "last_heard_time", b"last_heard_time", "refused_topic_count", b"refused_topic_count", "refused_topics", b"refused_topics", "replica_addresses", b"replica_addresses", "silence_max", b"silence_max", "topic_count", b"topic_count", "write_wiped", b"write_wiped"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -9,7 +9,6 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -20,30 +19,6 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
-
-class _ReplicaStart:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _ReplicaStartEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReplicaStart.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    REPLICA_START_UNSPECIFIED: _ReplicaStart.ValueType  # 0
-    """Taken as oldest."""
-    REPLICA_START_OLDEST: _ReplicaStart.ValueType  # 1
-    """At the oldest segment that the primary keeps."""
-    REPLICA_START_LAST_SEGMENT: _ReplicaStart.ValueType  # 2
-    """At the segment that the primary writes now: quick, but holds no older messages."""
-
-class ReplicaStart(_ReplicaStart, metaclass=_ReplicaStartEnumTypeWrapper):
-    """Where an empty replica begins."""
-
-REPLICA_START_UNSPECIFIED: ReplicaStart.ValueType  # 0
-"""Taken as oldest."""
-REPLICA_START_OLDEST: ReplicaStart.ValueType  # 1
-"""At the oldest segment that the primary keeps."""
-REPLICA_START_LAST_SEGMENT: ReplicaStart.ValueType  # 2
-"""At the segment that the primary writes now: quick, but holds no older messages."""
-Global___ReplicaStart: _TypeAlias = ReplicaStart  # noqa: Y015
 
 @_typing.final
 class FollowLogRequest(_message.Message):
@@ -59,7 +34,7 @@ class FollowLogRequest(_message.Message):
 
     @_builtins.property
     def progress(self) -> Global___ReplicaProgress:
-        """How far the replica is. After every chunk it wrote or flushed, and at least every 5 s."""
+        """How far the replica is. After every chunk that it wrote, and for every heartbeat."""
 
     def __init__(
         self,
@@ -86,39 +61,32 @@ class ReplicaHello(_message.Message):
     CLUSTER_NAME_FIELD_NUMBER: _builtins.int
     BROKER_NAME_FIELD_NUMBER: _builtins.int
     BROKER_ID_FIELD_NUMBER: _builtins.int
-    INCARNATION_FIELD_NUMBER: _builtins.int
     EPOCHS_FIELD_NUMBER: _builtins.int
     MIN_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     SEGMENT_BYTES_FIELD_NUMBER: _builtins.int
-    START_FIELD_NUMBER: _builtins.int
-    LEARNER_FIELD_NUMBER: _builtins.int
     KNOWN_EPOCH_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
     """The replica's cluster."""
     broker_name: _builtins.str
     """The name that it shares with its primary."""
     broker_id: _builtins.int
-    """Its own id, above 0."""
-    incarnation: _builtins.str
-    """Drawn by the replica's process at its start; tells a reconnect from a second replica."""
+    """Its own id."""
     min_commit_log_offset: _builtins.int
     """Oldest commit-log offset that it keeps."""
     max_commit_log_offset: _builtins.int
-    """Its log's end, exclusive: the next commit-log offset that it wants, if the histories agree."""
+    """Its log's end, exclusive; equal to the oldest for an empty log, which begins where the primary
+    says.
+    """
     segment_bytes: _builtins.int
     """Bytes of its segments; must equal the primary's, because files are the same on both sides."""
-    start: Global___ReplicaStart.ValueType
-    """Where to begin when its log is empty."""
-    learner: _builtins.bool
-    """Whether it only learns and never joins the in-sync set."""
     known_epoch: _builtins.int
-    """The newest epoch that it has heard of; a primary of an older one is told so and steps down."""
+    """The newest epoch that it has heard of; a primary of an older one refuses it and looks at the
+    shared row.
+    """
     @_builtins.property
     def epochs(self) -> _containers.RepeatedCompositeFieldContainer[_replica_pb2.EpochStart]:
-        """The reigns in its log, oldest first; all of them, not paged: a log sees few. Empty for an
-        empty log.
-        """
+        """The epochs in its log, oldest first; all of them, not paged: a log sees few."""
 
     def __init__(
         self,
@@ -126,18 +94,15 @@ class ReplicaHello(_message.Message):
         cluster_name: _builtins.str = ...,
         broker_name: _builtins.str = ...,
         broker_id: _builtins.int = ...,
-        incarnation: _builtins.str = ...,
         epochs: _abc.Iterable[_replica_pb2.EpochStart] | None = ...,
         min_commit_log_offset: _builtins.int = ...,
         max_commit_log_offset: _builtins.int = ...,
         segment_bytes: _builtins.int = ...,
-        start: Global___ReplicaStart.ValueType = ...,
-        learner: _builtins.bool = ...,
         known_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "broker_name", b"broker_name", "cluster_name", b"cluster_name", "epochs", b"epochs", "incarnation", b"incarnation", "known_epoch", b"known_epoch", "learner", b"learner", "max_commit_log_offset", b"max_commit_log_offset", "min_commit_log_offset", b"min_commit_log_offset", "segment_bytes", b"segment_bytes", "start", b"start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "broker_name", b"broker_name", "cluster_name", b"cluster_name", "epochs", b"epochs", "known_epoch", b"known_epoch", "max_commit_log_offset", b"max_commit_log_offset", "min_commit_log_offset", b"min_commit_log_offset", "segment_bytes", b"segment_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -178,7 +143,6 @@ class FollowLogResponse(_message.Message):
     WELCOME_FIELD_NUMBER: _builtins.int
     CHUNK_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
-    REPLICA_SET_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___PrimaryWelcome:
         """First of all: where the replica goes on."""
@@ -189,11 +153,7 @@ class FollowLogResponse(_message.Message):
 
     @_builtins.property
     def heartbeat(self) -> Global___PrimaryHeartbeat:
-        """No bytes, only a sign of life with the confirmed offset. At least every 5 s."""
-
-    @_builtins.property
-    def replica_set(self) -> _replica_pb2.ReplicaSet:
-        """The shared row changed: the in-sync set, or who reigns."""
+        """No bytes, only a sign of life with the confirmed offset."""
 
     def __init__(
         self,
@@ -201,13 +161,12 @@ class FollowLogResponse(_message.Message):
         welcome: Global___PrimaryWelcome | None = ...,
         chunk: Global___LogChunk | None = ...,
         heartbeat: Global___PrimaryHeartbeat | None = ...,
-        replica_set: _replica_pb2.ReplicaSet | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "content", b"content", "heartbeat", b"heartbeat", "replica_set", b"replica_set", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "content", b"content", "heartbeat", b"heartbeat", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "content", b"content", "heartbeat", b"heartbeat", "replica_set", b"replica_set", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "content", b"content", "heartbeat", b"heartbeat", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["welcome", "chunk", "heartbeat", "replica_set"]  # noqa: Y015
+    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["welcome", "chunk", "heartbeat"]  # noqa: Y015
     _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
 
@@ -241,11 +200,11 @@ class PrimaryWelcome(_message.Message):
     """How many bytes the primary sends beyond the replica's written offset before it waits."""
     @_builtins.property
     def epochs(self) -> _containers.RepeatedCompositeFieldContainer[_replica_pb2.EpochStart]:
-        """The reigns in the primary's log, oldest first, so that the replica can check the next field."""
+        """The epochs in the primary's log, oldest first, so that the replica can check the next field."""
 
     @_builtins.property
     def silence_max(self) -> _duration_pb2.Duration:
-        """After how much silence either side ends the stream. 20 s by default."""
+        """After how much silence the replica ends the stream."""
 
     def __init__(
         self,
@@ -268,7 +227,7 @@ Global___PrimaryWelcome: _TypeAlias = PrimaryWelcome  # noqa: Y015
 
 @_typing.final
 class LogChunk(_message.Message):
-    """A run of the log. Chunks follow one another without a gap and never mix two reigns; a replica
+    """A run of the log. Chunks follow one another without a gap and never mix two epochs; a replica
     that does not stand exactly at `commit_log_offset` ends the stream.
     """
 
@@ -279,20 +238,23 @@ class LogChunk(_message.Message):
     EPOCH_BEGIN_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     CONFIRMED_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     LOG_CRC32_FIELD_NUMBER: _builtins.int
+    MAX_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     LOG_BYTES_FIELD_NUMBER: _builtins.int
     commit_log_offset: _builtins.int
     """Where the run lies in the log: the offset of its first byte."""
     epoch: _builtins.int
-    """The reign that the run belongs to."""
+    """The epoch that the run belongs to."""
     epoch_begin_commit_log_offset: _builtins.int
-    """Where that reign begins in the log."""
+    """Where that epoch begins in the log."""
     confirmed_commit_log_offset: _builtins.int
     """Everything before it may be handed out to consumers; may lie behind or beyond the run."""
     log_crc32: _builtins.int
     """CRC-32 (zlib polynomial) of `log_bytes`: a bit pattern, hence fixed32."""
+    max_commit_log_offset: _builtins.int
+    """The primary's end, exclusive."""
     log_bytes: _builtins.bytes
-    """The bytes as they lie in the segments: whole records, or the filler at a segment's end. Not
-    empty; 1 MiB at most by default. Last, so that a reader meets the rest before the block.
+    """The bytes as they lie in one segment; records may begin before or end behind them. Not empty;
+    1 MiB at most by default. Last, so that a reader meets the rest before the block.
     """
     def __init__(
         self,
@@ -302,11 +264,12 @@ class LogChunk(_message.Message):
         epoch_begin_commit_log_offset: _builtins.int = ...,
         confirmed_commit_log_offset: _builtins.int = ...,
         log_crc32: _builtins.int = ...,
+        max_commit_log_offset: _builtins.int = ...,
         log_bytes: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_log_offset", b"commit_log_offset", "confirmed_commit_log_offset", b"confirmed_commit_log_offset", "epoch", b"epoch", "epoch_begin_commit_log_offset", b"epoch_begin_commit_log_offset", "log_bytes", b"log_bytes", "log_crc32", b"log_crc32"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_log_offset", b"commit_log_offset", "confirmed_commit_log_offset", b"confirmed_commit_log_offset", "epoch", b"epoch", "epoch_begin_commit_log_offset", b"epoch_begin_commit_log_offset", "log_bytes", b"log_bytes", "log_crc32", b"log_crc32", "max_commit_log_offset", b"max_commit_log_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -341,57 +304,3 @@ class PrimaryHeartbeat(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PrimaryHeartbeat: _TypeAlias = PrimaryHeartbeat  # noqa: Y015
-
-@_typing.final
-class ListEpochsRequest(_message.Message):
-    """Asks for reigns."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PAGE_SIZE_FIELD_NUMBER: _builtins.int
-    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    page_size: _builtins.int
-    """At most this many, 1 to 1000; 0 means 100."""
-    page_token: _builtins.str
-    """Where to go on: `next_page_token` of the page before, empty for the first."""
-    def __init__(
-        self,
-        *,
-        page_size: _builtins.int = ...,
-        page_token: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ListEpochsRequest: _TypeAlias = ListEpochsRequest  # noqa: Y015
-
-@_typing.final
-class ListEpochsResponse(_message.Message):
-    """Answers with reigns."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    EPOCHS_FIELD_NUMBER: _builtins.int
-    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    next_page_token: _builtins.str
-    """Empty at the end."""
-    @_builtins.property
-    def epochs(self) -> _containers.RepeatedCompositeFieldContainer[_replica_pb2.EpochStart]:
-        """Reigns, oldest first."""
-
-    def __init__(
-        self,
-        *,
-        epochs: _abc.Iterable[_replica_pb2.EpochStart] | None = ...,
-        next_page_token: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epochs", b"epochs", "next_page_token", b"next_page_token"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ListEpochsResponse: _TypeAlias = ListEpochsResponse  # noqa: Y015

@@ -41,11 +41,6 @@ class LogServiceStub(object):
                 request_serializer=ariane_dot_replication_dot_v1_dot_log__service__pb2.FollowLogRequest.SerializeToString,
                 response_deserializer=ariane_dot_replication_dot_v1_dot_log__service__pb2.FollowLogResponse.FromString,
                 _registered_method=True)
-        self.ListEpochs = channel.unary_unary(
-                '/ariane.replication.v1.LogService/ListEpochs',
-                request_serializer=ariane_dot_replication_dot_v1_dot_log__service__pb2.ListEpochsRequest.SerializeToString,
-                response_deserializer=ariane_dot_replication_dot_v1_dot_log__service__pb2.ListEpochsResponse.FromString,
-                _registered_method=True)
 
 
 class LogServiceServicer(object):
@@ -59,17 +54,8 @@ class LogServiceServicer(object):
         directions, because bytes must not wait for a question and the primary's acknowledgements wait
         for the progress.
         Errors: BROKER_NOT_PRIMARY, EPOCH_FENCED when the replica knows of a newer primary,
-        LOG_DIVERGED when the two logs share no beginning, COMMIT_LOG_OFFSET_OUT_OF_RANGE when the
-        primary no longer keeps what the replica needs next, FIELD_INVALID, SERVICE_DRAINING.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ListEpochs(self, request, context):
-        """Lists the reigns that this broker's log has seen, oldest first. For operators, and for a
-        replica that looks before it cuts.
-        Errors: PAGE_TOKEN_INVALID.
+        LOG_DIVERGED when the two logs share no beginning, or the primary no longer keeps what the
+        replica needs next, FIELD_INVALID, SERVICE_DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -82,11 +68,6 @@ def add_LogServiceServicer_to_server(servicer, server):
                     servicer.FollowLog,
                     request_deserializer=ariane_dot_replication_dot_v1_dot_log__service__pb2.FollowLogRequest.FromString,
                     response_serializer=ariane_dot_replication_dot_v1_dot_log__service__pb2.FollowLogResponse.SerializeToString,
-            ),
-            'ListEpochs': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListEpochs,
-                    request_deserializer=ariane_dot_replication_dot_v1_dot_log__service__pb2.ListEpochsRequest.FromString,
-                    response_serializer=ariane_dot_replication_dot_v1_dot_log__service__pb2.ListEpochsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -118,33 +99,6 @@ class LogService(object):
             '/ariane.replication.v1.LogService/FollowLog',
             ariane_dot_replication_dot_v1_dot_log__service__pb2.FollowLogRequest.SerializeToString,
             ariane_dot_replication_dot_v1_dot_log__service__pb2.FollowLogResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ListEpochs(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ariane.replication.v1.LogService/ListEpochs',
-            ariane_dot_replication_dot_v1_dot_log__service__pb2.ListEpochsRequest.SerializeToString,
-            ariane_dot_replication_dot_v1_dot_log__service__pb2.ListEpochsResponse.FromString,
             options,
             channel_credentials,
             insecure,

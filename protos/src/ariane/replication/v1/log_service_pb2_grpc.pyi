@@ -41,13 +41,8 @@ class LogServiceStub:
     directions, because bytes must not wait for a question and the primary's acknowledgements wait
     for the progress.
     Errors: BROKER_NOT_PRIMARY, EPOCH_FENCED when the replica knows of a newer primary,
-    LOG_DIVERGED when the two logs share no beginning, COMMIT_LOG_OFFSET_OUT_OF_RANGE when the
-    primary no longer keeps what the replica needs next, FIELD_INVALID, SERVICE_DRAINING.
-    """
-    ListEpochs: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.ListEpochsRequest, _log_service_pb2.ListEpochsResponse]
-    """Lists the reigns that this broker's log has seen, oldest first. For operators, and for a
-    replica that looks before it cuts.
-    Errors: PAGE_TOKEN_INVALID.
+    LOG_DIVERGED when the two logs share no beginning, or the primary no longer keeps what the
+    replica needs next, FIELD_INVALID, SERVICE_DRAINING.
     """
 
 @_typing.type_check_only
@@ -63,13 +58,8 @@ class LogServiceAsyncStub(LogServiceStub):
     directions, because bytes must not wait for a question and the primary's acknowledgements wait
     for the progress.
     Errors: BROKER_NOT_PRIMARY, EPOCH_FENCED when the replica knows of a newer primary,
-    LOG_DIVERGED when the two logs share no beginning, COMMIT_LOG_OFFSET_OUT_OF_RANGE when the
-    primary no longer keeps what the replica needs next, FIELD_INVALID, SERVICE_DRAINING.
-    """
-    ListEpochs: _aio.UnaryUnaryMultiCallable[_log_service_pb2.ListEpochsRequest, _log_service_pb2.ListEpochsResponse]  # type: ignore[assignment]
-    """Lists the reigns that this broker's log has seen, oldest first. For operators, and for a
-    replica that looks before it cuts.
-    Errors: PAGE_TOKEN_INVALID.
+    LOG_DIVERGED when the two logs share no beginning, or the primary no longer keeps what the
+    replica needs next, FIELD_INVALID, SERVICE_DRAINING.
     """
 
 class LogServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -88,19 +78,8 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         directions, because bytes must not wait for a question and the primary's acknowledgements wait
         for the progress.
         Errors: BROKER_NOT_PRIMARY, EPOCH_FENCED when the replica knows of a newer primary,
-        LOG_DIVERGED when the two logs share no beginning, COMMIT_LOG_OFFSET_OUT_OF_RANGE when the
-        primary no longer keeps what the replica needs next, FIELD_INVALID, SERVICE_DRAINING.
-        """
-
-    @_abc_1.abstractmethod
-    def ListEpochs(
-        self,
-        request: _log_service_pb2.ListEpochsRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_log_service_pb2.ListEpochsResponse, _abc.Awaitable[_log_service_pb2.ListEpochsResponse]]:
-        """Lists the reigns that this broker's log has seen, oldest first. For operators, and for a
-        replica that looks before it cuts.
-        Errors: PAGE_TOKEN_INVALID.
+        LOG_DIVERGED when the two logs share no beginning, or the primary no longer keeps what the
+        replica needs next, FIELD_INVALID, SERVICE_DRAINING.
         """
 
 def add_LogServiceServicer_to_server(servicer: LogServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -22,10 +22,10 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/replication/v1/replica.proto\x12\x15\x61riane.replication.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"<\n\nEpochStart\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x1f\n\x17\x62\x65gin_commit_log_offset\x18\x02 \x01(\x03\"\xda\x01\n\nReplicaSet\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x1e\n\x11primary_broker_id\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x1a\n\x12in_sync_broker_ids\x18\x05 \x03(\x03\x12\x0f\n\x07version\x18\x06 \x01(\x03\x12/\n\x0bupdate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x14\n\x12_primary_broker_id\"\xcd\x02\n\x0cReplicaState\x12\x11\n\tbroker_id\x18\x01 \x01(\x03\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x32\n\x05stage\x18\x03 \x01(\x0e\x32#.ariane.replication.v1.ReplicaStage\x12!\n\x19written_commit_log_offset\x18\x04 \x01(\x03\x12!\n\x19\x66lushed_commit_log_offset\x18\x05 \x01(\x03\x12\x14\n\x0c\x62\x65hind_bytes\x18\x06 \x01(\x03\x12\x32\n\x0e\x63\x61ught_up_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0flast_heard_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07in_sync\x18\t \x01(\x08\x12\x0f\n\x07learner\x18\n \x01(\x08*\x9e\x01\n\x0cReplicaStage\x12\x1d\n\x19REPLICA_STAGE_UNSPECIFIED\x10\x00\x12\x1b\n\x17REPLICA_STAGE_HANDSHAKE\x10\x01\x12\x1d\n\x19REPLICA_STAGE_CATCHING_UP\x10\x02\x12\x1b\n\x17REPLICA_STAGE_FOLLOWING\x10\x03\x12\x16\n\x12REPLICA_STAGE_GONE\x10\x04\x42P\n\x18mq.ariane.replication.v1P\x01Z2ariane.mq/go/arianepb/replication/v1;replicationv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/replication/v1/replica.proto\x12\x15\x61riane.replication.v1\x1a\x1egoogle/protobuf/duration.proto\"<\n\nEpochStart\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x1f\n\x17\x62\x65gin_commit_log_offset\x18\x02 \x01(\x03\"\xe5\x02\n\nReplicaSet\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x1e\n\x11primary_broker_id\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x1a\n\x12in_sync_broker_ids\x18\x05 \x03(\x03\x12\x0f\n\x07version\x18\x06 \x01(\x03\x12\x43\n\taddresses\x18\x07 \x03(\x0b\x32\x30.ariane.replication.v1.ReplicaSet.AddressesEntry\x12\x1d\n\x10wanted_broker_id\x18\x08 \x01(\x03H\x01\x88\x01\x01\x12\x0f\n\x07unclean\x18\t \x01(\x08\x1a\x30\n\x0e\x41\x64\x64ressesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x03\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x14\n\x12_primary_broker_idB\x13\n\x11_wanted_broker_id\"\x8f\x02\n\x0cReplicaState\x12\x11\n\tbroker_id\x18\x01 \x01(\x03\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x10\n\x08\x61ttached\x18\x03 \x01(\x08\x12!\n\x19written_commit_log_offset\x18\x04 \x01(\x03\x12!\n\x19\x66lushed_commit_log_offset\x18\x05 \x01(\x03\x12\x14\n\x0c\x62\x65hind_bytes\x18\x06 \x01(\x03\x12-\n\nbehind_for\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\nsilent_for\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07in_sync\x18\t \x01(\x08\x42P\n\x18mq.ariane.replication.v1P\x01Z2ariane.mq/go/arianepb/replication/v1;replicationv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,12 +33,14 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ariane.replication.v1.repli
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\030mq.ariane.replication.v1P\001Z2ariane.mq/go/arianepb/replication/v1;replicationv1'
-  _globals['_REPLICASTAGE']._serialized_start=715
-  _globals['_REPLICASTAGE']._serialized_end=873
-  _globals['_EPOCHSTART']._serialized_start=95
-  _globals['_EPOCHSTART']._serialized_end=155
-  _globals['_REPLICASET']._serialized_start=158
-  _globals['_REPLICASET']._serialized_end=376
-  _globals['_REPLICASTATE']._serialized_start=379
-  _globals['_REPLICASTATE']._serialized_end=712
+  _globals['_REPLICASET_ADDRESSESENTRY']._loaded_options = None
+  _globals['_REPLICASET_ADDRESSESENTRY']._serialized_options = b'8\001'
+  _globals['_EPOCHSTART']._serialized_start=94
+  _globals['_EPOCHSTART']._serialized_end=154
+  _globals['_REPLICASET']._serialized_start=157
+  _globals['_REPLICASET']._serialized_end=514
+  _globals['_REPLICASET_ADDRESSESENTRY']._serialized_start=423
+  _globals['_REPLICASET_ADDRESSESENTRY']._serialized_end=471
+  _globals['_REPLICASTATE']._serialized_start=517
+  _globals['_REPLICASTATE']._serialized_end=788
 # @@protoc_insertion_point(module_scope)

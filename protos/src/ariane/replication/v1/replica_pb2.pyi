@@ -5,10 +5,9 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
-from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -20,42 +19,10 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class _ReplicaStage:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _ReplicaStageEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReplicaStage.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    REPLICA_STAGE_UNSPECIFIED: _ReplicaStage.ValueType  # 0
-    """Never sent."""
-    REPLICA_STAGE_HANDSHAKE: _ReplicaStage.ValueType  # 1
-    """Compares histories with the primary and cuts what the primary does not have."""
-    REPLICA_STAGE_CATCHING_UP: _ReplicaStage.ValueType  # 2
-    """Takes what the primary wrote before the replica came."""
-    REPLICA_STAGE_FOLLOWING: _ReplicaStage.ValueType  # 3
-    """Takes what the primary writes, as it is written."""
-    REPLICA_STAGE_GONE: _ReplicaStage.ValueType  # 4
-    """Is not attached."""
-
-class ReplicaStage(_ReplicaStage, metaclass=_ReplicaStageEnumTypeWrapper):
-    """What a replica does."""
-
-REPLICA_STAGE_UNSPECIFIED: ReplicaStage.ValueType  # 0
-"""Never sent."""
-REPLICA_STAGE_HANDSHAKE: ReplicaStage.ValueType  # 1
-"""Compares histories with the primary and cuts what the primary does not have."""
-REPLICA_STAGE_CATCHING_UP: ReplicaStage.ValueType  # 2
-"""Takes what the primary wrote before the replica came."""
-REPLICA_STAGE_FOLLOWING: ReplicaStage.ValueType  # 3
-"""Takes what the primary writes, as it is written."""
-REPLICA_STAGE_GONE: ReplicaStage.ValueType  # 4
-"""Is not attached."""
-Global___ReplicaStage: _TypeAlias = ReplicaStage  # noqa: Y015
-
 @_typing.final
 class EpochStart(_message.Message):
-    """The reign of one primary, by where it begins in the commit log. A log's history is the list of
-    them, oldest first; a reign ends where the next one begins.
+    """The epoch of one primary, by where it begins in the commit log. A log's history is the list of
+    them, oldest first; an epoch ends where the next one begins.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -63,9 +30,9 @@ class EpochStart(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     BEGIN_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
-    """Number of the reign, from 1; grows with every change of primary."""
+    """Its number, from 1; grows with every change of primary."""
     begin_commit_log_offset: _builtins.int
-    """Commit-log offset of the first record of the reign."""
+    """Commit-log offset of its first record."""
     def __init__(
         self,
         *,
@@ -88,23 +55,49 @@ class ReplicaSet(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class AddressesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     CLUSTER_NAME_FIELD_NUMBER: _builtins.int
     BROKER_NAME_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     PRIMARY_BROKER_ID_FIELD_NUMBER: _builtins.int
     IN_SYNC_BROKER_IDS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
-    UPDATE_TIME_FIELD_NUMBER: _builtins.int
+    ADDRESSES_FIELD_NUMBER: _builtins.int
+    WANTED_BROKER_ID_FIELD_NUMBER: _builtins.int
+    UNCLEAN_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
     """The cluster."""
     broker_name: _builtins.str
     """The name that primary and replicas share."""
     epoch: _builtins.int
-    """Epoch of the reigning primary; the last one's while there is none."""
+    """Epoch of the primary; the last one's while there is none."""
     primary_broker_id: _builtins.int
-    """Broker id of the reigning primary. Absent: none is elected."""
+    """Broker id of the primary. Absent: none is elected."""
     version: _builtins.int
     """Grows with every change of the row; the compare in compare-and-set."""
+    wanted_broker_id: _builtins.int
+    """Who shall be primary next, as its predecessor or an operator wants. Absent: anybody in sync."""
+    unclean: _builtins.bool
+    """Whether the wanted one may be elected although it is not in sync."""
     @_builtins.property
     def in_sync_broker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Broker ids that hold everything up to the confirmed offset, the primary among them; only these
@@ -112,8 +105,8 @@ class ReplicaSet(_message.Message):
         """
 
     @_builtins.property
-    def update_time(self) -> _timestamp_pb2.Timestamp:
-        """When the row last changed, by the database's clock."""
+    def addresses(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
+        """Where the brokers of the set are reached, by broker id; all that ever joined."""
 
     def __init__(
         self,
@@ -124,15 +117,22 @@ class ReplicaSet(_message.Message):
         primary_broker_id: _builtins.int | None = ...,
         in_sync_broker_ids: _abc.Iterable[_builtins.int] | None = ...,
         version: _builtins.int = ...,
-        update_time: _timestamp_pb2.Timestamp | None = ...,
+        addresses: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
+        wanted_broker_id: _builtins.int | None = ...,
+        unclean: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_primary_broker_id", b"_primary_broker_id", "primary_broker_id", b"primary_broker_id", "update_time", b"update_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_primary_broker_id", b"_primary_broker_id", "_wanted_broker_id", b"_wanted_broker_id", "primary_broker_id", b"primary_broker_id", "wanted_broker_id", b"wanted_broker_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_primary_broker_id", b"_primary_broker_id", "broker_name", b"broker_name", "cluster_name", b"cluster_name", "epoch", b"epoch", "in_sync_broker_ids", b"in_sync_broker_ids", "primary_broker_id", b"primary_broker_id", "update_time", b"update_time", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_primary_broker_id", b"_primary_broker_id", "_wanted_broker_id", b"_wanted_broker_id", "addresses", b"addresses", "broker_name", b"broker_name", "cluster_name", b"cluster_name", "epoch", b"epoch", "in_sync_broker_ids", b"in_sync_broker_ids", "primary_broker_id", b"primary_broker_id", "unclean", b"unclean", "version", b"version", "wanted_broker_id", b"wanted_broker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__primary_broker_id: _TypeAlias = _typing.Literal["primary_broker_id"]  # noqa: Y015
     _WhichOneofArgType__primary_broker_id: _TypeAlias = _typing.Literal["_primary_broker_id", b"_primary_broker_id"]  # noqa: Y015
+    _WhichOneofReturnType__wanted_broker_id: _TypeAlias = _typing.Literal["wanted_broker_id"]  # noqa: Y015
+    _WhichOneofArgType__wanted_broker_id: _TypeAlias = _typing.Literal["_wanted_broker_id", b"_wanted_broker_id"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__primary_broker_id) -> _WhichOneofReturnType__primary_broker_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__wanted_broker_id) -> _WhichOneofReturnType__wanted_broker_id | None: ...
 
 Global___ReplicaSet: _TypeAlias = ReplicaSet  # noqa: Y015
 
@@ -144,20 +144,19 @@ class ReplicaState(_message.Message):
 
     BROKER_ID_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
-    STAGE_FIELD_NUMBER: _builtins.int
+    ATTACHED_FIELD_NUMBER: _builtins.int
     WRITTEN_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     FLUSHED_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     BEHIND_BYTES_FIELD_NUMBER: _builtins.int
-    CAUGHT_UP_TIME_FIELD_NUMBER: _builtins.int
-    LAST_HEARD_TIME_FIELD_NUMBER: _builtins.int
+    BEHIND_FOR_FIELD_NUMBER: _builtins.int
+    SILENT_FOR_FIELD_NUMBER: _builtins.int
     IN_SYNC_FIELD_NUMBER: _builtins.int
-    LEARNER_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     """The replica's broker id."""
     address: _builtins.str
     """The address it follows from, as the primary sees it, "host:port"."""
-    stage: Global___ReplicaStage.ValueType
-    """What it does now."""
+    attached: _builtins.bool
+    """Whether it follows the primary now."""
     written_commit_log_offset: _builtins.int
     """Everything before it is written by the replica."""
     flushed_commit_log_offset: _builtins.int
@@ -166,33 +165,30 @@ class ReplicaState(_message.Message):
     """Bytes that the primary has and the replica has not written yet."""
     in_sync: _builtins.bool
     """Whether it belongs to the in-sync set."""
-    learner: _builtins.bool
-    """Whether it only learns: it never joins the in-sync set and is never elected."""
     @_builtins.property
-    def caught_up_time(self) -> _timestamp_pb2.Timestamp:
-        """When the replica last held everything that the primary had. Absent: never in this reign."""
+    def behind_for(self) -> _duration_pb2.Duration:
+        """How long ago it last held everything that the primary had."""
 
     @_builtins.property
-    def last_heard_time(self) -> _timestamp_pb2.Timestamp:
-        """When the primary last heard of it."""
+    def silent_for(self) -> _duration_pb2.Duration:
+        """How long ago the primary last heard of it."""
 
     def __init__(
         self,
         *,
         broker_id: _builtins.int = ...,
         address: _builtins.str = ...,
-        stage: Global___ReplicaStage.ValueType = ...,
+        attached: _builtins.bool = ...,
         written_commit_log_offset: _builtins.int = ...,
         flushed_commit_log_offset: _builtins.int = ...,
         behind_bytes: _builtins.int = ...,
-        caught_up_time: _timestamp_pb2.Timestamp | None = ...,
-        last_heard_time: _timestamp_pb2.Timestamp | None = ...,
+        behind_for: _duration_pb2.Duration | None = ...,
+        silent_for: _duration_pb2.Duration | None = ...,
         in_sync: _builtins.bool = ...,
-        learner: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["caught_up_time", b"caught_up_time", "last_heard_time", b"last_heard_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["behind_for", b"behind_for", "silent_for", b"silent_for"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "behind_bytes", b"behind_bytes", "broker_id", b"broker_id", "caught_up_time", b"caught_up_time", "flushed_commit_log_offset", b"flushed_commit_log_offset", "in_sync", b"in_sync", "last_heard_time", b"last_heard_time", "learner", b"learner", "stage", b"stage", "written_commit_log_offset", b"written_commit_log_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "attached", b"attached", "behind_bytes", b"behind_bytes", "behind_for", b"behind_for", "broker_id", b"broker_id", "flushed_commit_log_offset", b"flushed_commit_log_offset", "in_sync", b"in_sync", "silent_for", b"silent_for", "written_commit_log_offset", b"written_commit_log_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,7 +27,7 @@ from ariane.replication.v1 import replica_pb2 as ariane_dot_replication_dot_v1_d
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/ariane/replication/v1/replica_set_service.proto\x12\x15\x61riane.replication.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a#ariane/replication/v1/replica.proto\x1a\x1egoogle/protobuf/duration.proto\"\x16\n\x14GetReplicaSetRequest\"\xfa\x01\n\x15GetReplicaSetResponse\x12\x36\n\x0breplica_set\x18\x01 \x01(\x0b\x32!.ariane.replication.v1.ReplicaSet\x12\x11\n\tbroker_id\x18\x02 \x01(\x03\x12\x35\n\x08replicas\x18\x03 \x03(\x0b\x32#.ariane.replication.v1.ReplicaState\x12\x1d\n\x15max_commit_log_offset\x18\x04 \x01(\x03\x12#\n\x1b\x63onfirmed_commit_log_offset\x18\x05 \x01(\x03\x12\x1b\n\x13required_copy_count\x18\x06 \x01(\x05\"W\n\x19\x41nnounceReplicaSetRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x03\"-\n\x1a\x41nnounceReplicaSetResponse\x12\x0f\n\x07version\x18\x01 \x01(\x03\"\\\n\x16TransferPrimaryRequest\x12\x18\n\x10target_broker_id\x18\x01 \x01(\x03\x12(\n\x05grace\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"Q\n\x17TransferPrimaryResponse\x12\x36\n\x0breplica_set\x18\x01 \x01(\x0b\x32!.ariane.replication.v1.ReplicaSet\")\n\x14RemoveReplicaRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x03\"O\n\x15RemoveReplicaResponse\x12\x36\n\x0breplica_set\x18\x01 \x01(\x0b\x32!.ariane.replication.v1.ReplicaSet2\x81\x04\n\x11ReplicaSetService\x12t\n\rGetReplicaSet\x12+.ariane.replication.v1.GetReplicaSetRequest\x1a,.ariane.replication.v1.GetReplicaSetResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x04\x12\x83\x01\n\x12\x41nnounceReplicaSet\x12\x30.ariane.replication.v1.AnnounceReplicaSetRequest\x1a\x31.ariane.replication.v1.AnnounceReplicaSetResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x04\x12z\n\x0fTransferPrimary\x12-.ariane.replication.v1.TransferPrimaryRequest\x1a..ariane.replication.v1.TransferPrimaryResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x04\x12t\n\rRemoveReplica\x12+.ariane.replication.v1.RemoveReplicaRequest\x1a,.ariane.replication.v1.RemoveReplicaResponse\"\x08\xca\xf3\x18\x04\x08\x06\x10\x04\x42P\n\x18mq.ariane.replication.v1P\x01Z2ariane.mq/go/arianepb/replication/v1;replicationv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/ariane/replication/v1/replica_set_service.proto\x12\x15\x61riane.replication.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a#ariane/replication/v1/replica.proto\x1a\x1egoogle/protobuf/duration.proto\"\x16\n\x14GetReplicaSetRequest\"\xd3\x02\n\x15GetReplicaSetResponse\x12\x36\n\x0breplica_set\x18\x01 \x01(\x0b\x32!.ariane.replication.v1.ReplicaSet\x12\x11\n\tbroker_id\x18\x02 \x01(\x03\x12\x35\n\x08replicas\x18\x03 \x03(\x0b\x32#.ariane.replication.v1.ReplicaState\x12\x1d\n\x15max_commit_log_offset\x18\x04 \x01(\x03\x12#\n\x1b\x63onfirmed_commit_log_offset\x18\x05 \x01(\x03\x12\x11\n\thas_lease\x18\x06 \x01(\x08\x12\x31\n\x06\x65pochs\x18\x07 \x03(\x0b\x32!.ariane.replication.v1.EpochStart\x12\x1d\n\x15min_commit_log_offset\x18\x08 \x01(\x03\x12\x0f\n\x07trouble\x18\t \x01(\t\"\\\n\x16TransferPrimaryRequest\x12\x18\n\x10target_broker_id\x18\x01 \x01(\x03\x12(\n\x05grace\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"Q\n\x17TransferPrimaryResponse\x12\x36\n\x0breplica_set\x18\x01 \x01(\x0b\x32!.ariane.replication.v1.ReplicaSet\"9\n\x13\x45lectPrimaryRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x03\x12\x0f\n\x07unclean\x18\x02 \x01(\x08\"N\n\x14\x45lectPrimaryResponse\x12\x36\n\x0breplica_set\x18\x01 \x01(\x0b\x32!.ariane.replication.v1.ReplicaSet\")\n\x14RemoveReplicaRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x03\"O\n\x15RemoveReplicaResponse\x12\x36\n\x0breplica_set\x18\x01 \x01(\x0b\x32!.ariane.replication.v1.ReplicaSet2\xee\x03\n\x11ReplicaSetService\x12t\n\rGetReplicaSet\x12+.ariane.replication.v1.GetReplicaSetRequest\x1a,.ariane.replication.v1.GetReplicaSetResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x04\x12z\n\x0fTransferPrimary\x12-.ariane.replication.v1.TransferPrimaryRequest\x1a..ariane.replication.v1.TransferPrimaryResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x04\x12q\n\x0c\x45lectPrimary\x12*.ariane.replication.v1.ElectPrimaryRequest\x1a+.ariane.replication.v1.ElectPrimaryResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x04\x12t\n\rRemoveReplica\x12+.ariane.replication.v1.RemoveReplicaRequest\x1a,.ariane.replication.v1.RemoveReplicaResponse\"\x08\xca\xf3\x18\x04\x08\x06\x10\x04\x42P\n\x18mq.ariane.replication.v1P\x01Z2ariane.mq/go/arianepb/replication/v1;replicationv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,28 +37,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\030mq.ariane.replication.v1P\001Z2ariane.mq/go/arianepb/replication/v1;replicationv1'
   _globals['_REPLICASETSERVICE'].methods_by_name['GetReplicaSet']._loaded_options = None
   _globals['_REPLICASETSERVICE'].methods_by_name['GetReplicaSet']._serialized_options = b'\312\363\030\004\010\007\020\004'
-  _globals['_REPLICASETSERVICE'].methods_by_name['AnnounceReplicaSet']._loaded_options = None
-  _globals['_REPLICASETSERVICE'].methods_by_name['AnnounceReplicaSet']._serialized_options = b'\312\363\030\004\010\t\020\004'
   _globals['_REPLICASETSERVICE'].methods_by_name['TransferPrimary']._loaded_options = None
   _globals['_REPLICASETSERVICE'].methods_by_name['TransferPrimary']._serialized_options = b'\312\363\030\004\010\005\020\004'
+  _globals['_REPLICASETSERVICE'].methods_by_name['ElectPrimary']._loaded_options = None
+  _globals['_REPLICASETSERVICE'].methods_by_name['ElectPrimary']._serialized_options = b'\312\363\030\004\010\005\020\004'
   _globals['_REPLICASETSERVICE'].methods_by_name['RemoveReplica']._loaded_options = None
   _globals['_REPLICASETSERVICE'].methods_by_name['RemoveReplica']._serialized_options = b'\312\363\030\004\010\006\020\004'
   _globals['_GETREPLICASETREQUEST']._serialized_start=174
   _globals['_GETREPLICASETREQUEST']._serialized_end=196
   _globals['_GETREPLICASETRESPONSE']._serialized_start=199
-  _globals['_GETREPLICASETRESPONSE']._serialized_end=449
-  _globals['_ANNOUNCEREPLICASETREQUEST']._serialized_start=451
-  _globals['_ANNOUNCEREPLICASETREQUEST']._serialized_end=538
-  _globals['_ANNOUNCEREPLICASETRESPONSE']._serialized_start=540
-  _globals['_ANNOUNCEREPLICASETRESPONSE']._serialized_end=585
-  _globals['_TRANSFERPRIMARYREQUEST']._serialized_start=587
-  _globals['_TRANSFERPRIMARYREQUEST']._serialized_end=679
-  _globals['_TRANSFERPRIMARYRESPONSE']._serialized_start=681
-  _globals['_TRANSFERPRIMARYRESPONSE']._serialized_end=762
-  _globals['_REMOVEREPLICAREQUEST']._serialized_start=764
-  _globals['_REMOVEREPLICAREQUEST']._serialized_end=805
-  _globals['_REMOVEREPLICARESPONSE']._serialized_start=807
-  _globals['_REMOVEREPLICARESPONSE']._serialized_end=886
-  _globals['_REPLICASETSERVICE']._serialized_start=889
-  _globals['_REPLICASETSERVICE']._serialized_end=1402
+  _globals['_GETREPLICASETRESPONSE']._serialized_end=538
+  _globals['_TRANSFERPRIMARYREQUEST']._serialized_start=540
+  _globals['_TRANSFERPRIMARYREQUEST']._serialized_end=632
+  _globals['_TRANSFERPRIMARYRESPONSE']._serialized_start=634
+  _globals['_TRANSFERPRIMARYRESPONSE']._serialized_end=715
+  _globals['_ELECTPRIMARYREQUEST']._serialized_start=717
+  _globals['_ELECTPRIMARYREQUEST']._serialized_end=774
+  _globals['_ELECTPRIMARYRESPONSE']._serialized_start=776
+  _globals['_ELECTPRIMARYRESPONSE']._serialized_end=854
+  _globals['_REMOVEREPLICAREQUEST']._serialized_start=856
+  _globals['_REMOVEREPLICAREQUEST']._serialized_end=897
+  _globals['_REMOVEREPLICARESPONSE']._serialized_start=899
+  _globals['_REMOVEREPLICARESPONSE']._serialized_end=978
+  _globals['_REPLICASETSERVICE']._serialized_start=981
+  _globals['_REPLICASETSERVICE']._serialized_end=1475
 # @@protoc_insertion_point(module_scope)

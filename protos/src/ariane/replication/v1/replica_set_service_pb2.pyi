@@ -48,15 +48,22 @@ class GetReplicaSetResponse(_message.Message):
     REPLICAS_FIELD_NUMBER: _builtins.int
     MAX_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     CONFIRMED_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
-    REQUIRED_COPY_COUNT_FIELD_NUMBER: _builtins.int
+    HAS_LEASE_FIELD_NUMBER: _builtins.int
+    EPOCHS_FIELD_NUMBER: _builtins.int
+    MIN_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
+    TROUBLE_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     """The broker that answers."""
     max_commit_log_offset: _builtins.int
     """This broker's end, exclusive."""
     confirmed_commit_log_offset: _builtins.int
     """Everything before it may be handed out to consumers."""
-    required_copy_count: _builtins.int
-    """How many in-sync members a send waits for, the primary included."""
+    has_lease: _builtins.bool
+    """Whether the broker is primary and its lease lasts."""
+    min_commit_log_offset: _builtins.int
+    """Oldest commit-log offset that the broker keeps."""
+    trouble: _builtins.str
+    """Why the broker does not follow its primary, in one sentence; empty when it does."""
     @_builtins.property
     def replica_set(self) -> _replica_pb2.ReplicaSet:
         """The shared row, as this broker read it last."""
@@ -64,6 +71,10 @@ class GetReplicaSetResponse(_message.Message):
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[_replica_pb2.ReplicaState]:
         """The replicas, by broker id; filled by the primary only. Not paged: a set has few."""
+
+    @_builtins.property
+    def epochs(self) -> _containers.RepeatedCompositeFieldContainer[_replica_pb2.EpochStart]:
+        """The epochs in this broker's log, oldest first. Not paged: a log sees few."""
 
     def __init__(
         self,
@@ -73,67 +84,18 @@ class GetReplicaSetResponse(_message.Message):
         replicas: _abc.Iterable[_replica_pb2.ReplicaState] | None = ...,
         max_commit_log_offset: _builtins.int = ...,
         confirmed_commit_log_offset: _builtins.int = ...,
-        required_copy_count: _builtins.int = ...,
+        has_lease: _builtins.bool = ...,
+        epochs: _abc.Iterable[_replica_pb2.EpochStart] | None = ...,
+        min_commit_log_offset: _builtins.int = ...,
+        trouble: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["replica_set", b"replica_set"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "confirmed_commit_log_offset", b"confirmed_commit_log_offset", "max_commit_log_offset", b"max_commit_log_offset", "replica_set", b"replica_set", "replicas", b"replicas", "required_copy_count", b"required_copy_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "confirmed_commit_log_offset", b"confirmed_commit_log_offset", "epochs", b"epochs", "has_lease", b"has_lease", "max_commit_log_offset", b"max_commit_log_offset", "min_commit_log_offset", b"min_commit_log_offset", "replica_set", b"replica_set", "replicas", b"replicas", "trouble", b"trouble"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetReplicaSetResponse: _TypeAlias = GetReplicaSetResponse  # noqa: Y015
-
-@_typing.final
-class AnnounceReplicaSetRequest(_message.Message):
-    """Tells of a change."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    CLUSTER_NAME_FIELD_NUMBER: _builtins.int
-    BROKER_NAME_FIELD_NUMBER: _builtins.int
-    VERSION_FIELD_NUMBER: _builtins.int
-    cluster_name: _builtins.str
-    """The cluster."""
-    broker_name: _builtins.str
-    """The set's name."""
-    version: _builtins.int
-    """The row's version that the caller saw."""
-    def __init__(
-        self,
-        *,
-        cluster_name: _builtins.str = ...,
-        broker_name: _builtins.str = ...,
-        version: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_name", b"broker_name", "cluster_name", b"cluster_name", "version", b"version"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AnnounceReplicaSetRequest: _TypeAlias = AnnounceReplicaSetRequest  # noqa: Y015
-
-@_typing.final
-class AnnounceReplicaSetResponse(_message.Message):
-    """Answers a notice."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    VERSION_FIELD_NUMBER: _builtins.int
-    version: _builtins.int
-    """The row's version that the broker goes by now."""
-    def __init__(
-        self,
-        *,
-        version: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AnnounceReplicaSetResponse: _TypeAlias = AnnounceReplicaSetResponse  # noqa: Y015
 
 @_typing.final
 class TransferPrimaryRequest(_message.Message):
@@ -144,7 +106,7 @@ class TransferPrimaryRequest(_message.Message):
     TARGET_BROKER_ID_FIELD_NUMBER: _builtins.int
     GRACE_FIELD_NUMBER: _builtins.int
     target_broker_id: _builtins.int
-    """The replica that shall reign."""
+    """The replica that shall be primary."""
     @_builtins.property
     def grace(self) -> _duration_pb2.Duration:
         """How long writes may stand still. Absent: 5 s; at most 30 s."""
@@ -172,7 +134,7 @@ class TransferPrimaryResponse(_message.Message):
     REPLICA_SET_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def replica_set(self) -> _replica_pb2.ReplicaSet:
-        """The row after the change."""
+        """The row after the change: without a primary until the target has taken it."""
 
     def __init__(
         self,
@@ -186,6 +148,56 @@ class TransferPrimaryResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TransferPrimaryResponse: _TypeAlias = TransferPrimaryResponse  # noqa: Y015
+
+@_typing.final
+class ElectPrimaryRequest(_message.Message):
+    """Orders an election."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    UNCLEAN_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    """Who shall be elected."""
+    unclean: _builtins.bool
+    """Whether it may be elected although it is not in sync."""
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        unclean: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "unclean", b"unclean"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ElectPrimaryRequest: _TypeAlias = ElectPrimaryRequest  # noqa: Y015
+
+@_typing.final
+class ElectPrimaryResponse(_message.Message):
+    """Answers an order."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPLICA_SET_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def replica_set(self) -> _replica_pb2.ReplicaSet:
+        """The row after the change."""
+
+    def __init__(
+        self,
+        *,
+        replica_set: _replica_pb2.ReplicaSet | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["replica_set", b"replica_set"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["replica_set", b"replica_set"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ElectPrimaryResponse: _TypeAlias = ElectPrimaryResponse  # noqa: Y015
 
 @_typing.final
 class RemoveReplicaRequest(_message.Message):

@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class ReplicaSetServiceStub(object):
-    """Who reigns, who follows and how closely: what a broker knows of its own set. The shared row in
-    the database decides; these methods show it, hurry it or hand it over.
+    """Who is primary, who follows and how closely: what a broker knows of its own set. The shared row
+    in the database decides; these methods show it, and let operators change it.
     """
 
     def __init__(self, channel):
@@ -41,15 +41,15 @@ class ReplicaSetServiceStub(object):
                 request_serializer=ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.GetReplicaSetRequest.SerializeToString,
                 response_deserializer=ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.GetReplicaSetResponse.FromString,
                 _registered_method=True)
-        self.AnnounceReplicaSet = channel.unary_unary(
-                '/ariane.replication.v1.ReplicaSetService/AnnounceReplicaSet',
-                request_serializer=ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.AnnounceReplicaSetRequest.SerializeToString,
-                response_deserializer=ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.AnnounceReplicaSetResponse.FromString,
-                _registered_method=True)
         self.TransferPrimary = channel.unary_unary(
                 '/ariane.replication.v1.ReplicaSetService/TransferPrimary',
                 request_serializer=ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.TransferPrimaryRequest.SerializeToString,
                 response_deserializer=ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.TransferPrimaryResponse.FromString,
+                _registered_method=True)
+        self.ElectPrimary = channel.unary_unary(
+                '/ariane.replication.v1.ReplicaSetService/ElectPrimary',
+                request_serializer=ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.ElectPrimaryRequest.SerializeToString,
+                response_deserializer=ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.ElectPrimaryResponse.FromString,
                 _registered_method=True)
         self.RemoveReplica = channel.unary_unary(
                 '/ariane.replication.v1.ReplicaSetService/RemoveReplica',
@@ -59,21 +59,13 @@ class ReplicaSetServiceStub(object):
 
 
 class ReplicaSetServiceServicer(object):
-    """Who reigns, who follows and how closely: what a broker knows of its own set. The shared row in
-    the database decides; these methods show it, hurry it or hand it over.
+    """Who is primary, who follows and how closely: what a broker knows of its own set. The shared row
+    in the database decides; these methods show it, and let operators change it.
     """
 
     def GetReplicaSet(self, request, context):
         """Tells the set as this broker sees it; a primary adds the state of its replicas.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def AnnounceReplicaSet(self, request, context):
-        """Tells a broker that the shared row changed. The broker reads the row for itself and believes
-        only that, so that a lie costs a query. Repeating is harmless; without the notice the row is
-        read every few seconds.
+        Errors: FEATURE_NOT_AVAILABLE when the broker has no set.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -81,10 +73,20 @@ class ReplicaSetServiceServicer(object):
 
     def TransferPrimary(self, request, context):
         """Hands the primary's role to an in-sync replica without loss: writes stop, the replica catches
-        up, the row changes, writes go on there. Asked of the primary; ends within the grace, else
-        everything stays as it was. Repeating after success is harmless.
+        up, the row changes, writes go on there. Asked of the primary; when the replica has not caught
+        up within the grace, everything stays as it was.
         Errors: BROKER_NOT_PRIMARY, REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC, REPLICA_SET_CHANGED,
-        DEADLINE_PASSED.
+        FEATURE_NOT_AVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ElectPrimary(self, request, context):
+        """Orders that a replica be elected once there is no primary, even if it is not in sync: what only
+        the others hold is lost then. Asked of any broker of the set. Repeating is harmless.
+        Errors: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC without `unclean`, REPLICA_SET_CHANGED,
+        FEATURE_NOT_AVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -93,7 +95,8 @@ class ReplicaSetServiceServicer(object):
     def RemoveReplica(self, request, context):
         """Takes a replica that will not come back out of the set, so that nobody waits for it. Asked of
         the primary. Repeating is harmless.
-        Errors: BROKER_NOT_PRIMARY, REPLICA_SET_CHANGED, FIELD_INVALID when it is attached.
+        Errors: BROKER_NOT_PRIMARY, REPLICA_SET_CHANGED, FIELD_INVALID when it is attached or is the
+        primary, FEATURE_NOT_AVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -107,15 +110,15 @@ def add_ReplicaSetServiceServicer_to_server(servicer, server):
                     request_deserializer=ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.GetReplicaSetRequest.FromString,
                     response_serializer=ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.GetReplicaSetResponse.SerializeToString,
             ),
-            'AnnounceReplicaSet': grpc.unary_unary_rpc_method_handler(
-                    servicer.AnnounceReplicaSet,
-                    request_deserializer=ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.AnnounceReplicaSetRequest.FromString,
-                    response_serializer=ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.AnnounceReplicaSetResponse.SerializeToString,
-            ),
             'TransferPrimary': grpc.unary_unary_rpc_method_handler(
                     servicer.TransferPrimary,
                     request_deserializer=ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.TransferPrimaryRequest.FromString,
                     response_serializer=ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.TransferPrimaryResponse.SerializeToString,
+            ),
+            'ElectPrimary': grpc.unary_unary_rpc_method_handler(
+                    servicer.ElectPrimary,
+                    request_deserializer=ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.ElectPrimaryRequest.FromString,
+                    response_serializer=ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.ElectPrimaryResponse.SerializeToString,
             ),
             'RemoveReplica': grpc.unary_unary_rpc_method_handler(
                     servicer.RemoveReplica,
@@ -131,8 +134,8 @@ def add_ReplicaSetServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ReplicaSetService(object):
-    """Who reigns, who follows and how closely: what a broker knows of its own set. The shared row in
-    the database decides; these methods show it, hurry it or hand it over.
+    """Who is primary, who follows and how closely: what a broker knows of its own set. The shared row
+    in the database decides; these methods show it, and let operators change it.
     """
 
     @staticmethod
@@ -163,33 +166,6 @@ class ReplicaSetService(object):
             _registered_method=True)
 
     @staticmethod
-    def AnnounceReplicaSet(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ariane.replication.v1.ReplicaSetService/AnnounceReplicaSet',
-            ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.AnnounceReplicaSetRequest.SerializeToString,
-            ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.AnnounceReplicaSetResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
     def TransferPrimary(request,
             target,
             options=(),
@@ -206,6 +182,33 @@ class ReplicaSetService(object):
             '/ariane.replication.v1.ReplicaSetService/TransferPrimary',
             ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.TransferPrimaryRequest.SerializeToString,
             ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.TransferPrimaryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ElectPrimary(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.replication.v1.ReplicaSetService/ElectPrimary',
+            ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.ElectPrimaryRequest.SerializeToString,
+            ariane_dot_replication_dot_v1_dot_replica__set__service__pb2.ElectPrimaryResponse.FromString,
             options,
             channel_credentials,
             insecure,

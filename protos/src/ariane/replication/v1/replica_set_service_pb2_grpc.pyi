@@ -27,8 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ReplicaSetServiceStub:
-    """Who reigns, who follows and how closely: what a broker knows of its own set. The shared row in
-    the database decides; these methods show it, hurry it or hand it over.
+    """Who is primary, who follows and how closely: what a broker knows of its own set. The shared row
+    in the database decides; these methods show it, and let operators change it.
     """
 
     @_typing.overload
@@ -36,55 +36,63 @@ class ReplicaSetServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ReplicaSetServiceAsyncStub: ...
     GetReplicaSet: _grpc.UnaryUnaryMultiCallable[_replica_set_service_pb2.GetReplicaSetRequest, _replica_set_service_pb2.GetReplicaSetResponse]
-    """Tells the set as this broker sees it; a primary adds the state of its replicas."""
-    AnnounceReplicaSet: _grpc.UnaryUnaryMultiCallable[_replica_set_service_pb2.AnnounceReplicaSetRequest, _replica_set_service_pb2.AnnounceReplicaSetResponse]
-    """Tells a broker that the shared row changed. The broker reads the row for itself and believes
-    only that, so that a lie costs a query. Repeating is harmless; without the notice the row is
-    read every few seconds.
+    """Tells the set as this broker sees it; a primary adds the state of its replicas.
+    Errors: FEATURE_NOT_AVAILABLE when the broker has no set.
     """
     TransferPrimary: _grpc.UnaryUnaryMultiCallable[_replica_set_service_pb2.TransferPrimaryRequest, _replica_set_service_pb2.TransferPrimaryResponse]
     """Hands the primary's role to an in-sync replica without loss: writes stop, the replica catches
-    up, the row changes, writes go on there. Asked of the primary; ends within the grace, else
-    everything stays as it was. Repeating after success is harmless.
+    up, the row changes, writes go on there. Asked of the primary; when the replica has not caught
+    up within the grace, everything stays as it was.
     Errors: BROKER_NOT_PRIMARY, REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC, REPLICA_SET_CHANGED,
-    DEADLINE_PASSED.
+    FEATURE_NOT_AVAILABLE.
+    """
+    ElectPrimary: _grpc.UnaryUnaryMultiCallable[_replica_set_service_pb2.ElectPrimaryRequest, _replica_set_service_pb2.ElectPrimaryResponse]
+    """Orders that a replica be elected once there is no primary, even if it is not in sync: what only
+    the others hold is lost then. Asked of any broker of the set. Repeating is harmless.
+    Errors: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC without `unclean`, REPLICA_SET_CHANGED,
+    FEATURE_NOT_AVAILABLE.
     """
     RemoveReplica: _grpc.UnaryUnaryMultiCallable[_replica_set_service_pb2.RemoveReplicaRequest, _replica_set_service_pb2.RemoveReplicaResponse]
     """Takes a replica that will not come back out of the set, so that nobody waits for it. Asked of
     the primary. Repeating is harmless.
-    Errors: BROKER_NOT_PRIMARY, REPLICA_SET_CHANGED, FIELD_INVALID when it is attached.
+    Errors: BROKER_NOT_PRIMARY, REPLICA_SET_CHANGED, FIELD_INVALID when it is attached or is the
+    primary, FEATURE_NOT_AVAILABLE.
     """
 
 @_typing.type_check_only
 class ReplicaSetServiceAsyncStub(ReplicaSetServiceStub):
-    """Who reigns, who follows and how closely: what a broker knows of its own set. The shared row in
-    the database decides; these methods show it, hurry it or hand it over.
+    """Who is primary, who follows and how closely: what a broker knows of its own set. The shared row
+    in the database decides; these methods show it, and let operators change it.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetReplicaSet: _aio.UnaryUnaryMultiCallable[_replica_set_service_pb2.GetReplicaSetRequest, _replica_set_service_pb2.GetReplicaSetResponse]  # type: ignore[assignment]
-    """Tells the set as this broker sees it; a primary adds the state of its replicas."""
-    AnnounceReplicaSet: _aio.UnaryUnaryMultiCallable[_replica_set_service_pb2.AnnounceReplicaSetRequest, _replica_set_service_pb2.AnnounceReplicaSetResponse]  # type: ignore[assignment]
-    """Tells a broker that the shared row changed. The broker reads the row for itself and believes
-    only that, so that a lie costs a query. Repeating is harmless; without the notice the row is
-    read every few seconds.
+    """Tells the set as this broker sees it; a primary adds the state of its replicas.
+    Errors: FEATURE_NOT_AVAILABLE when the broker has no set.
     """
     TransferPrimary: _aio.UnaryUnaryMultiCallable[_replica_set_service_pb2.TransferPrimaryRequest, _replica_set_service_pb2.TransferPrimaryResponse]  # type: ignore[assignment]
     """Hands the primary's role to an in-sync replica without loss: writes stop, the replica catches
-    up, the row changes, writes go on there. Asked of the primary; ends within the grace, else
-    everything stays as it was. Repeating after success is harmless.
+    up, the row changes, writes go on there. Asked of the primary; when the replica has not caught
+    up within the grace, everything stays as it was.
     Errors: BROKER_NOT_PRIMARY, REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC, REPLICA_SET_CHANGED,
-    DEADLINE_PASSED.
+    FEATURE_NOT_AVAILABLE.
+    """
+    ElectPrimary: _aio.UnaryUnaryMultiCallable[_replica_set_service_pb2.ElectPrimaryRequest, _replica_set_service_pb2.ElectPrimaryResponse]  # type: ignore[assignment]
+    """Orders that a replica be elected once there is no primary, even if it is not in sync: what only
+    the others hold is lost then. Asked of any broker of the set. Repeating is harmless.
+    Errors: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC without `unclean`, REPLICA_SET_CHANGED,
+    FEATURE_NOT_AVAILABLE.
     """
     RemoveReplica: _aio.UnaryUnaryMultiCallable[_replica_set_service_pb2.RemoveReplicaRequest, _replica_set_service_pb2.RemoveReplicaResponse]  # type: ignore[assignment]
     """Takes a replica that will not come back out of the set, so that nobody waits for it. Asked of
     the primary. Repeating is harmless.
-    Errors: BROKER_NOT_PRIMARY, REPLICA_SET_CHANGED, FIELD_INVALID when it is attached.
+    Errors: BROKER_NOT_PRIMARY, REPLICA_SET_CHANGED, FIELD_INVALID when it is attached or is the
+    primary, FEATURE_NOT_AVAILABLE.
     """
 
 class ReplicaSetServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Who reigns, who follows and how closely: what a broker knows of its own set. The shared row in
-    the database decides; these methods show it, hurry it or hand it over.
+    """Who is primary, who follows and how closely: what a broker knows of its own set. The shared row
+    in the database decides; these methods show it, and let operators change it.
     """
 
     @_abc_1.abstractmethod
@@ -93,17 +101,8 @@ class ReplicaSetServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _replica_set_service_pb2.GetReplicaSetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_replica_set_service_pb2.GetReplicaSetResponse, _abc.Awaitable[_replica_set_service_pb2.GetReplicaSetResponse]]:
-        """Tells the set as this broker sees it; a primary adds the state of its replicas."""
-
-    @_abc_1.abstractmethod
-    def AnnounceReplicaSet(
-        self,
-        request: _replica_set_service_pb2.AnnounceReplicaSetRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_replica_set_service_pb2.AnnounceReplicaSetResponse, _abc.Awaitable[_replica_set_service_pb2.AnnounceReplicaSetResponse]]:
-        """Tells a broker that the shared row changed. The broker reads the row for itself and believes
-        only that, so that a lie costs a query. Repeating is harmless; without the notice the row is
-        read every few seconds.
+        """Tells the set as this broker sees it; a primary adds the state of its replicas.
+        Errors: FEATURE_NOT_AVAILABLE when the broker has no set.
         """
 
     @_abc_1.abstractmethod
@@ -113,10 +112,22 @@ class ReplicaSetServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_replica_set_service_pb2.TransferPrimaryResponse, _abc.Awaitable[_replica_set_service_pb2.TransferPrimaryResponse]]:
         """Hands the primary's role to an in-sync replica without loss: writes stop, the replica catches
-        up, the row changes, writes go on there. Asked of the primary; ends within the grace, else
-        everything stays as it was. Repeating after success is harmless.
+        up, the row changes, writes go on there. Asked of the primary; when the replica has not caught
+        up within the grace, everything stays as it was.
         Errors: BROKER_NOT_PRIMARY, REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC, REPLICA_SET_CHANGED,
-        DEADLINE_PASSED.
+        FEATURE_NOT_AVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def ElectPrimary(
+        self,
+        request: _replica_set_service_pb2.ElectPrimaryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_replica_set_service_pb2.ElectPrimaryResponse, _abc.Awaitable[_replica_set_service_pb2.ElectPrimaryResponse]]:
+        """Orders that a replica be elected once there is no primary, even if it is not in sync: what only
+        the others hold is lost then. Asked of any broker of the set. Repeating is harmless.
+        Errors: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC without `unclean`, REPLICA_SET_CHANGED,
+        FEATURE_NOT_AVAILABLE.
         """
 
     @_abc_1.abstractmethod
@@ -127,7 +138,8 @@ class ReplicaSetServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_replica_set_service_pb2.RemoveReplicaResponse, _abc.Awaitable[_replica_set_service_pb2.RemoveReplicaResponse]]:
         """Takes a replica that will not come back out of the set, so that nobody waits for it. Asked of
         the primary. Repeating is harmless.
-        Errors: BROKER_NOT_PRIMARY, REPLICA_SET_CHANGED, FIELD_INVALID when it is attached.
+        Errors: BROKER_NOT_PRIMARY, REPLICA_SET_CHANGED, FIELD_INVALID when it is attached or is the
+        primary, FEATURE_NOT_AVAILABLE.
         """
 
 def add_ReplicaSetServiceServicer_to_server(servicer: ReplicaSetServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -22,13 +22,10 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from ariane.broker.v1 import group_service_pb2 as ariane_dot_broker_dot_v1_dot_group__service__pb2
-from ariane.broker.v1 import offset_service_pb2 as ariane_dot_broker_dot_v1_dot_offset__service__pb2
-from ariane.broker.v1 import topic_service_pb2 as ariane_dot_broker_dot_v1_dot_topic__service__pb2
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)ariane/replication/v1/state_service.proto\x12\x15\x61riane.replication.v1\x1a$ariane/broker/v1/group_service.proto\x1a%ariane/broker/v1/offset_service.proto\x1a$ariane/broker/v1/topic_service.proto\x1a\x1d\x61riane/common/v1/access.proto\"d\n\x10PullStateRequest\x12;\n\x0eknown_versions\x18\x01 \x03(\x0b\x32#.ariane.replication.v1.StateVersion\x12\x13\n\x0bknown_epoch\x18\x02 \x01(\x05\"^\n\x0cStateVersion\x12.\n\x04part\x18\x01 \x01(\x0e\x32 .ariane.replication.v1.StatePart\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\"\xd9\x02\n\x11PullStateResponse\x12\x35\n\x08versions\x18\x01 \x03(\x0b\x32#.ariane.replication.v1.StateVersion\x12\x34\n\x06topics\x18\x02 \x01(\x0b\x32\".ariane.replication.v1.TopicsPieceH\x00\x12\x45\n\x0f\x63onsumer_groups\x18\x03 \x01(\x0b\x32*.ariane.replication.v1.ConsumerGroupsPieceH\x00\x12G\n\x10\x63onsumer_offsets\x18\x04 \x01(\x0b\x32+.ariane.replication.v1.ConsumerOffsetsPieceH\x00\x12>\n\x0e\x64\x65lay_progress\x18\x05 \x01(\x0b\x32$.ariane.replication.v1.DelayProgressH\x00\x42\x07\n\x05piece\"6\n\x0bTopicsPiece\x12\'\n\x06topics\x18\x01 \x03(\x0b\x32\x17.ariane.broker.v1.Topic\"F\n\x13\x43onsumerGroupsPiece\x12/\n\x06groups\x18\x01 \x03(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"f\n\x14\x43onsumerOffsetsPiece\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x36\n\x07offsets\x18\x02 \x03(\x0b\x32%.ariane.broker.v1.QueueConsumerOffset\"\x93\x01\n\rDelayProgress\x12M\n\rqueue_offsets\x18\x01 \x03(\x0b\x32\x36.ariane.replication.v1.DelayProgress.QueueOffsetsEntry\x1a\x33\n\x11QueueOffsetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01*\x9e\x01\n\tStatePart\x12\x1a\n\x16STATE_PART_UNSPECIFIED\x10\x00\x12\x15\n\x11STATE_PART_TOPICS\x10\x01\x12\x1e\n\x1aSTATE_PART_CONSUMER_GROUPS\x10\x02\x12\x1f\n\x1bSTATE_PART_CONSUMER_OFFSETS\x10\x03\x12\x1d\n\x19STATE_PART_DELAY_PROGRESS\x10\x04\x32z\n\x0cStateService\x12j\n\tPullState\x12\'.ariane.replication.v1.PullStateRequest\x1a(.ariane.replication.v1.PullStateResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x04\x30\x01\x42P\n\x18mq.ariane.replication.v1P\x01Z2ariane.mq/go/arianepb/replication/v1;replicationv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)ariane/replication/v1/state_service.proto\x12\x15\x61riane.replication.v1\x1a\x1d\x61riane/common/v1/access.proto\"P\n\x10PullStateRequest\x12<\n\x0bknown_files\x18\x01 \x03(\x0b\x32\'.ariane.replication.v1.StateFileVersion\"7\n\x10StateFileVersion\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\rcontent_crc32\x18\x02 \x01(\x07\"\x88\x01\n\x11PullStateResponse\x12\x30\n\x04head\x18\x01 \x01(\x0b\x32 .ariane.replication.v1.StateHeadH\x00\x12\x36\n\x05piece\x18\x02 \x01(\x0b\x32%.ariane.replication.v1.StateFilePieceH\x00\x42\t\n\x07\x63ontent\"\xc6\x01\n\tStateHead\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x1d\n\x15max_commit_log_offset\x18\x02 \x01(\x03\x12R\n\x12\x64\x65leted_topic_ends\x18\x03 \x03(\x0b\x32\x36.ariane.replication.v1.StateHead.DeletedTopicEndsEntry\x1a\x37\n\x15\x44\x65letedTopicEndsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"@\n\x0eStateFilePiece\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\x12\x0f\n\x07is_last\x18\x03 \x01(\x08\x32z\n\x0cStateService\x12j\n\tPullState\x12\'.ariane.replication.v1.PullStateRequest\x1a(.ariane.replication.v1.PullStateResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x04\x30\x01\x42P\n\x18mq.ariane.replication.v1P\x01Z2ariane.mq/go/arianepb/replication/v1;replicationv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,28 +33,22 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ariane.replication.v1.state
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\030mq.ariane.replication.v1P\001Z2ariane.mq/go/arianepb/replication/v1;replicationv1'
-  _globals['_DELAYPROGRESS_QUEUEOFFSETSENTRY']._loaded_options = None
-  _globals['_DELAYPROGRESS_QUEUEOFFSETSENTRY']._serialized_options = b'8\001'
+  _globals['_STATEHEAD_DELETEDTOPICENDSENTRY']._loaded_options = None
+  _globals['_STATEHEAD_DELETEDTOPICENDSENTRY']._serialized_options = b'8\001'
   _globals['_STATESERVICE'].methods_by_name['PullState']._loaded_options = None
   _globals['_STATESERVICE'].methods_by_name['PullState']._serialized_options = b'\312\363\030\004\010\t\020\004'
-  _globals['_STATEPART']._serialized_start=1143
-  _globals['_STATEPART']._serialized_end=1301
-  _globals['_PULLSTATEREQUEST']._serialized_start=214
-  _globals['_PULLSTATEREQUEST']._serialized_end=314
-  _globals['_STATEVERSION']._serialized_start=316
-  _globals['_STATEVERSION']._serialized_end=410
-  _globals['_PULLSTATERESPONSE']._serialized_start=413
-  _globals['_PULLSTATERESPONSE']._serialized_end=758
-  _globals['_TOPICSPIECE']._serialized_start=760
-  _globals['_TOPICSPIECE']._serialized_end=814
-  _globals['_CONSUMERGROUPSPIECE']._serialized_start=816
-  _globals['_CONSUMERGROUPSPIECE']._serialized_end=886
-  _globals['_CONSUMEROFFSETSPIECE']._serialized_start=888
-  _globals['_CONSUMEROFFSETSPIECE']._serialized_end=990
-  _globals['_DELAYPROGRESS']._serialized_start=993
-  _globals['_DELAYPROGRESS']._serialized_end=1140
-  _globals['_DELAYPROGRESS_QUEUEOFFSETSENTRY']._serialized_start=1089
-  _globals['_DELAYPROGRESS_QUEUEOFFSETSENTRY']._serialized_end=1140
-  _globals['_STATESERVICE']._serialized_start=1303
-  _globals['_STATESERVICE']._serialized_end=1425
+  _globals['_PULLSTATEREQUEST']._serialized_start=99
+  _globals['_PULLSTATEREQUEST']._serialized_end=179
+  _globals['_STATEFILEVERSION']._serialized_start=181
+  _globals['_STATEFILEVERSION']._serialized_end=236
+  _globals['_PULLSTATERESPONSE']._serialized_start=239
+  _globals['_PULLSTATERESPONSE']._serialized_end=375
+  _globals['_STATEHEAD']._serialized_start=378
+  _globals['_STATEHEAD']._serialized_end=576
+  _globals['_STATEHEAD_DELETEDTOPICENDSENTRY']._serialized_start=521
+  _globals['_STATEHEAD_DELETEDTOPICENDSENTRY']._serialized_end=576
+  _globals['_STATEFILEPIECE']._serialized_start=578
+  _globals['_STATEFILEPIECE']._serialized_end=642
+  _globals['_STATESERVICE']._serialized_start=644
+  _globals['_STATESERVICE']._serialized_end=766
 # @@protoc_insertion_point(module_scope)

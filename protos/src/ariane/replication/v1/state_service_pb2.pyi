@@ -3,14 +3,10 @@
 isort:skip_file
 """
 
-from ariane.broker.v1 import group_service_pb2 as _group_service_pb2
-from ariane.broker.v1 import offset_service_pb2 as _offset_service_pb2
-from ariane.broker.v1 import topic_service_pb2 as _topic_service_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -22,95 +18,55 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class _StatePart:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _StatePartEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StatePart.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    STATE_PART_UNSPECIFIED: _StatePart.ValueType  # 0
-    """Never sent."""
-    STATE_PART_TOPICS: _StatePart.ValueType  # 1
-    """The topics with their settings."""
-    STATE_PART_CONSUMER_GROUPS: _StatePart.ValueType  # 2
-    """The consumer groups with their settings."""
-    STATE_PART_CONSUMER_OFFSETS: _StatePart.ValueType  # 3
-    """The consumer offsets of all groups."""
-    STATE_PART_DELAY_PROGRESS: _StatePart.ValueType  # 4
-    """How far each delay level has been delivered."""
-
-class StatePart(_StatePart, metaclass=_StatePartEnumTypeWrapper):
-    """A part of the state that travels as a whole."""
-
-STATE_PART_UNSPECIFIED: StatePart.ValueType  # 0
-"""Never sent."""
-STATE_PART_TOPICS: StatePart.ValueType  # 1
-"""The topics with their settings."""
-STATE_PART_CONSUMER_GROUPS: StatePart.ValueType  # 2
-"""The consumer groups with their settings."""
-STATE_PART_CONSUMER_OFFSETS: StatePart.ValueType  # 3
-"""The consumer offsets of all groups."""
-STATE_PART_DELAY_PROGRESS: StatePart.ValueType  # 4
-"""How far each delay level has been delivered."""
-Global___StatePart: _TypeAlias = StatePart  # noqa: Y015
-
 @_typing.final
 class PullStateRequest(_message.Message):
     """Asks for the state."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    KNOWN_VERSIONS_FIELD_NUMBER: _builtins.int
-    KNOWN_EPOCH_FIELD_NUMBER: _builtins.int
-    known_epoch: _builtins.int
-    """The newest epoch that the replica has heard of."""
+    KNOWN_FILES_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def known_versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateVersion]:
-        """The versions that the replica has; a part that is missing here is sent."""
+    def known_files(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateFileVersion]:
+        """The files that the replica has; one that is missing here, or differs, is sent."""
 
     def __init__(
         self,
         *,
-        known_versions: _abc.Iterable[Global___StateVersion] | None = ...,
-        known_epoch: _builtins.int = ...,
+        known_files: _abc.Iterable[Global___StateFileVersion] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["known_epoch", b"known_epoch", "known_versions", b"known_versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["known_files", b"known_files"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PullStateRequest: _TypeAlias = PullStateRequest  # noqa: Y015
 
 @_typing.final
-class StateVersion(_message.Message):
-    """The version of one part of the state."""
+class StateFileVersion(_message.Message):
+    """A state file as it is."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    PART_FIELD_NUMBER: _builtins.int
-    VERSION_FIELD_NUMBER: _builtins.int
-    EPOCH_FIELD_NUMBER: _builtins.int
-    part: Global___StatePart.ValueType
-    """The part."""
-    version: _builtins.int
-    """Grows with each change of the part within one reign."""
-    epoch: _builtins.int
-    """The reign that the version counts in; a version of another reign is another version."""
+    NAME_FIELD_NUMBER: _builtins.int
+    CONTENT_CRC32_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name in `config/`: letters and digits, then ".json"."""
+    content_crc32: _builtins.int
+    """CRC-32 (zlib polynomial) of its content: a bit pattern, hence fixed32."""
     def __init__(
         self,
         *,
-        part: Global___StatePart.ValueType = ...,
-        version: _builtins.int = ...,
-        epoch: _builtins.int = ...,
+        name: _builtins.str = ...,
+        content_crc32: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "part", b"part", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content_crc32", b"content_crc32", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___StateVersion: _TypeAlias = StateVersion  # noqa: Y015
+Global___StateFileVersion: _TypeAlias = StateFileVersion  # noqa: Y015
 
 @_typing.final
 class PullStateResponse(_message.Message):
@@ -118,146 +74,50 @@ class PullStateResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    VERSIONS_FIELD_NUMBER: _builtins.int
-    TOPICS_FIELD_NUMBER: _builtins.int
-    CONSUMER_GROUPS_FIELD_NUMBER: _builtins.int
-    CONSUMER_OFFSETS_FIELD_NUMBER: _builtins.int
-    DELAY_PROGRESS_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
+    PIECE_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateVersion]:
-        """In the first response only: the versions that the stream brings, unchanged parts left out.
-        Empty there: the replica has everything.
-        """
+    def head(self) -> Global___StateHead:
+        """First of all: what holds for all that follows."""
 
     @_builtins.property
-    def topics(self) -> Global___TopicsPiece:
-        """Some of the topics."""
-
-    @_builtins.property
-    def consumer_groups(self) -> Global___ConsumerGroupsPiece:
-        """Some of the consumer groups."""
-
-    @_builtins.property
-    def consumer_offsets(self) -> Global___ConsumerOffsetsPiece:
-        """Offsets of one group; a group may take several pieces."""
-
-    @_builtins.property
-    def delay_progress(self) -> Global___DelayProgress:
-        """The whole delay progress."""
+    def piece(self) -> Global___StateFilePiece:
+        """The next bytes of a file; those of one file follow one another."""
 
     def __init__(
         self,
         *,
-        versions: _abc.Iterable[Global___StateVersion] | None = ...,
-        topics: Global___TopicsPiece | None = ...,
-        consumer_groups: Global___ConsumerGroupsPiece | None = ...,
-        consumer_offsets: Global___ConsumerOffsetsPiece | None = ...,
-        delay_progress: Global___DelayProgress | None = ...,
+        head: Global___StateHead | None = ...,
+        piece: Global___StateFilePiece | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["consumer_groups", b"consumer_groups", "consumer_offsets", b"consumer_offsets", "delay_progress", b"delay_progress", "piece", b"piece", "topics", b"topics"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "head", b"head", "piece", b"piece"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_groups", b"consumer_groups", "consumer_offsets", b"consumer_offsets", "delay_progress", b"delay_progress", "piece", b"piece", "topics", b"topics", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "head", b"head", "piece", b"piece"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_piece: _TypeAlias = _typing.Literal["topics", "consumer_groups", "consumer_offsets", "delay_progress"]  # noqa: Y015
-    _WhichOneofArgType_piece: _TypeAlias = _typing.Literal["piece", b"piece"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_piece) -> _WhichOneofReturnType_piece | None: ...
+    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["head", "piece"]  # noqa: Y015
+    _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
 
 Global___PullStateResponse: _TypeAlias = PullStateResponse  # noqa: Y015
 
 @_typing.final
-class TopicsPiece(_message.Message):
-    """Some of the topics."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    TOPICS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def topics(self) -> _containers.RepeatedCompositeFieldContainer[_topic_service_pb2.Topic]:
-        """Topics, by name."""
-
-    def __init__(
-        self,
-        *,
-        topics: _abc.Iterable[_topic_service_pb2.Topic] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___TopicsPiece: _TypeAlias = TopicsPiece  # noqa: Y015
-
-@_typing.final
-class ConsumerGroupsPiece(_message.Message):
-    """Some of the consumer groups."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    GROUPS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def groups(self) -> _containers.RepeatedCompositeFieldContainer[_group_service_pb2.ConsumerGroup]:
-        """Groups, by name."""
-
-    def __init__(
-        self,
-        *,
-        groups: _abc.Iterable[_group_service_pb2.ConsumerGroup] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ConsumerGroupsPiece: _TypeAlias = ConsumerGroupsPiece  # noqa: Y015
-
-@_typing.final
-class ConsumerOffsetsPiece(_message.Message):
-    """Offsets of one group."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
-    OFFSETS_FIELD_NUMBER: _builtins.int
-    consumer_group: _builtins.str
-    """The group."""
-    @_builtins.property
-    def offsets(self) -> _containers.RepeatedCompositeFieldContainer[_offset_service_pb2.QueueConsumerOffset]:
-        """Its consumer offsets, by topic and queue; each has `queue_offset`."""
-
-    def __init__(
-        self,
-        *,
-        consumer_group: _builtins.str = ...,
-        offsets: _abc.Iterable[_offset_service_pb2.QueueConsumerOffset] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "offsets", b"offsets"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ConsumerOffsetsPiece: _TypeAlias = ConsumerOffsetsPiece  # noqa: Y015
-
-@_typing.final
-class DelayProgress(_message.Message):
-    """How far each delay level has been delivered."""
+class StateHead(_message.Message):
+    """What holds for all files of a stream."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
-    class QueueOffsetsEntry(_message.Message):
+    class DeletedTopicEndsEntry(_message.Message):
         DESCRIPTOR: _descriptor.Descriptor
 
         KEY_FIELD_NUMBER: _builtins.int
         VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.int
+        key: _builtins.str
         value: _builtins.int
         def __init__(
             self,
             *,
-            key: _builtins.int = ...,
+            key: _builtins.str = ...,
             value: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
@@ -266,20 +126,60 @@ class DelayProgress(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-    QUEUE_OFFSETS_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    MAX_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
+    DELETED_TOPIC_ENDS_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    """The primary's epoch."""
+    max_commit_log_offset: _builtins.int
+    """No file speaks of the log beyond this commit-log offset. A replica puts them in their places
+    once its own log reaches it.
+    """
     @_builtins.property
-    def queue_offsets(self) -> _containers.ScalarMap[_builtins.int, _builtins.int]:
-        """By level, from 1: the next queue offset to deliver in the level's queue."""
+    def deleted_topic_ends(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Topics that were deleted, by name: their records below this commit-log offset are, too."""
 
     def __init__(
         self,
         *,
-        queue_offsets: _abc.Mapping[_builtins.int, _builtins.int] | None = ...,
+        epoch: _builtins.int = ...,
+        max_commit_log_offset: _builtins.int = ...,
+        deleted_topic_ends: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue_offsets", b"queue_offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_topic_ends", b"deleted_topic_ends", "epoch", b"epoch", "max_commit_log_offset", b"max_commit_log_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___DelayProgress: _TypeAlias = DelayProgress  # noqa: Y015
+Global___StateHead: _TypeAlias = StateHead  # noqa: Y015
+
+@_typing.final
+class StateFilePiece(_message.Message):
+    """Some bytes of a file."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    CONTENT_FIELD_NUMBER: _builtins.int
+    IS_LAST_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The file."""
+    content: _builtins.bytes
+    """The next bytes of it, 1 MiB at most."""
+    is_last: _builtins.bool
+    """Whether these are the last ones."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        content: _builtins.bytes = ...,
+        is_last: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "is_last", b"is_last", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StateFilePiece: _TypeAlias = StateFilePiece  # noqa: Y015

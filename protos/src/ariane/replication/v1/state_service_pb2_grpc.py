@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class StateServiceStub(object):
-    """Hands replicas what a primary knows and the log does not say: topics, groups, consumer offsets,
-    delay progress. Everything else a replica rebuilds from the log.
+    """Hands replicas what a primary keeps beside its log: topics, groups, consumer offsets, locks, and
+    snapshots of what follows from the log, so that a new primary need not read all of it.
     """
 
     def __init__(self, channel):
@@ -44,16 +44,16 @@ class StateServiceStub(object):
 
 
 class StateServiceServicer(object):
-    """Hands replicas what a primary knows and the log does not say: topics, groups, consumer offsets,
-    delay progress. Everything else a replica rebuilds from the log.
+    """Hands replicas what a primary keeps beside its log: topics, groups, consumer offsets, locks, and
+    snapshots of what follows from the log, so that a new primary need not read all of it.
     """
 
     def PullState(self, request, context):
-        """Pulls all parts of the state whose version the replica does not have yet. Replicas call it
-        every 10 s and at once when they are told of a new primary. Streams, because consumer offsets
-        of many groups are larger than one message may be; the first response names the versions, and
-        each part that follows is a snapshot of its version. A stream that ends early is thrown away.
-        Errors: BROKER_NOT_PRIMARY, EPOCH_FENCED when the replica knows of a newer primary.
+        """Pulls the state files whose checksums the replica does not have yet, as they lie on the
+        primary's disk. A replica calls it before it follows the log, and every few seconds then.
+        Streams, because consumer offsets of many groups are larger than one message may be; the first
+        response has the head. A stream that ends early is thrown away.
+        Errors: BROKER_NOT_PRIMARY.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -76,8 +76,8 @@ def add_StateServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class StateService(object):
-    """Hands replicas what a primary knows and the log does not say: topics, groups, consumer offsets,
-    delay progress. Everything else a replica rebuilds from the log.
+    """Hands replicas what a primary keeps beside its log: topics, groups, consumer offsets, locks, and
+    snapshots of what follows from the log, so that a new primary need not read all of it.
     """
 
     @staticmethod

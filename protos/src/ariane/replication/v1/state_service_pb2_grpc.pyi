@@ -27,8 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class StateServiceStub:
-    """Hands replicas what a primary knows and the log does not say: topics, groups, consumer offsets,
-    delay progress. Everything else a replica rebuilds from the log.
+    """Hands replicas what a primary keeps beside its log: topics, groups, consumer offsets, locks, and
+    snapshots of what follows from the log, so that a new primary need not read all of it.
     """
 
     @_typing.overload
@@ -36,31 +36,31 @@ class StateServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> StateServiceAsyncStub: ...
     PullState: _grpc.UnaryStreamMultiCallable[_state_service_pb2.PullStateRequest, _state_service_pb2.PullStateResponse]
-    """Pulls all parts of the state whose version the replica does not have yet. Replicas call it
-    every 10 s and at once when they are told of a new primary. Streams, because consumer offsets
-    of many groups are larger than one message may be; the first response names the versions, and
-    each part that follows is a snapshot of its version. A stream that ends early is thrown away.
-    Errors: BROKER_NOT_PRIMARY, EPOCH_FENCED when the replica knows of a newer primary.
+    """Pulls the state files whose checksums the replica does not have yet, as they lie on the
+    primary's disk. A replica calls it before it follows the log, and every few seconds then.
+    Streams, because consumer offsets of many groups are larger than one message may be; the first
+    response has the head. A stream that ends early is thrown away.
+    Errors: BROKER_NOT_PRIMARY.
     """
 
 @_typing.type_check_only
 class StateServiceAsyncStub(StateServiceStub):
-    """Hands replicas what a primary knows and the log does not say: topics, groups, consumer offsets,
-    delay progress. Everything else a replica rebuilds from the log.
+    """Hands replicas what a primary keeps beside its log: topics, groups, consumer offsets, locks, and
+    snapshots of what follows from the log, so that a new primary need not read all of it.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     PullState: _aio.UnaryStreamMultiCallable[_state_service_pb2.PullStateRequest, _state_service_pb2.PullStateResponse]  # type: ignore[assignment]
-    """Pulls all parts of the state whose version the replica does not have yet. Replicas call it
-    every 10 s and at once when they are told of a new primary. Streams, because consumer offsets
-    of many groups are larger than one message may be; the first response names the versions, and
-    each part that follows is a snapshot of its version. A stream that ends early is thrown away.
-    Errors: BROKER_NOT_PRIMARY, EPOCH_FENCED when the replica knows of a newer primary.
+    """Pulls the state files whose checksums the replica does not have yet, as they lie on the
+    primary's disk. A replica calls it before it follows the log, and every few seconds then.
+    Streams, because consumer offsets of many groups are larger than one message may be; the first
+    response has the head. A stream that ends early is thrown away.
+    Errors: BROKER_NOT_PRIMARY.
     """
 
 class StateServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Hands replicas what a primary knows and the log does not say: topics, groups, consumer offsets,
-    delay progress. Everything else a replica rebuilds from the log.
+    """Hands replicas what a primary keeps beside its log: topics, groups, consumer offsets, locks, and
+    snapshots of what follows from the log, so that a new primary need not read all of it.
     """
 
     @_abc_1.abstractmethod
@@ -69,11 +69,11 @@ class StateServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _state_service_pb2.PullStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_state_service_pb2.PullStateResponse], _abc.AsyncIterator[_state_service_pb2.PullStateResponse]]:
-        """Pulls all parts of the state whose version the replica does not have yet. Replicas call it
-        every 10 s and at once when they are told of a new primary. Streams, because consumer offsets
-        of many groups are larger than one message may be; the first response names the versions, and
-        each part that follows is a snapshot of its version. A stream that ends early is thrown away.
-        Errors: BROKER_NOT_PRIMARY, EPOCH_FENCED when the replica knows of a newer primary.
+        """Pulls the state files whose checksums the replica does not have yet, as they lie on the
+        primary's disk. A replica calls it before it follows the log, and every few seconds then.
+        Streams, because consumer offsets of many groups are larger than one message may be; the first
+        response has the head. A stream that ends early is thrown away.
+        Errors: BROKER_NOT_PRIMARY.
         """
 
 def add_StateServiceServicer_to_server(servicer: StateServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

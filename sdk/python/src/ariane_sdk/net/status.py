@@ -151,6 +151,7 @@ REASON_ROWS: Final[Mapping[str, ReasonRow]] = {
     "REPLICA_NOT_FOUND": ReasonRow(CallError),
     "REPLICA_NOT_IN_SYNC": ReasonRow(CallError),
     "REPLICA_SET_CHANGED": ReasonRow(CallError),
+    "TOO_FEW_IN_SYNC": ReasonRow(ServiceUnavailable, retriable=True),
     "FILTER_NOT_FOUND": ReasonRow(FilterRefused),
     "FILTER_MODULE_INVALID": ReasonRow(FilterRefused),
     "FILTER_IN_USE": ReasonRow(FilterRefused),

@@ -22,6 +22,7 @@ from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 
 _SERVICES = ("ariane-namesrv", "ariane-broker", "ariane-txn-checker")
 _BROKERS_MAX = 26
+_REPLICAS_MAX = 2
 _PORT_MAX = 65_535
 _NAME_SERVER_PORT = 9876
 _CHECKER_PORT = 9880
@@ -58,6 +59,13 @@ _BROKER_FLAGS = (
     help="How many brokers.",
 )
 @click.option(
+    "--replicas",
+    type=click.IntRange(0, _REPLICAS_MAX),
+    default=0,
+    show_default=True,
+    help="How many replicas each broker has. One of them takes over when the primary dies.",
+)
+@click.option(
     "--name-server-port",
     type=click.IntRange(0, _PORT_MAX),
     default=_NAME_SERVER_PORT,
@@ -70,6 +78,7 @@ def dev(
     *,
     data_path: Path | None,
     brokers: int,
+    replicas: int,
     name_server_port: int,
     exit_after_ready: bool,
     output: Output,
@@ -82,6 +91,7 @@ def dev(
     Examples:
       ariane dev
       ariane dev --brokers 2 --data ./cluster
+      ariane dev --replicas 1
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     missing = [name for name in _SERVICES if find_spec(name.replace("-", "_")) is None]
     if missing:
@@ -98,6 +108,7 @@ def dev(
                 LocalCluster(
                     store_path,
                     brokers=brokers,
+                    replicas=replicas,
                     name_server_port=name_server_port,
                     checkers=1,
                     checker_port=_CHECKER_PORT if usual else 0,

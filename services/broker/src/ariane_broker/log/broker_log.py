@@ -8,6 +8,7 @@ one turn of the loop, so that memory and log say the same::
                  producer sequences     a repeat is known from now on
                  statistics
                  listeners of the topic (the delay queues)
+                 replicas               are handed the bytes, where there are any
                  arrivals               held pulls wake, once it may be read
                  upkeep                 room ahead of the writer, keys to be filed
 
@@ -17,7 +18,7 @@ and whoever asked waits for the promise of all before ``next_commit_log_offset``
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from ariane_broker.log.arrivals import Arrivals
 from ariane_broker.log.producer_sequences import NextBatches, ProducerSequences, StoredBatch
@@ -54,6 +55,22 @@ class Sequenced(NamedTuple):
     sequence: ProducerSequence
 
 
+class Replicas(Protocol):
+    """Who hands the log on to replicas."""
+
+    def check(self) -> None:
+        """Refuse to append.
+
+        Raises:
+            ServiceError: This broker is not the primary now, or too few replicas are in sync.
+        """
+        ...
+
+    def appended(self) -> None:
+        """The log has grown."""
+        ...
+
+
 class BrokerLog:
     """Appends, and says what is promised.
 
@@ -72,6 +89,7 @@ class BrokerLog:
         *,
         statistics: BrokerStatistics,
         monotonic: Callable[[], float],
+        replicas: Replicas | None = None,
     ) -> None:
         self.store = store
         self.promise = promise
@@ -80,6 +98,7 @@ class BrokerLog:
         self._keeping = keeping
         self._statistics = statistics
         self._monotonic = monotonic
+        self._replicas = replicas
         self._listeners: dict[str, Listener] = {}
 
     def listen(self, topic: str, listener: Listener) -> None:
@@ -103,7 +122,11 @@ class BrokerLog:
 
         Raises:
             StorageError: Nothing is stored.
+            ServiceError: The same, where replicas are in the way.
         """
+        replicas = self._replicas
+        if replicas is not None:
+            replicas.check()
         begin = self._monotonic()
         try:
             appended = self.store.append_block(block, queue_id, born_host=born_host)
@@ -118,6 +141,8 @@ class BrokerLog:
             listener(block, queue_id, appended)
         self._arrivals.appended(QueueKey(block.topic, queue_id), appended.next_commit_log_offset)
         self._keeping.appended(appended.next_commit_log_offset)
+        if replicas is not None:
+            replicas.appended()
         return appended
 
     def append_records(self, topic: str, records: Sequence[RecordFields]) -> Appended:
@@ -148,7 +173,11 @@ class BrokerLog:
 
         Raises:
             StorageError: Nothing is stored.
+            ServiceError: The same, where replicas are in the way.
         """
+        replicas = self._replicas
+        if replicas is not None:
+            replicas.check()
         begin = self._monotonic()
         appended = self.store.append_table(table, born_host=born_host)
         if appended is None:
@@ -163,6 +192,8 @@ class BrokerLog:
         )
         self._arrivals.appended_at_once(queues, edges[1:])
         self._keeping.appended(edges[-1])
+        if replicas is not None:
+            replicas.appended()
         return appended
 
     async def promised(self, end: int | None = None) -> AcknowledgedLevel:

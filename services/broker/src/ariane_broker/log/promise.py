@@ -6,6 +6,7 @@ of conditions; that it is written holds as soon as the append returns, and needs
     conditions          level that is reached
     (none)              memory: a power loss may take it
     flushed             flushed: it is on the disk of this broker
+    replicated          replicated: all in sync have it; memory or flushed while nobody else is
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class AcknowledgedLevel(StrEnum):
 
     MEMORY = "memory"
     FLUSHED = "flushed"
+    REPLICATED = "replicated"
 
 
 class Condition(NamedTuple):
@@ -47,14 +49,18 @@ class Promise:
     """All conditions of an acknowledgement, the one of the highest level last.
 
     Attributes:
-        level: What is reached once all hold.
         waits: Whether there is anything to wait for.
     """
 
     def __init__(self, conditions: Sequence[Condition] = ()) -> None:
         self._conditions = conditions
-        self.level: Final = conditions[-1].level if conditions else AcknowledgedLevel.MEMORY
+        self._level: Final = conditions[-1].level if conditions else AcknowledgedLevel.MEMORY
         self.waits: Final = bool(conditions)
+
+    @property
+    def level(self) -> AcknowledgedLevel:
+        """What is reached once all hold."""
+        return self._level
 
     def when_kept(self, end: int, told: Told) -> None:
         """Have somebody told once all conditions hold of what lies before a commit-log offset.
@@ -117,9 +123,14 @@ class Promise:
 
 def promise_of(flush_mode: str, flush: GroupFlush) -> Promise:
     """The promise of a broker with such settings."""
+    return Promise(flush_conditions(flush_mode, flush))
+
+
+def flush_conditions(flush_mode: str, flush: GroupFlush) -> tuple[Condition, ...]:
+    """What a broker with such settings promises of its own disk."""
     if flush_mode == "sync":
-        return Promise((Condition(AcknowledgedLevel.FLUSHED, flush.when_flushed),))
-    return Promise()
+        return (Condition(AcknowledgedLevel.FLUSHED, flush.when_flushed),)
+    return ()
 
 
 def _level_or_error(level: AcknowledgedLevel, error: ServiceError | None) -> AcknowledgedLevel:

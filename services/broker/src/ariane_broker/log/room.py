@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ariane_broker.log.arrivals import Arrivals
@@ -15,6 +16,8 @@ from ariane_broker.log.promise import promise_of
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.log.store_keeping import FLUSH_TICK_SECONDS, INDEX_BACKLOG_KEYS, StoreKeeping
 from ariane_broker.outside import Outside
+from ariane_broker.replication.primary import Primary
+from ariane_broker.replication.room import Elected, primary_of, primary_promise
 from ariane_servicekit import (
     ExitStatus,
     get_logger,
@@ -40,10 +43,16 @@ class StoringRoom:
     statistics: BrokerStatistics
     sequences: ProducerSequences
     log_states: LogStates
+    primary: Primary | None
 
 
-def storing_room(outside: Outside) -> StoringRoom:
-    """The store and everything that waits for it."""
+def storing_room(outside: Outside, elected: Elected | None = None) -> StoringRoom:
+    """The store and everything that waits for it.
+
+    Args:
+        outside: What the broker is given.
+        elected: The election that made it primary of a set; None where it has no replicas.
+    """
     settings, threads = outside.settings, outside.threads
     store = Store(
         settings.store_path,
@@ -54,20 +63,14 @@ def storing_room(outside: Outside) -> StoringRoom:
     held = HeldRequests(count_max=settings.held_pulls_max)
     arrivals = Arrivals(store, held)
 
-    told: set[str] = set()
-
-    def flush_failed(error: BaseException) -> None:
-        # Whoever asks a poisoned store meets the same failure: said once.
-        if not told:
-            _log.error("flush_failed", cause=str(error))
-        told.add(str(error))
-        outside.stop.request(str(error), exit_status=ExitStatus.FAULT)
-
+    flush_failed = _end_process(outside)
+    primary = primary_of(outside, elected, store, arrivals) if elected is not None else None
+    on_flushed = arrivals.confirm if primary is None else primary.advance
     group_flush = GroupFlush(
         store,
         threads.flusher,
         timeout_seconds=settings.flush_wait_s,
-        on_flushed=arrivals.confirm,
+        on_flushed=on_flushed,
         on_failed=flush_failed,
     )
     keeping = StoreKeeping(
@@ -76,7 +79,7 @@ def storing_room(outside: Outside) -> StoringRoom:
         outside.clock,
         flush_tick_seconds=min(FLUSH_TICK_SECONDS, settings.flush_interval_ms / 1000),
         disk_refuse_ratio=settings.disk_refuse_ratio,
-        on_flushed=arrivals.confirm,
+        on_flushed=on_flushed,
         on_repaired=held.wake_all,
         on_failed=flush_failed,
     )
@@ -88,13 +91,18 @@ def storing_room(outside: Outside) -> StoringRoom:
     statistics = BrokerStatistics()
     log = BrokerLog(
         store,
-        promise_of(settings.flush_mode, group_flush),
+        promise_of(settings.flush_mode, group_flush)
+        if primary is None
+        else primary_promise(settings, group_flush, primary),
         sequences,
         arrivals,
         keeping,
         statistics=statistics,
         monotonic=outside.clock.monotonic,
+        replicas=primary,
     )
+    if primary is not None:
+        keeping.keep_needed(lambda: primary.needed_from)
     log_states = LogStates(store, threads.state)
     keeping.keep_needed(lambda: log_states.needed_from)
     snapshot = StoreFiles(settings.store_path).config / "producerSequences.json"
@@ -110,4 +118,19 @@ def storing_room(outside: Outside) -> StoringRoom:
         statistics=statistics,
         sequences=sequences,
         log_states=log_states,
+        primary=primary,
     )
+
+
+def _end_process(outside: Outside) -> Callable[[BaseException], None]:
+    """What is to be called when a flush has failed."""
+    told: set[str] = set()
+
+    def flush_failed(error: BaseException) -> None:
+        # Whoever asks a poisoned store meets the same failure: said once.
+        if not told:
+            _log.error("flush_failed", cause=str(error))
+        told.add(str(error))
+        outside.stop.request(str(error), exit_status=ExitStatus.FAULT)
+
+    return flush_failed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -15,6 +15,9 @@ from ariane_servicekit import Address
 ANNOUNCED_BYTES_MAX: Final = 4 << 20
 """Bytes of an announcement: name servers take 5 MiB (``receive_bytes_max``), and refuse what is
 larger as a whole."""
+
+PRIMARY_ID: Final = 0
+"""The broker id of primaries in routes."""
 
 _TOPIC_BYTES_BESIDE: Final = 4
 """Tag and length in front of a topic."""
@@ -41,6 +44,7 @@ class BrokerAnnouncement:
         topics: TopicTable,
         incarnation: str,
         *,
+        epoch: int = 0,
         bytes_max: int = ANNOUNCED_BYTES_MAX,
     ) -> None:
         self._bytes_max = bytes_max
@@ -50,6 +54,8 @@ class BrokerAnnouncement:
         self._writable = True
         self._filter_servers: Sequence[str] = ()
         self._own_changes = 0
+        self._epoch = epoch
+        self._replica_addresses: Mapping[int, str] = {}
         self.incarnation = incarnation
 
     @property
@@ -80,6 +86,17 @@ class BrokerAnnouncement:
             self._own_changes += 1
 
     @property
+    def replica_addresses(self) -> Mapping[int, str]:
+        """Where replicas are reached, by the broker ids that routes show."""
+        return self._replica_addresses
+
+    @replica_addresses.setter
+    def replica_addresses(self, addresses: Mapping[int, str]) -> None:
+        if addresses != self._replica_addresses:
+            self._replica_addresses = addresses
+            self._own_changes += 1
+
+    @property
     def address(self) -> Address:
         """Where clients reach the broker."""
         return self._address
@@ -95,7 +112,8 @@ class BrokerAnnouncement:
         return route_pb.BrokerIdentity(
             cluster_name=self._settings.cluster_name,
             broker_name=self._settings.broker_name,
-            broker_id=self._settings.broker_id,
+            # Whoever announces itself is the primary, whatever its id in its set.
+            broker_id=PRIMARY_ID,
             address=str(self._address),
             zone=self._settings.zone,
         )
@@ -109,6 +127,8 @@ class BrokerAnnouncement:
             topics_version=self.version,
             writable=self._writable,
             filter_server_addresses=self._filter_servers,
+            epoch=self._epoch,
+            replica_addresses=self._replica_addresses,
         )
         if request.ByteSize() > self._bytes_max:
             ranked = sorted(request.topics, key=lambda topic: (topic.version, topic.topic))

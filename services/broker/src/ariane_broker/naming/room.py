@@ -22,11 +22,17 @@ class NamingRoom:
     filter_servers: FilterServers
 
 
-def naming_room(outside: Outside, state: StateRoom) -> NamingRoom:
-    """What name servers are told."""
+def naming_room(outside: Outside, state: StateRoom, *, epoch: int = 0) -> NamingRoom:
+    """What name servers are told.
+
+    Args:
+        outside: What the broker is given.
+        state: Its topics.
+        epoch: In which it is primary; 0 where it has no replicas.
+    """
     settings = outside.settings
     incarnation = secrets.token_hex(8)
-    announcement = BrokerAnnouncement(settings, state.topics, incarnation)
+    announcement = BrokerAnnouncement(settings, state.topics, incarnation, epoch=epoch)
     links = [
         name_server_link(
             address,

@@ -17,6 +17,9 @@ from ariane_broker.naming.room import NamingRoom
 from ariane_broker.outside import Outside
 from ariane_broker.read.room import ReadingRoom
 from ariane_broker.receive.room import ReceivingRoom
+from ariane_broker.replication.operating import PrimaryOperations
+from ariane_broker.replication.primary import Primary
+from ariane_broker.replication.state_copies import StateCopies
 from ariane_broker.retry.room import RetryingRoom
 from ariane_broker.rpc.append_streams import AppendStreams
 from ariane_broker.rpc.broker_servicer import BrokerParts, BrokerServicer
@@ -28,6 +31,11 @@ from ariane_broker.rpc.plain_send import SendMessages
 from ariane_broker.rpc.pull_servicer import PullServicer
 from ariane_broker.rpc.query_servicer import QueryServicer
 from ariane_broker.rpc.receive_servicer import ReceiveServicer
+from ariane_broker.rpc.replication_servicers import (
+    LogServicer,
+    ReplicaSetServicer,
+    StateServicer,
+)
 from ariane_broker.rpc.retry_servicer import RetryServicer
 from ariane_broker.rpc.rpc_services import rpc_service
 from ariane_broker.rpc.send_servicer import SendServicer
@@ -40,6 +48,7 @@ from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_broker.transactions.room import TransactingRoom
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_servicekit import AnswerBudget, ErrorTranslator, RpcService
+from ariane_storage.store_files import StoreFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +119,8 @@ def rpc_room(
         ),
         "TransactionService": _transaction_servicer(transacting, transaction_streams),
     }
+    if storing.primary is not None:
+        servicers |= _replication(outside, storing, storing.primary)
     services = list(starmap(rpc_service, servicers.items()))
     return RpcRoom(services, append_streams, transaction_streams)
 
@@ -144,6 +155,31 @@ def _pull_servicer(
         answers=answers,
         broker_name=broker_name,
     )
+
+
+def _replication(outside: Outside, storing: StoringRoom, primary: Primary) -> dict[str, object]:
+    """What a primary answers replicas and those who look after it."""
+    settings, store = outside.settings, storing.store
+    names = (settings.cluster_name, settings.broker_name)
+    operations = PrimaryOperations(
+        names,
+        primary,
+        primary.reign.row,
+        monotonic=outside.clock.monotonic,
+        on_resigned=lambda: outside.stop.request("the role was handed over", anew=True),
+    )
+    state = StateCopies(outside.disk, StoreFiles(settings.store_path).config)
+    return {
+        "LogService": LogServicer(
+            primary,
+            store,
+            cluster_name=names[0],
+            broker_name=names[1],
+            lease_s=settings.primary_lease_s,
+        ),
+        "StateService": StateServicer(primary, store, state),
+        "ReplicaSetService": ReplicaSetServicer(operations, store),
+    }
 
 
 def _transaction_streams(

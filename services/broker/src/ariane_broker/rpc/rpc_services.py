@@ -35,10 +35,18 @@ from ariane.filter.v1 import (
     filter_registration_service_pb2,
     filter_registration_service_pb2_grpc,
 )
+from ariane.replication.v1 import (
+    log_service_pb2,
+    log_service_pb2_grpc,
+    replica_set_service_pb2,
+    replica_set_service_pb2_grpc,
+    state_service_pb2,
+    state_service_pb2_grpc,
+)
 from ariane_broker.rpc.wire.append_wire import append_request
 from ariane_servicekit import RpcService
 
-_GENERATED: Final[dict[str, tuple[Any, Callable[[Any, Any], None]]]] = {
+CLIENTS: Final[dict[str, tuple[Any, Callable[[Any, Any], None]]]] = {
     "BrokerService": (
         broker_service_pb2.DESCRIPTOR,
         broker_service_pb2_grpc.add_BrokerServiceServicer_to_server,
@@ -94,6 +102,25 @@ _GENERATED: Final[dict[str, tuple[Any, Callable[[Any, Any], None]]]] = {
 }
 
 
+"""The services that clients call."""
+
+REPLICATION: Final[dict[str, tuple[Any, Callable[[Any, Any], None]]]] = {
+    "LogService": (
+        log_service_pb2.DESCRIPTOR,
+        log_service_pb2_grpc.add_LogServiceServicer_to_server,
+    ),
+    "ReplicaSetService": (
+        replica_set_service_pb2.DESCRIPTOR,
+        replica_set_service_pb2_grpc.add_ReplicaSetServiceServicer_to_server,
+    ),
+    "StateService": (
+        state_service_pb2.DESCRIPTOR,
+        state_service_pb2_grpc.add_StateServiceServicer_to_server,
+    ),
+}
+"""The services of brokers with replicas."""
+
+
 _DECODERS: Final[dict[str, dict[str, Callable[[bytes], Any]]]] = {
     "SendService": {"AppendRecords": append_request, "StreamAppends": append_request},
 }
@@ -107,5 +134,5 @@ def rpc_service(name: str, servicer: object) -> RpcService:
         name: Of the service, without its package.
         servicer: What answers.
     """
-    file, add = _GENERATED[name]
+    file, add = CLIENTS.get(name) or REPLICATION[name]
     return RpcService(file.services_by_name[name], add, servicer, _DECODERS.get(name, {}))

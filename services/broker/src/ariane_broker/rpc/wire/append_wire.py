@@ -28,6 +28,7 @@ from ariane.broker.v1.send_service_pb2 import ProducerSequence as WireSequence
 from ariane.common.v1.message_pb2 import (
     ACKNOWLEDGED_LEVEL_FLUSHED,
     ACKNOWLEDGED_LEVEL_MEMORY,
+    ACKNOWLEDGED_LEVEL_REPLICATED,
     ACKNOWLEDGED_LEVEL_UNSPECIFIED,
 )
 from ariane_broker.append.batch_check import BATCHES_MAX, Batch
@@ -55,6 +56,7 @@ LEVELS: Final = {
     None: ACKNOWLEDGED_LEVEL_UNSPECIFIED,
     AcknowledgedLevel.MEMORY: ACKNOWLEDGED_LEVEL_MEMORY,
     AcknowledgedLevel.FLUSHED: ACKNOWLEDGED_LEVEL_FLUSHED,
+    AcknowledgedLevel.REPLICATED: ACKNOWLEDGED_LEVEL_REPLICATED,
 }
 
 CUT_BYTES_MIN: Final = 192 << 10

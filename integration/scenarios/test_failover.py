@@ -1,0 +1,193 @@
+"""A broker with a replica, in processes: the primary is killed, and the queue goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import suppress
+
+import pytest
+from grpc import aio
+
+from ariane.replication.v1 import replica_set_service_pb2 as set_pb
+from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
+from ariane_sdk import AcknowledgedLevel, Message, Producer, ProducerSettings, QueueReader
+from ariane_sdk.errors import SendError
+
+PAUSE_S = 0.01  # The brokers need the processor, too.
+
+QUICK = ("--primary-lease-s", "2.5", "--replica-behind-s-max", "2")
+
+
+async def state_of(process):
+    async with aio.insecure_channel(process.address) as channel:
+        stub = ReplicaSetServiceStub(channel)
+        return await stub.GetReplicaSet(set_pb.GetReplicaSetRequest(), timeout=5)
+
+
+async def in_sync(process, *broker_ids):
+    async with asyncio.timeout(60):
+        while True:
+            with suppress(aio.AioRpcError):  # It is about to become what it was elected to be.
+                found = await state_of(process)
+                if found.has_lease and list(found.replica_set.in_sync_broker_ids) == [*broker_ids]:
+                    return found
+            await asyncio.sleep(0.1)
+
+
+async def reigning(brokers):
+    """Who is primary now."""
+    async with asyncio.timeout(60):
+        while True:
+            for process in brokers:
+                with suppress(aio.AioRpcError):
+                    if process.running and (await state_of(process)).has_lease:
+                        return process
+            await asyncio.sleep(0.1)
+
+
+class Sending:
+    """A producer that never stops, and what became of each message."""
+
+    def __init__(self, cluster):
+        self.producer = Producer(cluster.name_servers, settings=ProducerSettings(send_timeout_s=60))
+        self.stored = {}
+        self.unknown = set()
+        self.failed = 0
+        self._number = 0
+        self._grown = asyncio.Event()
+        self._tasks = []
+
+    async def __aenter__(self):
+        await self.producer.start()
+        self._tasks = [asyncio.create_task(self._run()) for _ in range(8)]
+        return self
+
+    async def __aexit__(self, *_):
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.producer.close()
+
+    async def _run(self):
+        while True:
+            self._number += 1
+            number = self._number
+            self.unknown.add(number)
+            try:
+                result = await self.producer.send(Message("orders", b"%d" % number))
+            except SendError as error:
+                self.failed += 1
+                if not error.outcome_unknown:
+                    self.unknown.discard(number)
+                continue
+            self.unknown.discard(number)
+            self.stored[number] = result
+            self._grown.set()
+            await asyncio.sleep(PAUSE_S)
+
+    async def more(self, count):
+        wanted = len(self.stored) + count
+        async with asyncio.timeout(60):
+            while len(self.stored) < wanted:
+                self._grown.clear()
+                await self._grown.wait()
+
+
+async def read_all(cluster):
+    """The number in each body, by its place."""
+    found = {}
+    async with QueueReader(cluster.name_servers) as reader:
+        for queue, (begin, end) in (await reader.bounds("orders")).items():
+            async for columns in reader.read_range(queue, begin, end):
+                for message in map(columns.message, range(len(columns))):
+                    found[queue.queue_id, message.queue_offset] = int(message.body)
+    return found
+
+
+def check(sending, found):
+    """What was acknowledged is where it was said to be, and nothing came in twice."""
+    for number, result in sending.stored.items():
+        assert found[result.message_queue.queue_id, result.queue_offset] == number
+    numbers = list(found.values())
+    assert len(set(numbers)) == len(numbers), "stored twice"
+    assert set(numbers) <= set(sending.stored) | sending.unknown
+
+
+async def test_a_replica_takes_over_and_the_old_primary_follows_it(local_cluster):
+    async with local_cluster(*QUICK, replicas=1) as cluster:
+        [first], [second] = cluster.brokers, cluster.replicas
+        await in_sync(first, 0, 1)
+        async with Sending(cluster) as sending:
+            await sending.more(100)
+            assert list(sending.stored.values())[-1].acknowledged_level is (
+                AcknowledgedLevel.REPLICATED
+            )
+            first.kill()
+            await first.wait()
+            await in_sync(second, 1)
+            await sending.more(50)
+            await first.start()
+            found = await in_sync(second, 0, 1)
+            assert [start.epoch for start in found.epochs] == [1, 2]
+            await sending.more(50)
+        found = await read_all(cluster)
+    check(sending, found)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("flush_mode", ["async", "sync"])
+async def test_primaries_that_are_killed_one_after_another_lose_nothing(local_cluster, flush_mode):
+    async with local_cluster(*QUICK, replicas=2, flush_mode=flush_mode) as cluster:
+        brokers = [*cluster.brokers, *cluster.replicas]
+        await in_sync(brokers[0], 0, 1, 2)
+        async with Sending(cluster) as sending:
+            for _ in range(4):
+                await sending.more(100)
+                primary = await reigning(brokers)
+                primary.kill()
+                await primary.wait()
+                await sending.more(100)
+                await primary.start()
+                await in_sync(await reigning(brokers), 0, 1, 2)
+        found = await read_all(cluster)
+    check(sending, found)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_primary_that_was_paused_finds_itself_fenced(local_cluster):
+    async with local_cluster(*QUICK, replicas=1) as cluster:
+        [first], [second] = cluster.brokers, cluster.replicas
+        await in_sync(first, 0, 1)
+        async with Sending(cluster) as sending:
+            await sending.more(100)
+            os.kill(first.pid, signal.SIGSTOP)
+            await in_sync(second, 1)
+            await sending.more(50)
+            os.kill(first.pid, signal.SIGCONT)
+            await in_sync(second, 0, 1)
+            await sending.more(50)
+        found = await read_all(cluster)
+    check(sending, found)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_the_role_is_handed_over_without_a_failed_send(local_cluster):
+    async with local_cluster(*QUICK, replicas=1) as cluster:
+        [first], [second] = cluster.brokers, cluster.replicas
+        await in_sync(first, 0, 1)
+        async with Sending(cluster) as sending:
+            for here, there, broker_id in ((first, second, 1), (second, first, 0)):
+                await sending.more(50)
+                async with aio.insecure_channel(here.address) as channel:
+                    order = set_pb.TransferPrimaryRequest(target_broker_id=broker_id)
+                    await ReplicaSetServiceStub(channel).TransferPrimary(order)
+                await in_sync(there, 0, 1)
+                await sending.more(50)
+            assert sending.failed == 0
+        found = await read_all(cluster)
+    check(sending, found)

@@ -1,0 +1,1 @@
+"""Being a replica: following the primary's log and state, and standing for election."""

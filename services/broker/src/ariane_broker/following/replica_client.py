@@ -1,0 +1,280 @@
+"""Following a primary over gRPC: its state first, then its log, for as long as the stream lasts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Executor
+from typing import Any, Final, NamedTuple
+
+from grpc import aio
+
+from ariane.replication.v1 import log_service_pb2 as log_pb
+from ariane.replication.v1 import state_service_pb2 as state_pb
+from ariane.replication.v1.log_service_pb2_grpc import LogServiceStub
+from ariane.replication.v1.replica_pb2 import EpochStart as EpochStartMessage
+from ariane.replication.v1.state_service_pb2_grpc import StateServiceStub
+from ariane_broker.replication.log_feed import LogRun
+from ariane_broker.replication.log_taker import CannotFollow, LogTaker, Welcome
+from ariane_broker.replication.state_copies import (
+    DECIDED,
+    STATE_FILE_BYTES_MAX,
+    StateCopies,
+    StatePart,
+)
+from ariane_record.checksums.checksum import crc32
+from ariane_servicekit import get_logger
+from ariane_storage.errors import StorageError
+from ariane_storage.log.epoch_history import EpochStart
+from ariane_storage.store import Store
+
+CONNECT_S_MAX: Final = 3.0
+STATE_CALL_S_MAX: Final = 30.0
+STATE_STEP_S: Final = 0.05
+"""How often it is looked whether the log has come as far as the state that was pulled."""
+
+_OPTIONS: Final = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.keepalive_time_ms", 10_000),
+)
+
+_log = get_logger(__name__)
+
+
+class ReplicaIdentity(NamedTuple):
+    """Who a replica is."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+
+
+class StatePull(NamedTuple):
+    """State files of a primary that are to be put in their places.
+
+    Attributes:
+        end: Once the log reaches this commit-log offset.
+        deleted_topics: Up to where records of topics are deleted.
+        parts: The files.
+    """
+
+    end: int
+    deleted_topics: dict[str, int]
+    parts: list[StatePart]
+
+
+class ReplicaClient:
+    """Fills a store from its primary. Lives on one loop."""
+
+    def __init__(
+        self,
+        identity: ReplicaIdentity,
+        store: Store,
+        taker: LogTaker,
+        state: StateCopies,
+        *,
+        keeper: Executor,
+        flusher: Executor,
+        is_sync_flush: bool,
+        state_interval_s: float,
+        sleep: Callable[[float], Awaitable[None]],
+        on_taken: Callable[[], None],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            identity: Who this is.
+            store: What is filled; nobody else appends.
+            taker: Fills its log.
+            state: Its state files.
+            keeper: Where the disk is waited for.
+            flusher: The same for flushes that the primary waits for.
+            is_sync_flush: Whether bytes are flushed before they are told as progress.
+            state_interval_s: Seconds between two pulls of state.
+            sleep: Waits for seconds.
+            on_taken: Called when bytes were appended.
+        """
+        self._identity = identity
+        self._store = store
+        self._taker = taker
+        self._state = state
+        self._keeper = keeper
+        self._flusher = flusher
+        self._is_sync_flush = is_sync_flush
+        self._state_interval_s = state_interval_s
+        self._sleep = sleep
+        self._on_taken = on_taken
+
+    async def follow(
+        self, address: str, known_epoch: int, on_following: Callable[[], None]
+    ) -> None:
+        """Follow a primary until the stream ends.
+
+        Args:
+            address: Where it is.
+            known_epoch: The newest epoch that was heard of.
+            on_following: Called once both logs agree.
+
+        Raises:
+            CannotFollow: An operator has to look.
+            AioRpcError: The stream has failed.
+            StorageError: This store is full or has failed.
+            TimeoutError: The primary was silent for too long.
+        """
+        async with aio.insecure_channel(address, options=_OPTIONS) as channel:
+            async with asyncio.timeout(CONNECT_S_MAX):
+                await channel.channel_ready()
+            stub = StateServiceStub(channel)
+            await self._put_state(await self._pull_state(stub), wait=False)
+            pulling = asyncio.create_task(self._keep_pulling(stub), name="pull-state")
+            try:
+                await self._follow_log(channel, known_epoch, on_following)
+            finally:
+                pulling.cancel()
+                await asyncio.wait((pulling,))
+
+    async def _follow_log(
+        self, channel: aio.Channel, known_epoch: int, on_following: Callable[[], None]
+    ) -> None:
+        call = LogServiceStub(channel).FollowLog()
+        try:
+            await call.write(log_pb.FollowLogRequest(hello=self._hello(known_epoch)))
+            async with asyncio.timeout(CONNECT_S_MAX):
+                first: Any = await call.read()
+            if first is aio.EOF or not first.HasField("welcome"):
+                raise CannotFollow("the primary did not begin with a welcome")
+            welcome = _welcome(first.welcome)
+            await self._run(self._taker.agree, welcome)
+            _log.info(
+                "replica_follows",
+                epoch=welcome.epoch,
+                begin_commit_log_offset=welcome.begin,
+                behind_bytes=welcome.end - welcome.begin,
+            )
+            on_following()
+            await self._tell(call)
+            while True:
+                async with asyncio.timeout(welcome.silence_s):
+                    response: Any = await call.read()
+                if response is aio.EOF:
+                    return
+                await self._take(response)
+                await self._tell(call)
+        finally:
+            call.cancel()
+
+    async def _take(self, response: log_pb.FollowLogResponse) -> None:
+        if response.HasField("heartbeat"):
+            self._taker.primary_end = response.heartbeat.max_commit_log_offset
+            return
+        chunk = response.chunk
+        content = chunk.log_bytes
+        if crc32(content) != chunk.log_crc32:
+            raise CannotFollow(f"bytes of {chunk.commit_log_offset} were changed on their way")
+        self._taker.primary_end = chunk.max_commit_log_offset
+        self._taker.take(
+            LogRun(
+                chunk.commit_log_offset,
+                chunk.epoch,
+                chunk.epoch_begin_commit_log_offset,
+                content,
+            )
+        )
+        self._on_taken()
+        if self._is_sync_flush:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._flusher, self._store.flush)
+
+    async def _tell(self, call: Any) -> None:
+        store = self._store
+        progress = log_pb.ReplicaProgress(
+            written_commit_log_offset=store.max_offset,
+            flushed_commit_log_offset=store.flushed_offset,
+        )
+        await call.write(log_pb.FollowLogRequest(progress=progress))
+
+    def _hello(self, known_epoch: int) -> log_pb.ReplicaHello:
+        store, identity = self._store, self._identity
+        return log_pb.ReplicaHello(
+            cluster_name=identity.cluster_name,
+            broker_name=identity.broker_name,
+            broker_id=identity.broker_id,
+            epochs=[
+                EpochStartMessage(epoch=start.epoch, begin_commit_log_offset=start.begin)
+                for start in store.copying.epochs
+            ],
+            min_commit_log_offset=store.min_offset,
+            max_commit_log_offset=store.max_offset,
+            segment_bytes=store.config.segment_bytes,
+            known_epoch=known_epoch,
+        )
+
+    # State.
+
+    async def _keep_pulling(self, stub: Any) -> None:
+        while True:
+            await self._sleep(self._state_interval_s)
+            try:
+                await self._put_state(await self._pull_state(stub), wait=True)
+            except (aio.AioRpcError, StorageError, OSError) as error:
+                cause = error.details() if isinstance(error, aio.AioRpcError) else str(error)
+                _log.warning("state_pull_failed", cause=cause)
+
+    async def _pull_state(self, stub: Any) -> StatePull:
+        known = await self._run(self._state.versions)
+        request = state_pb.PullStateRequest(
+            known_files=[
+                state_pb.StateFileVersion(name=name, content_crc32=crc)
+                for name, crc in known.items()
+            ]
+        )
+        end, deleted = 0, dict[str, int]()
+        parts: list[StatePart] = []
+        gathered = bytearray()
+        responses: AsyncIterator[Any] = stub.PullState(request, timeout=STATE_CALL_S_MAX)
+        async for response in responses:
+            if response.HasField("head"):
+                end = response.head.max_commit_log_offset
+                deleted = dict(response.head.deleted_topic_ends)
+                continue
+            gathered += response.piece.content
+            if len(gathered) > STATE_FILE_BYTES_MAX:
+                raise CannotFollow(f"{response.piece.name} is too large for a state file")
+            if response.piece.is_last:
+                parts.append(StatePart(response.piece.name, bytes(gathered)))
+                gathered.clear()
+        return StatePull(end, deleted, parts)
+
+    async def _put_state(self, pull: StatePull, *, wait: bool) -> None:
+        """Put state files in their places; snapshots once the log reaches what they speak of."""
+        while wait and self._store.max_offset < pull.end:
+            await self._sleep(STATE_STEP_S)
+        ready = self._store.max_offset >= pull.end
+        parts = [part for part in pull.parts if ready or part.name in DECIDED]
+        await self._run(self._put_parts, parts, pull.deleted_topics)
+
+    def _put_parts(self, parts: list[StatePart], deleted_topics: dict[str, int]) -> None:
+        """Blocks."""
+        if not parts and not deleted_topics:
+            return
+        self._store.flush()
+        self._store.copying.note_deleted(deleted_topics)
+        for part in parts:
+            self._state.put(part)
+
+    async def _run(self, work: Callable[..., Any], *given: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._keeper, work, *given)
+
+
+def _welcome(message: log_pb.PrimaryWelcome) -> Welcome:
+    return Welcome(
+        epoch=message.epoch,
+        epochs=[EpochStart(one.epoch, one.begin_commit_log_offset) for one in message.epochs],
+        begin=message.begin_commit_log_offset,
+        end=message.max_commit_log_offset,
+        silence_s=message.silence_max.ToMilliseconds() / 1000,
+    )

@@ -1,0 +1,263 @@
+r"""The life of a broker that is not primary: recover, follow, stand for election, stop.
+
+::
+
+    open the store -> read the row -> follow the primary ---------> stop
+                         ^     \                      |
+                         |      elected: the process composes a primary on the same store
+                         every fifth of a lease
+
+Calls of clients are refused with BROKER_NOT_PRIMARY, which names the primary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from typing import Final
+
+from grpc import aio
+
+from ariane_broker.following.replica_client import ReplicaClient
+from ariane_broker.following.standing import Standing
+from ariane_broker.log.recovery_progress import RecoveryProgress
+from ariane_broker.log.room import StoringRoom
+from ariane_broker.log.store_host import store_host
+from ariane_broker.outside import Outside
+from ariane_broker.replication.log_taker import CannotFollow
+from ariane_broker.replication.operating import SetStatus
+from ariane_broker.replication.replica_set import ReplicaSet
+from ariane_broker.replication.room import Elected
+from ariane_broker.storage_rules import STORAGE_RULES
+from ariane_servicekit import (
+    Address,
+    ErrorRules,
+    ExitStatus,
+    Loop,
+    RpcService,
+    StartRefused,
+    get_logger,
+)
+from ariane_storage.errors import StorageError, StorePoisoned
+
+TURNS_PER_LEASE: Final = 8
+"""How often the row is read: a new primary is found, or elected, an eighth of a lease later."""
+
+READY_LEASES_MAX: Final = 2
+"""Leases that a start waits for a primary: longer than an election takes."""
+
+RETRY_S: Final = 0.2
+"""Seconds between two tries to follow a primary."""
+
+OPEN_WHILE_DRAINING: Final = frozenset({"/ariane.replication.v1.ReplicaSetService/GetReplicaSet"})
+
+_log = get_logger(__name__)
+
+
+class ReplicaLife:
+    """A replica to the kit.
+
+    Attributes:
+        rpc_services: The services it answers for.
+    """
+
+    def __init__(
+        self,
+        outside: Outside,
+        storing: StoringRoom,
+        *,
+        make_standing: Callable[[str, bool], Standing],
+        client: ReplicaClient,
+        rpc_services: Sequence[RpcService],
+        lost_power: Callable[[bool], bool],
+        open_row: Callable[[], Awaitable[None]],
+        close_row: Callable[[], None],
+        on_elected: Callable[[Elected], None],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            outside: What the broker is given.
+            storing: The store, and the loops beside it.
+            make_standing: Makes its standing from its address and whether its log may lack its end.
+            client: Fills the store.
+            rpc_services: The services it answers for.
+            lost_power: Whether the machine was off since the store was open last; is told whether
+                the process before has died. Blocks, and notes the present run.
+            open_row: Makes the shared row ready; awaited.
+            close_row: Lets it go.
+            on_elected: Is given the election that was won: the row stays open for it.
+        """
+        self._outside = outside
+        self._storing = storing
+        self._make_standing = make_standing
+        self._client = client
+        self._lost_power = lost_power
+        self._open_row = open_row
+        self._close_row = close_row
+        self._on_elected = on_elected
+        self._standing: Standing | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._followed = ("", 0)
+        self._elected: Elected | None = None
+        self._trouble = "it has not found a primary yet"
+        self._follows = asyncio.Event()
+        self._is_row_away = False
+        settings = outside.settings
+        self._watching = Loop(
+            "replica-set",
+            self._turn,
+            interval_s=settings.primary_lease_s / TURNS_PER_LEASE,
+            clock=outside.clock,
+        )
+        self.rpc_services = rpc_services
+
+    @property
+    def error_rules(self) -> ErrorRules:
+        """How errors of the store become public."""
+        return STORAGE_RULES
+
+    @property
+    def open_while_draining(self) -> Collection[str]:
+        """Methods that are still answered while it stops."""
+        return OPEN_WHILE_DRAINING
+
+    def status(self) -> SetStatus:
+        """How the set stands, as this broker sees it."""
+        known = self._standing.replica_set if self._standing is not None else None
+        return SetStatus(
+            self._outside.settings.broker_id,
+            known or ReplicaSet(),
+            (),
+            has_lease=False,
+            now_s=self._outside.clock.monotonic(),
+            trouble=self._trouble,
+        )
+
+    async def recover(self, address: Address) -> None:
+        """Open the store and the shared row.
+
+        Raises:
+            StartRefused: One of them cannot be opened.
+        """
+        settings, threads = self._outside.settings, self._outside.threads
+        reached = settings.advertised_address or address
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(threads.state, self._open_store, reached)
+            crashed = self._storing.store.recovery.crashed
+            off = await loop.run_in_executor(threads.state, self._lost_power, crashed)
+        except (StorageError, OSError) as error:
+            raise StartRefused(str(error)) from error
+        may_lack_end = off and settings.flush_mode != "sync"
+        self._standing = self._make_standing(str(reached), may_lack_end)
+        await self._open_row()
+
+    def _open_store(self, address: Address) -> None:
+        """Blocks."""
+        self._storing.store.recover(store_host(address), progress=RecoveryProgress())
+
+    async def serve_started(self, address: Address) -> None:  # noqa: ARG002 - it is known already
+        """Start to look at the row; wait a while for what comes of it.
+
+        Whoever started the process hears that it is ready once the replica follows, or is primary.
+        """
+        self._storing.keeping.start()
+        self._watching.start(at_once=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(READY_LEASES_MAX * self._outside.settings.primary_lease_s):
+                await self._follows.wait()
+
+    async def drain(self) -> None:
+        """Stop following."""
+        await self._watching.stop()
+        await self._stop_following()
+
+    async def stop(self) -> None:
+        """Stop, flush, close the store.
+
+        Raises:
+            StorePoisoned: The disk failed now.
+        """
+        threads, loop = self._outside.threads, asyncio.get_running_loop()
+        await self._watching.stop()
+        await self._stop_following()
+        await self._storing.keeping.stop()
+        await asyncio.to_thread(threads.flusher.shutdown)
+        await asyncio.to_thread(threads.keeper.shutdown)
+        try:
+            await loop.run_in_executor(threads.state, self._storing.store.close)
+        except StorePoisoned:
+            _log.exception("store_close_failed")
+            raise
+        finally:
+            await asyncio.to_thread(threads.state.shutdown)
+            if self._elected is None:
+                await asyncio.to_thread(self._close_row)
+
+    async def _turn(self) -> None:
+        if self._elected is not None or self._standing is None:
+            return
+        try:
+            elected = await self._standing.turn()
+        except Exception as error:  # noqa: BLE001 - of whatever database; it may come back.
+            if not self._is_row_away:
+                _log.warning("shared_row_away", cause=" ".join(str(error).split()))
+            self._is_row_away = True
+            self._trouble = "the database of the replica set is away"
+            return
+        self._is_row_away = False
+        if elected is not None:
+            self._elected = elected
+            self._on_elected(elected)
+            self._outside.stop.request("elected as primary", anew=True)
+            return
+        known = self._standing.replica_set
+        if known is not None:
+            await self._follow_whom(known)
+
+    async def _follow_whom(self, known: ReplicaSet) -> None:
+        """Follow the primary of the row; another one in its place."""
+        me = self._outside.settings.broker_id
+        primary = (known.primary_address, known.epoch) if known.primary_id != me else ("", 0)
+        if primary == self._followed:
+            return
+        await self._stop_following()
+        self._followed = primary
+        if primary[0]:
+            self._following = asyncio.create_task(self._follow(*primary), name="follow")
+
+    async def _stop_following(self) -> None:
+        task, self._following = self._following, None
+        self._followed = ("", 0)
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def _follow_begun(self) -> None:
+        self._trouble = ""
+        self._follows.set()
+
+    async def _follow(self, address: str, epoch: int) -> None:
+        """Follow a primary, again and again, until it is no primary any more."""
+        told = ""
+        while True:
+            try:
+                await self._client.follow(address, epoch, self._follow_begun)
+                trouble = "the primary has ended the stream"
+            except StorePoisoned as error:
+                self._outside.stop.request(str(error), exit_status=ExitStatus.FAULT)
+                return
+            except aio.AioRpcError as error:
+                trouble = f"{error.code().name}: {error.details()}"
+            except TimeoutError:
+                trouble = "the primary is silent"
+            except (CannotFollow, StorageError, OSError) as error:
+                trouble = str(error)
+            self._trouble = trouble
+            if trouble != told:
+                _log.warning("replica_does_not_follow", primary=address, cause=trouble)
+            told = trouble
+            await self._outside.clock.sleep(RETRY_S)

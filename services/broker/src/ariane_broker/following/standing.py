@@ -1,0 +1,101 @@
+"""A replica's standing in its set: that it is known, in sync only if it lost nothing, and elected.
+
+A broker that was cut off from power may lack the end of its log, which others count on: under
+asynchronous flush it takes itself out of the in-sync set before anything else, unless nobody else
+is in it. So does one whose store is new although the set is not. A process that only died has lost
+nothing; whether the machine went on is told by its boot id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ariane_broker.replication.candidacy import Candidacy
+from ariane_broker.replication.replica_set import ReplicaSet
+from ariane_broker.replication.room import Elected
+from ariane_broker.replication.shared_row import SharedRow
+from ariane_servicekit import get_logger
+
+_log = get_logger(__name__)
+
+
+class Standing:
+    """One broker's part in the shared row while it is not primary.
+
+    Attributes:
+        replica_set: The row as it was read last; None before there is one.
+    """
+
+    def __init__(
+        self,
+        row: SharedRow,
+        broker_id: int,
+        address: str,
+        *,
+        lease_s: float,
+        may_lack_end: bool,
+        latest_epoch: Callable[[], int],
+        monotonic: Callable[[], float],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            row: The shared row.
+            broker_id: This broker.
+            address: Where it is reached.
+            lease_s: Seconds that a primary's sign of life lasts.
+            may_lack_end: Whether the log may have lost what the set counts on.
+            latest_epoch: The newest epoch in the log.
+            monotonic: The clock.
+        """
+        self._row = row
+        self._broker_id = broker_id
+        self._address = address
+        self._may_lack_end = may_lack_end
+        self._latest_epoch = latest_epoch
+        self._monotonic = monotonic
+        self._candidacy = Candidacy(broker_id, lease_s=lease_s)
+        self.replica_set: ReplicaSet | None = None
+
+    async def turn(self) -> Elected | None:
+        """Read the row, and do what is to be done about it.
+
+        Returns:
+            The election, if this broker has won it now.
+
+        Raises:
+            Exception: The database is away.
+        """
+        found = await self._row.read()
+        now_s = self._monotonic()
+        if found is None:
+            # Only one begins a set: two would each have a log of their own.
+            if self._broker_id == 0:
+                await self._row.change(ReplicaSet().begun(0, self._address))
+            return None
+        self.replica_set = found
+        self._candidacy.saw(found, now_s)
+        if found.addresses.get(self._broker_id) != self._address:
+            await self._row.change(found.at(self._broker_id, self._address))
+            return None
+        if self._may_lack_end and self._broker_id in found.in_sync:
+            await self._leave(found)
+            return None
+        if not self._candidacy.may_stand(found, now_s):
+            return None
+        epoch = max(found.epoch, self._latest_epoch()) + 1
+        asked_at_s = self._monotonic()
+        elected = found.elected(self._broker_id, epoch)
+        if not await self._row.change(elected):
+            return None
+        _log.info("primary_elected", epoch=epoch, in_sync=sorted(elected.in_sync))
+        return Elected(self._row, elected, asked_at_s)
+
+    async def _leave(self, found: ReplicaSet) -> None:
+        """Leave the in-sync set; the last one stays, since nobody has more."""
+        if found.in_sync == {self._broker_id}:
+            _log.warning("log_end_may_be_lost", broker_id=self._broker_id)
+            self._may_lack_end = False
+        elif await self._row.change(found.without(self._broker_id)):
+            _log.warning("left_in_sync_set", broker_id=self._broker_id)
+            self._may_lack_end = False

@@ -1,0 +1,44 @@
+"""The lives of a broker process: primary and replica by turns, on one store and one address.
+
+::
+
+    without replica_set_url      composed once
+    with it                      replica --elected--> primary --deposed--> replica ...
+
+Each turn stops everything and opens the store again, so that whoever takes over does what a broker
+does that is started: it loads the state, walks the log, and goes on with what was under way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ariane_broker.app import compose_from, on_this_machine
+from ariane_broker.settings import BrokerSettings
+from ariane_servicekit import Service, StopRequest
+
+if TYPE_CHECKING:
+    from ariane_broker.replica_app import Won
+
+
+class BrokerLives:
+    """Composes each life from how the one before has ended."""
+
+    def __init__(self) -> None:
+        self._won: Won | None = None
+
+    def compose(self, settings: BrokerSettings, stop: StopRequest) -> Service:
+        """Build what the broker is now."""
+        outside = on_this_machine(settings, stop)
+        if not settings.replica_set_url:
+            return compose_from(outside)
+        won, self._won = self._won, None
+        if won is not None:
+            return compose_from(outside, won.elected, won.close_row)
+        # Whoever has no replicas need not load what speaks to databases.
+        from ariane_broker.replica_app import compose_replica  # noqa: PLC0415
+
+        return compose_replica(outside, self._keep)
+
+    def _keep(self, won: Won) -> None:
+        self._won = won

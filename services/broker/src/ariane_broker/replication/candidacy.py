@@ -1,0 +1,52 @@
+"""Whether a broker that is not primary may become it now: decided from the row and a clock."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ariane_broker.replication.replica_set import ReplicaSet
+
+PATIENCE: Final = 1.05
+"""How many leases a silent primary is waited for: clocks may differ in speed by a twentieth."""
+
+
+class Candidacy:
+    """Watches the primary's signs of life."""
+
+    def __init__(self, broker_id: int, *, lease_s: float) -> None:
+        self._broker_id = broker_id
+        self._patience_s = lease_s * PATIENCE
+        self._sign: tuple[int, int, int | None] | None = None
+        self._since_s = 0.0
+
+    def saw(self, replica_set: ReplicaSet, now_s: float) -> None:
+        """The row was read.
+
+        Args:
+            replica_set: What it said.
+            now_s: The monotonic clock, after it was read.
+        """
+        sign = (replica_set.epoch, replica_set.renewals, replica_set.primary_id)
+        if sign != self._sign:
+            self._sign, self._since_s = sign, now_s
+
+    def silence_s(self, now_s: float) -> float:
+        """For how long there was no sign of life."""
+        return now_s - self._since_s
+
+    def may_stand(self, replica_set: ReplicaSet, now_s: float) -> bool:
+        """Whether the broker may have itself elected now.
+
+        At once where there is no primary, or this broker was it: its process before has ended. Else
+        when the primary was silent for longer than its lease lasts.
+        """
+        me, primary_id = self._broker_id, replica_set.primary_id
+        silent = self.silence_s(now_s) >= self._patience_s
+        if replica_set.unclean:
+            # An operator's word; the primary still has its lease to the end.
+            return replica_set.wanted_id == me and (primary_id in {None, me} or silent)
+        if me not in replica_set.in_sync:
+            return False
+        if primary_id not in {None, me}:
+            return silent
+        return silent or replica_set.wanted_id in {None, me}

@@ -1,0 +1,123 @@
+"""What a primary knows of the copies of its log: how far each is, and what all of them have.
+
+Everything before the smallest of these places is *confirmed*::
+
+    own log        |---------------------------------|   written; under synchronous flush: flushed
+    broker 1       |-----------------------------|       in sync
+    broker 2       |------------------|                  not in sync: nobody waits for it
+                                                 ^
+                                                 confirmed
+
+Whom it waits for are all members of the in-sync set, and beside them those who are about to be
+taken in: so that whoever can be elected, as the shared row says, has all that is confirmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Copy:
+    """One replica, as its primary sees it.
+
+    Attributes:
+        broker_id: Its id.
+        address: Where it follows from.
+        written: Everything before it is written there.
+        flushed: Everything before it is on its disk.
+        attached: Whether it follows now.
+        caught_up_s: When it last had all there was, by the monotonic clock.
+        heard_s: When it was last heard of.
+    """
+
+    broker_id: int
+    address: str = ""
+    written: int = 0
+    flushed: int = 0
+    attached: bool = False
+    caught_up_s: float = 0.0
+    heard_s: float = 0.0
+    _end_before: int = 0
+    _end_before_s: float = 0.0
+
+    def progressed(self, written: int, flushed: int, *, end: int, now_s: float) -> None:
+        """It says how far it is; the primary's log ends at ``end`` now."""
+        self.written, self.flushed, self.heard_s = written, min(flushed, written), now_s
+        if written >= end:
+            self.caught_up_s = now_s
+        elif written >= self._end_before:
+            self.caught_up_s = max(self.caught_up_s, self._end_before_s)
+        self._end_before, self._end_before_s = end, now_s
+
+
+class Copies:
+    """All replicas of a primary."""
+
+    def __init__(
+        self, in_sync: Iterable[int], now_s: float, *, flushed: bool, behind_s_max: float
+    ) -> None:
+        """Begin with those of whom nothing was heard in this reign.
+
+        Args:
+            in_sync: Members of the in-sync set beside the primary.
+            now_s: The monotonic clock.
+            flushed: Whether a copy counts when it is on the replica's disk, not before.
+            behind_s_max: How long a member may be behind before it is taken out.
+        """
+        self._flushed = flushed
+        self._behind_s_max = behind_s_max
+        self.members: dict[int, Copy] = {
+            broker_id: Copy(broker_id, caught_up_s=now_s) for broker_id in in_sync
+        }
+        self._waited_for = frozenset(self.members)
+
+    @property
+    def waited_for(self) -> frozenset[int]:
+        """Whom a confirmation waits for beside the primary."""
+        return self._waited_for
+
+    def attached(self, broker_id: int, address: str, now_s: float) -> Copy:
+        """A replica begins to follow; how far it is it has yet to say."""
+        copy = self.members.setdefault(broker_id, Copy(broker_id, caught_up_s=now_s))
+        copy.address, copy.attached, copy.heard_s = address, True, now_s
+        copy.written = copy.flushed = 0
+        return copy
+
+    def wait_for(self, in_sync: Iterable[int]) -> None:
+        """These are, or are about to be, members of the in-sync set beside the primary."""
+        self._waited_for = frozenset(in_sync)
+
+    def safe(self, copy: Copy) -> int:
+        """Up to where a replica's copy counts."""
+        return copy.flushed if self._flushed else copy.written
+
+    def confirmed(self, own: int) -> int:
+        """Up to where all have the log that are waited for.
+
+        Args:
+            own: Up to where the primary's own log counts.
+        """
+        others = (self.members[one] for one in self._waited_for if one in self.members)
+        known = [self.safe(copy) for copy in others]
+        return min([own, *known]) if len(known) == len(self._waited_for) else 0
+
+    def late(self, now_s: float) -> frozenset[int]:
+        """Members that were behind for too long."""
+        return frozenset(
+            one
+            for one in self._waited_for
+            if one not in self.members or now_s - self.members[one].caught_up_s > self._behind_s_max
+        )
+
+    def ready(self, confirmed: int, now_s: float) -> frozenset[int]:
+        """Replicas that are not waited for and have all that is confirmed, and lately had all."""
+        return frozenset(
+            copy.broker_id
+            for copy in self.members.values()
+            if copy.attached
+            and copy.broker_id not in self._waited_for
+            and self.safe(copy) >= confirmed
+            and now_s - copy.caught_up_s <= self._behind_s_max / 2
+        )

@@ -1,0 +1,54 @@
+"""The shared row in its database."""
+
+from __future__ import annotations
+
+import json
+
+from sqlalchemy import and_, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from ariane_broker.replication.replica_set import ReplicaSet
+from ariane_broker.replication.tables import REPLICA_SET
+from ariane_servicekit.database import Database
+
+
+class DatabaseRow:
+    """The row of a broker name in a database."""
+
+    def __init__(self, database: Database, cluster_name: str, broker_name: str) -> None:
+        self._database = database
+        self._key = {"cluster_name": cluster_name, "broker_name": broker_name}
+
+    async def read(self) -> ReplicaSet | None:
+        """The row; None when nobody has begun it."""
+        return await self._database.call(self._read)
+
+    async def change(self, changed: ReplicaSet) -> bool:
+        """Put a row in the place of the one it was made from."""
+        return await self._database.call(self._change, changed)
+
+    def _read(self) -> ReplicaSet | None:
+        columns = REPLICA_SET.c
+        wanted = select(columns.version, columns.document).filter_by(**self._key)
+        with self._database.reading() as connection:
+            row = connection.execute(wanted).one_or_none()
+        return None if row is None else ReplicaSet.of(int(row[0]), json.loads(row[1]))
+
+    def _change(self, changed: ReplicaSet) -> bool:
+        values = {"version": changed.version, "document": json.dumps(changed.document())}
+        if changed.version == 1:
+            return self._insert(values)
+        columns = REPLICA_SET.c
+        mine = and_(*(columns[name] == value for name, value in self._key.items()))
+        seen = columns.version == changed.version - 1
+        with self._database.writing() as connection:
+            done = connection.execute(update(REPLICA_SET).where(mine, seen).values(values))
+            return done.rowcount == 1
+
+    def _insert(self, values: dict[str, object]) -> bool:
+        try:
+            with self._database.writing() as connection:
+                connection.execute(insert(REPLICA_SET).values({**self._key, **values}))
+        except IntegrityError:
+            return False
+        return True

@@ -1,0 +1,203 @@
+"""What operators ask of a set: how it stands, and changes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ariane_broker.replication.copies import Copy
+from ariane_broker.replication.primary import Primary
+from ariane_broker.replication.replica_set import ReplicaSet
+from ariane_broker.replication.shared_row import SharedRow
+from ariane_broker.replication_errors import (
+    broker_not_primary,
+    replica_not_found,
+    replica_not_in_sync,
+    replica_set_changed,
+)
+from ariane_servicekit.errors import field_invalid
+
+
+@dataclass(frozen=True, slots=True)
+class SetStatus:
+    """A set as one broker sees it.
+
+    Attributes:
+        broker_id: The broker.
+        replica_set: The row as it was read last.
+        copies: What a primary knows of its replicas; nothing elsewhere.
+        has_lease: Whether the broker is primary now.
+        now_s: When, by the monotonic clock.
+        trouble: Why a replica does not follow; nothing where all is well.
+    """
+
+    broker_id: int
+    replica_set: ReplicaSet
+    copies: Sequence[Copy]
+    has_lease: bool
+    now_s: float
+    trouble: str = ""
+
+
+class SetOperations(Protocol):
+    """What a broker answers operators."""
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Cluster and broker name."""
+        ...
+
+    def status(self) -> SetStatus:
+        """How the set stands."""
+        ...
+
+    async def transfer(self, broker_id: int, *, grace_s: float) -> ReplicaSet:
+        """Hand the primary's role over; the row then."""
+        ...
+
+    async def elect(self, broker_id: int, *, unclean: bool) -> ReplicaSet:
+        """Order an election; the row then."""
+        ...
+
+    async def remove(self, broker_id: int) -> ReplicaSet:
+        """Take a broker out; the row then."""
+        ...
+
+
+async def order_election(row: SharedRow, broker_id: int, *, unclean: bool) -> ReplicaSet:
+    """Write into the row who shall be primary next.
+
+    Raises:
+        ServiceError: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC, REPLICA_SET_CHANGED.
+    """
+    found = await row.read()
+    if found is None or broker_id not in found.addresses:
+        raise replica_not_found(broker_id)
+    if broker_id not in found.in_sync and not unclean:
+        raise replica_not_in_sync(broker_id, 0)
+    changed = found.wanting(broker_id, unclean=unclean)
+    if not await row.change(changed):
+        raise replica_set_changed(found.version)
+    return changed
+
+
+class PrimaryOperations:
+    """What a primary answers operators."""
+
+    def __init__(
+        self,
+        names: tuple[str, str],
+        primary: Primary,
+        row: SharedRow,
+        *,
+        monotonic: Callable[[], float],
+        on_resigned: Callable[[], None],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            names: Cluster and broker name.
+            primary: The primary's side.
+            row: The shared row.
+            monotonic: The clock.
+            on_resigned: Called when the reign was handed over.
+        """
+        self.names = names
+        self._primary = primary
+        self._row = row
+        self._monotonic = monotonic
+        self._on_resigned = on_resigned
+
+    def status(self) -> SetStatus:
+        """How the set stands."""
+        primary = self._primary
+        members = primary.copies.members
+        return SetStatus(
+            primary.reign.broker_id,
+            primary.reign.replica_set,
+            [members[one] for one in sorted(members)],
+            has_lease=primary.reign.holds,
+            now_s=self._monotonic(),
+        )
+
+    async def transfer(self, broker_id: int, *, grace_s: float) -> ReplicaSet:
+        """Hand the primary's role over; the row then.
+
+        Raises:
+            ServiceError: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC, REPLICA_SET_CHANGED.
+        """
+        primary = self._primary
+        reign = primary.reign
+        if broker_id == reign.broker_id:
+            return reign.replica_set
+        if broker_id not in reign.replica_set.addresses:
+            raise replica_not_found(broker_id)
+        if broker_id not in reign.replica_set.in_sync:
+            raise replica_not_in_sync(broker_id, 0)
+        if not await primary.hand_over(broker_id, grace_s=grace_s):
+            if reign.is_deposed:
+                raise replica_set_changed(reign.replica_set.version)
+            raise replica_not_in_sync(broker_id, 0)
+        self._on_resigned()
+        return reign.replica_set
+
+    async def elect(self, broker_id: int, *, unclean: bool) -> ReplicaSet:
+        """Order an election; the row then."""
+        return await order_election(self._row, broker_id, unclean=unclean)
+
+    async def remove(self, broker_id: int) -> ReplicaSet:
+        """Take a broker out; the row then.
+
+        Raises:
+            ServiceError: FIELD_INVALID, REPLICA_SET_CHANGED.
+        """
+        primary = self._primary
+        copy = primary.copies.members.get(broker_id)
+        if copy is not None and copy.attached:
+            raise field_invalid("broker_id", "is attached: stop that broker first", broker_id)
+        if broker_id == primary.reign.broker_id:
+            raise field_invalid("broker_id", "is the primary", broker_id)
+        await primary.reign.remove(broker_id)
+        if primary.reign.is_deposed:
+            raise replica_set_changed(primary.reign.replica_set.version)
+        primary.copies.members.pop(broker_id, None)
+        return primary.reign.replica_set
+
+
+class ReplicaOperations:
+    """What a replica answers operators."""
+
+    def __init__(
+        self, names: tuple[str, str], row: SharedRow, status: Callable[[], SetStatus]
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            names: Cluster and broker name.
+            row: The shared row.
+            status: How the set stands.
+        """
+        self.names = names
+        self._row = row
+        self.status = status
+
+    async def transfer(self, broker_id: int, *, grace_s: float) -> ReplicaSet:  # noqa: ARG002
+        """Refuse: the primary alone can.
+
+        Raises:
+            ServiceError: BROKER_NOT_PRIMARY.
+        """
+        raise broker_not_primary(self.status().replica_set.primary_address)
+
+    async def elect(self, broker_id: int, *, unclean: bool) -> ReplicaSet:
+        """Order an election; the row then."""
+        return await order_election(self._row, broker_id, unclean=unclean)
+
+    async def remove(self, broker_id: int) -> ReplicaSet:  # noqa: ARG002
+        """Refuse: the primary alone can.
+
+        Raises:
+            ServiceError: BROKER_NOT_PRIMARY.
+        """
+        raise broker_not_primary(self.status().replica_set.primary_address)

@@ -1,0 +1,274 @@
+"""A primary to its replicas: it feeds them, knows how far they are, and confirms."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from ariane_broker.replication.confirmation import Confirmation
+from ariane_broker.replication.copies import Copies, Copy
+from ariane_broker.replication.log_feed import LogFeed
+from ariane_broker.replication.reign import Reign
+from ariane_broker.replication_errors import (
+    broker_not_primary,
+    epoch_fenced,
+    log_diverged,
+    too_few_in_sync,
+)
+from ariane_servicekit import get_logger
+from ariane_storage.log.epoch_history import EpochStart, common_end
+from ariane_storage.store import Store
+
+CATCH_UP_STEP_S: Final = 0.005
+"""How often it is looked whether replicas have caught up before a primary resigns."""
+
+_log = get_logger(__name__)
+
+
+class Hello(NamedTuple):
+    """What a replica says of itself.
+
+    Attributes:
+        broker_id: Its id.
+        epochs: Of its log, oldest first.
+        begin: Where its log begins.
+        end: Where its log ends; the same for an empty one.
+        segment_bytes: Of its segments.
+        known_epoch: The newest that it has heard of.
+        address: Where it calls from.
+    """
+
+    broker_id: int
+    epochs: Sequence[EpochStart]
+    begin: int
+    end: int
+    segment_bytes: int
+    known_epoch: int
+    address: str
+
+
+class Primary:
+    """The primary's side of replication. Lives on one loop.
+
+    Attributes:
+        reign: Its time.
+        copies: What it knows of its replicas.
+        confirmation: Who waits for them.
+    """
+
+    def __init__(
+        self,
+        reign: Reign,
+        store: Store,
+        copies: Copies,
+        confirmation: Confirmation,
+        *,
+        monotonic: Callable[[], float],
+        is_sync_flush: bool,
+        is_replicated: bool,
+        in_sync_min: int,
+        on_confirmed: Callable[[], None],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            reign: This broker's.
+            store: Its store.
+            copies: Begun with the in-sync set.
+            confirmation: Nobody waits yet.
+            monotonic: The clock.
+            is_sync_flush: Whether a copy counts on the disk only.
+            is_replicated: Whether acknowledgements, and so readers, wait for replicas.
+            in_sync_min: How many must be in sync for a message to be taken, this one included.
+            on_confirmed: Called when more is confirmed.
+        """
+        self.reign = reign
+        self.copies = copies
+        self.confirmation = confirmation
+        self._store = store
+        self._monotonic = monotonic
+        self._is_sync_flush = is_sync_flush
+        self._is_replicated = is_replicated
+        self._in_sync_min = in_sync_min if is_replicated else 1
+        self._on_confirmed = on_confirmed
+        self._feeds: dict[int, LogFeed] = {}
+        self._is_open = True
+        self._away_told = False
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether a confirmation says more than that this broker has it."""
+        return bool(self.copies.waited_for)
+
+    def begin(self) -> None:
+        """Begin the epoch in the log, durably; the store is open. Blocks."""
+        copying = self._store.copying
+        copying.begin_epoch(self.reign.epoch)
+        if self._is_replicated:
+            # Whatever the one before has handed out lies before this.
+            copying.confirm_up_to(self._store.max_offset)
+
+    # Appending.
+
+    def check(self) -> None:
+        """Refuse to append unless this broker is primary, and enough copies are in sync.
+
+        Raises:
+            ServiceError: BROKER_NOT_PRIMARY or TOO_FEW_IN_SYNC.
+        """
+        if not self._is_open or not self.reign.holds:
+            address = self.reign.replica_set.primary_address if self.reign.is_deposed else ""
+            raise broker_not_primary(address)
+        in_sync = len(self.reign.replica_set.in_sync)
+        if in_sync < self._in_sync_min:
+            raise too_few_in_sync(in_sync, self._in_sync_min)
+
+    def appended(self) -> None:
+        """The log has grown."""
+        for feed in self._feeds.values():
+            feed.wake()
+        if not self._is_sync_flush and not self.copies.waited_for:
+            self.advance()
+
+    def advance(self) -> None:
+        """See how far all have come: after each flush of ours, and each step of a replica."""
+        store = self._store
+        own = store.flushed_offset if self._is_sync_flush else store.max_offset
+        confirmed = self.copies.confirmed(own)
+        if self._is_replicated:
+            store.copying.confirm_up_to(confirmed)
+        self.confirmation.advance(confirmed)
+        self._on_confirmed()
+
+    # Replicas.
+
+    def follow(self, hello: Hello) -> tuple[LogFeed, Copy]:
+        """Begin to feed a replica, in the place of an earlier stream of it.
+
+        Raises:
+            ServiceError: EPOCH_FENCED, LOG_DIVERGED, or BROKER_NOT_PRIMARY.
+        """
+        if hello.known_epoch > self.reign.epoch:
+            raise epoch_fenced(self.reign.epoch, hello.known_epoch)
+        if not self._is_open or self.reign.is_deposed:
+            raise broker_not_primary(self.reign.replica_set.primary_address)
+        begin = self._begin_of(hello)
+        if (earlier := self._feeds.get(hello.broker_id)) is not None:
+            earlier.close()
+        feed = self._feeds[hello.broker_id] = LogFeed(self._store, begin)
+        copy = self.copies.attached(hello.broker_id, hello.address, self._monotonic())
+        _log.info("replica_attached", broker_id=hello.broker_id, begin_commit_log_offset=begin)
+        return feed, copy
+
+    def _begin_of(self, hello: Hello) -> int:
+        store = self._store
+        begin, end = store.min_offset, store.max_offset
+        if hello.segment_bytes != store.config.segment_bytes:
+            reason = f"segments of {hello.segment_bytes} bytes, not {store.config.segment_bytes}"
+            raise log_diverged(reason, begin, end)
+        if hello.begin == hello.end:
+            return begin
+        common = common_end(store.copying.epochs, end, hello.epochs, hello.end)
+        if common is None:
+            raise log_diverged("no epoch is in both logs", begin, end)
+        if common < begin:
+            raise log_diverged(f"what follows {common} is not kept any more", begin, end)
+        return common
+
+    def progressed(self, copy: Copy, feed: LogFeed, written: int, flushed: int) -> None:
+        """A replica says how far it is."""
+        if self._feeds.get(copy.broker_id) is not feed:
+            return  # An earlier stream of it.
+        end, now_s = self._store.max_offset, self._monotonic()
+        copy.progressed(written, flushed, end=end, now_s=now_s)
+        feed.progressed(written)
+        self.advance()
+
+    def left(self, copy: Copy, feed: LogFeed) -> None:
+        """A stream has ended."""
+        if self._feeds.get(copy.broker_id) is feed:
+            del self._feeds[copy.broker_id]
+            copy.attached = False
+            _log.info("replica_left", broker_id=copy.broker_id)
+
+    # Time passing.
+
+    async def turn(self) -> None:
+        """Give a sign of life, take replicas in that have all, and out that were late for long."""
+        try:
+            await self.reign.renew()
+            await self._take_in_and_out()
+        except Exception as error:  # noqa: BLE001 - of whatever database; the lease runs out.
+            if not self._away_told:
+                _log.warning("shared_row_away", cause=" ".join(str(error).split()))
+            self._away_told = True
+            return
+        self._away_told = False
+
+    async def _take_in_and_out(self) -> None:
+        me, copies = self.reign.broker_id, self.copies
+        # A broker takes itself out that may have lost something.
+        copies.wait_for(self.reign.replica_set.in_sync - {me})
+        now_s = self._monotonic()
+        own = self._store.flushed_offset if self._is_sync_flush else self._store.max_offset
+        late = copies.late(now_s)
+        ready = copies.ready(max(copies.confirmed(own), self.confirmation.confirmed), now_s)
+        if late or ready:
+            # In this order: who can be elected is always among those that are waited for.
+            copies.wait_for(copies.waited_for | ready)
+            in_sync = await self.reign.change_in_sync(lambda now: (now - late) | ready | {me})
+            copies.wait_for(in_sync - {me})
+            _log.info("in_sync_changed", in_sync=sorted(in_sync), epoch=self.reign.epoch)
+        self.advance()
+
+    @property
+    def needed_from(self) -> int | None:
+        """From which commit-log offset on replicas in sync need the log; None: none is behind."""
+        members = self.copies.members
+        places = [members[one].written for one in self.copies.waited_for if members[one].attached]
+        return min(places, default=None)
+
+    # Ending.
+
+    def close(self) -> None:
+        """Take nothing more, feed nobody, and tell those who wait that nobody knows."""
+        self._is_open = False
+        for feed in self._feeds.values():
+            feed.close()
+        self.confirmation.give_up()
+
+    async def hand_over(self, wanted_id: int | None, *, grace_s: float) -> bool:
+        """Take no more messages, let those in sync catch up, and end the reign.
+
+        Args:
+            wanted_id: Who shall be primary; None: whoever is in sync.
+            grace_s: For how long messages may be refused before it is given up.
+
+        Returns:
+            Whether it has ended; else everything is as before.
+
+        Raises:
+            Exception: The database is away.
+        """
+        self._is_open = False
+        done = False
+        try:
+            if await self._caught_up(wanted_id, grace_s):
+                done = await self.reign.resign(wanted_id)
+        finally:
+            self._is_open = not done
+        return done
+
+    async def _caught_up(self, wanted_id: int | None, grace_s: float) -> bool:
+        """Whether those in sync, or one of them, have all there is within a time."""
+        wanted = self.copies.waited_for if wanted_id is None else frozenset({wanted_id})
+        end_s = self._monotonic() + grace_s
+        while True:
+            end = self._store.max_offset
+            members = [self.copies.members[one] for one in wanted if one in self.copies.members]
+            if len(members) == len(wanted) and all(one.written >= end for one in members):
+                return True
+            if self._monotonic() >= end_s:
+                return False
+            await asyncio.sleep(CATCH_UP_STEP_S)

@@ -1,0 +1,50 @@
+"""What an acknowledgement of a primary promises, and that nobody is promised anything too late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ariane_broker.log.promise import AcknowledgedLevel, Condition, Promise, Told
+from ariane_broker.replication_errors import replication_unconfirmed
+from ariane_servicekit.errors import ServiceError
+
+
+class ReplicatedPromise(Promise):
+    """Kept once all in sync have what was appended; says so while there is more than one."""
+
+    def __init__(
+        self,
+        own: Sequence[Condition],
+        when_confirmed: Callable[[int, Told], None],
+        has_copies: Callable[[], bool],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            own: What is promised of the primary's own disk.
+            when_confirmed: Has somebody told once all in sync have it.
+            has_copies: Whether anybody beside the primary is in sync.
+        """
+        super().__init__((*own, Condition(AcknowledgedLevel.REPLICATED, when_confirmed)))
+        self._own_level = own[-1].level if own else AcknowledgedLevel.MEMORY
+        self._has_copies = has_copies
+
+    @property
+    def level(self) -> AcknowledgedLevel:
+        """What is reached once all conditions hold."""
+        return AcknowledgedLevel.REPLICATED if self._has_copies() else self._own_level
+
+
+def fenced(conditions: Sequence[Condition], holds: Callable[[], bool]) -> tuple[Condition, ...]:
+    """Conditions that are not told as true by a primary whose lease is over."""
+
+    def fence(condition: Condition) -> Condition:
+        def when(end: int, told: Told) -> None:
+            def checked(error: ServiceError | None) -> None:
+                told(error if error is not None or holds() else replication_unconfirmed())
+
+            condition.when(end, checked)
+
+        return Condition(condition.level, when)
+
+    return tuple(map(fence, conditions))

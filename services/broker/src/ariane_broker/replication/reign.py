@@ -1,0 +1,148 @@
+"""Being primary: a lease that is renewed in the shared row, and lost when that cannot be done.
+
+The lease counts by this broker's monotonic clock, from before the row was changed; the others count
+from after they read the change, and somewhat longer. So a primary that was paused, or cannot reach
+the database, knows that its lease is over before anybody can be elected in its place. What it would
+acknowledge then it answers as unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ariane_broker.replication.replica_set import ReplicaSet
+from ariane_broker.replication.shared_row import SharedRow
+from ariane_servicekit import get_logger
+
+_log = get_logger(__name__)
+
+
+class Reign:
+    """The time of one primary in one epoch.
+
+    Attributes:
+        row: The shared row.
+        broker_id: The primary.
+        replica_set: The row as it was read or changed last.
+    """
+
+    def __init__(
+        self,
+        row: SharedRow,
+        elected: ReplicaSet,
+        broker_id: int,
+        *,
+        elected_at_s: float,
+        lease_s: float,
+        monotonic: Callable[[], float],
+        on_deposed: Callable[[], None],
+    ) -> None:
+        """Begin.
+
+        Args:
+            row: The shared row.
+            elected: What it said when this broker was elected.
+            broker_id: This broker.
+            elected_at_s: When, by the monotonic clock, the election was asked for.
+            lease_s: Seconds that a sign of life lasts.
+            monotonic: The clock.
+            on_deposed: Called once, when another one reigns.
+        """
+        self.row = row
+        self._lease_s = lease_s
+        self._monotonic = monotonic
+        self._on_deposed = on_deposed
+        self._lease_end_s = elected_at_s + lease_s
+        self._is_deposed = False
+        self._changing = asyncio.Lock()
+        self.broker_id = broker_id
+        self.replica_set = elected
+        self.epoch = elected.epoch
+
+    @property
+    def holds(self) -> bool:
+        """Whether nobody else can be primary now."""
+        return not self._is_deposed and self._monotonic() < self._lease_end_s
+
+    @property
+    def is_deposed(self) -> bool:
+        """Whether it is known to be over."""
+        return self._is_deposed
+
+    async def renew(self) -> None:
+        """Give a sign of life.
+
+        Raises:
+            Exception: The database is away.
+        """
+        await self._change(lambda row: row.renewed())
+
+    async def change_in_sync(
+        self, change: Callable[[frozenset[int]], frozenset[int]]
+    ) -> frozenset[int]:
+        """Take members in or out; what the set is then.
+
+        Raises:
+            Exception: The database is away; nobody knows whether it was done.
+        """
+        await self._change(
+            lambda row: (
+                row.with_in_sync(change(row.in_sync))
+                if change(row.in_sync) != row.in_sync
+                else None
+            )
+        )
+        return self.replica_set.in_sync
+
+    async def remove(self, broker_id: int) -> None:
+        """Take a broker out for good.
+
+        Raises:
+            ValueError: It is the last one in sync, or this one.
+            Exception: The database is away.
+        """
+        await self._change(lambda row: row.removed(broker_id))
+
+    async def resign(self, wanted_id: int | None) -> bool:
+        """End it; whether it is over, and by our own will.
+
+        Raises:
+            Exception: The database is away.
+        """
+        async with self._changing:
+            if not await self._changed(lambda row: row.resigned(wanted_id), ends=True):
+                return False
+            self._is_deposed = True
+        return True
+
+    async def _change(self, make: Callable[[ReplicaSet], ReplicaSet | None]) -> None:
+        async with self._changing:
+            await self._changed(make)
+
+    async def _changed(
+        self, make: Callable[[ReplicaSet], ReplicaSet | None], *, ends: bool = False
+    ) -> bool:
+        """Change the row as it is now; whether that was done."""
+        while not self._is_deposed:
+            begin_s = self._monotonic()
+            changed = make(self.replica_set)
+            if changed is None:
+                return False
+            if await self.row.change(changed):
+                self.replica_set = changed
+                if not ends:
+                    self._lease_end_s = begin_s + self._lease_s
+                return True
+            found = await self.row.read()
+            if found is None or (found.epoch, found.primary_id) != (self.epoch, self.broker_id):
+                self._is_deposed = True
+                _log.warning(
+                    "primary_deposed",
+                    epoch=self.epoch,
+                    newer_epoch=found.epoch if found is not None else None,
+                )
+                self._on_deposed()
+                return False
+            self.replica_set = found
+        return False

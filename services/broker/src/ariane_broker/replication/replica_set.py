@@ -1,0 +1,171 @@
+"""The row that brokers of one name share: who is primary in which epoch, and who could be.
+
+The row changes by compare-and-set only, so that whoever changes it has seen the change before. What
+each change means is decided here, by plain functions of the row::
+
+              epoch  primary  in sync     renewals
+    begun       1      0      {0}             1      the broker with id 0 makes the row
+    joined      1      0      {0,1}           7      the primary took in a replica that has all
+    elected     2      1      {1}             8      broker 0 was silent for a lease
+    joined      2      1      {0,1}          21      broker 0 came back, cut its end, has all
+
+* Only a member of the in-sync set can be elected, since each holds all that is confirmed. An
+  operator may order the election of another one, and what only the others held is lost.
+* An election takes the primary before out of the set: nobody waits for the dead.
+* The primary alone takes members in. A broker that may have lost something takes itself out.
+* ``renewals`` is the primary's sign of life. Nobody compares clocks: the primary counts its lease
+  from before it wrote, the others from after they read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSet:
+    """The shared row.
+
+    Attributes:
+        version: Grows with every change; the compare in compare-and-set.
+        epoch: Of the primary; the last one's while there is none.
+        primary_id: Broker id of the primary; None while there is none.
+        in_sync: Broker ids that hold all that is confirmed; never empty.
+        renewals: Signs of life of primaries.
+        addresses: Where brokers hand on their logs, by broker id: all that ever joined.
+        wanted_id: Who shall be primary next, as the one before or an operator wants; None: anybody.
+        unclean: Whether ``wanted_id`` may be elected although it is not in sync.
+    """
+
+    version: int = 0
+    epoch: int = 0
+    primary_id: int | None = None
+    in_sync: frozenset[int] = frozenset()
+    renewals: int = 0
+    addresses: Mapping[int, str] = field(default_factory=dict)
+    wanted_id: int | None = None
+    unclean: bool = False
+
+    @property
+    def primary_address(self) -> str:
+        """Where the primary is; nothing while there is none."""
+        return "" if self.primary_id is None else self.addresses.get(self.primary_id, "")
+
+    @property
+    def routed_replicas(self) -> Mapping[int, str]:
+        """Where replicas are, by the broker ids of routes: there 0 is the primary, whoever it is.
+
+        A replica whose own id is 0 stands under the one that its primary has.
+        """
+        return {
+            one or self.primary_id or 0: where
+            for one, where in self.addresses.items()
+            if one != self.primary_id
+        }
+
+    def may_elect(self, broker_id: int) -> bool:
+        """Whether a broker can become primary of this set once there is no other."""
+        if self.wanted_id not in {None, broker_id}:
+            return False
+        return broker_id in self.in_sync or (self.unclean and self.wanted_id == broker_id)
+
+    # Changes.
+
+    def begun(self, broker_id: int, address: str) -> Self:
+        """The first broker begins the set."""
+        return self._changed(in_sync=frozenset({broker_id}), addresses={broker_id: address})
+
+    def at(self, broker_id: int, address: str) -> Self:
+        """A broker says where it is."""
+        return self._changed(addresses={**self.addresses, broker_id: address})
+
+    def elected(self, broker_id: int, epoch: int) -> Self:
+        """A broker becomes primary: the one before is out of the set.
+
+        Args:
+            broker_id: Who.
+            epoch: Above the row's, and above all that the broker's log has seen.
+
+        Raises:
+            ValueError: It cannot be elected, or not in that epoch.
+        """
+        if not self.may_elect(broker_id) or epoch <= self.epoch:
+            raise ValueError(f"broker {broker_id} cannot be elected in epoch {epoch}")
+        in_sync = self.in_sync - {self.primary_id} | {broker_id}
+        if broker_id not in self.in_sync:
+            in_sync = frozenset({broker_id})  # The others hold what this one lacks.
+        return self._changed(
+            epoch=epoch,
+            primary_id=broker_id,
+            in_sync=frozenset(in_sync),
+            renewals=self.renewals + 1,
+            wanted_id=None,
+            unclean=False,
+        )
+
+    def renewed(self) -> Self:
+        """The primary gives a sign of life."""
+        return self._changed(renewals=self.renewals + 1)
+
+    def with_in_sync(self, in_sync: frozenset[int]) -> Self:
+        """The primary takes members in or out; it stays itself."""
+        if self.primary_id not in in_sync:
+            raise ValueError("a primary is in sync with itself")
+        return self._changed(in_sync=in_sync, renewals=self.renewals + 1)
+
+    def without(self, broker_id: int) -> Self:
+        """A broker that may have lost something takes itself out; the last one cannot."""
+        if self.in_sync == {broker_id}:
+            raise ValueError("the last one in sync cannot leave")
+        primary_id = None if self.primary_id == broker_id else self.primary_id
+        return self._changed(in_sync=self.in_sync - {broker_id}, primary_id=primary_id)
+
+    def resigned(self, wanted_id: int | None) -> Self:
+        """The primary goes, and perhaps says who shall follow it. It stays in sync."""
+        return self._changed(primary_id=None, wanted_id=wanted_id)
+
+    def wanting(self, broker_id: int, *, unclean: bool) -> Self:
+        """An operator orders who shall be primary next."""
+        return self._changed(wanted_id=broker_id, unclean=unclean)
+
+    def removed(self, broker_id: int) -> Self:
+        """An operator takes a broker out that will not come back."""
+        if self.primary_id == broker_id or self.in_sync == {broker_id}:
+            raise ValueError("neither the primary nor the last one in sync can be removed")
+        addresses = {one: where for one, where in self.addresses.items() if one != broker_id}
+        wanted_id = None if self.wanted_id == broker_id else self.wanted_id
+        in_sync = self.in_sync - {broker_id}
+        return self._changed(in_sync=in_sync, addresses=addresses, wanted_id=wanted_id)
+
+    def _changed(self, **fields: Any) -> Self:
+        return replace(self, version=self.version + 1, **fields)
+
+    # As the database keeps it.
+
+    def document(self) -> dict[str, Any]:
+        """All but the version, as JSON."""
+        return {
+            "epoch": self.epoch,
+            "primary_id": self.primary_id,
+            "in_sync": sorted(self.in_sync),
+            "renewals": self.renewals,
+            "addresses": {str(one): where for one, where in sorted(self.addresses.items())},
+            "wanted_id": self.wanted_id,
+            "unclean": self.unclean,
+        }
+
+    @classmethod
+    def of(cls, version: int, document: Mapping[str, Any]) -> Self:
+        """What ``document`` has made."""
+        return cls(
+            version=version,
+            epoch=int(document["epoch"]),
+            primary_id=document["primary_id"],
+            in_sync=frozenset(document["in_sync"]),
+            renewals=int(document["renewals"]),
+            addresses={int(one): where for one, where in document["addresses"].items()},
+            wanted_id=document["wanted_id"],
+            unclean=bool(document["unclean"]),
+        )

@@ -1,0 +1,86 @@
+"""The public errors of brokers with replicas.
+
+::
+
+ServiceError (ariane_servicekit)
++-- by a send       broker_not_primary, too_few_in_sync, replication_unconfirmed
++-- by a replica    epoch_fenced, log_diverged
++-- by an operator  replica_not_found, replica_not_in_sync, replica_set_changed
+"""
+
+from __future__ import annotations
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_servicekit.errors import ServiceError
+
+
+def broker_not_primary(primary: str) -> ServiceError:
+    """This broker takes no messages; another one does, if its address is known."""
+    where = f"the primary is at {primary}" if primary else "a primary is about to be elected"
+    return ServiceError(
+        ErrorReason.ERROR_REASON_BROKER_NOT_PRIMARY,
+        f"this broker is not the primary: {where}",
+        {"primary": primary},
+    )
+
+
+def too_few_in_sync(in_sync: int, wanted: int) -> ServiceError:
+    """Nothing is stored while fewer copies are in sync than an acknowledgement promises."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_TOO_FEW_IN_SYNC,
+        f"{in_sync} brokers are in sync, and in_sync_min wants {wanted}: nothing was stored",
+        {"in_sync": in_sync, "wanted": wanted},
+    )
+
+
+def replication_unconfirmed() -> ServiceError:
+    """The message is stored here, and nobody knows whether it stays."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_REPLICATION_UNCONFIRMED,
+        "the message is stored, but not all in sync have confirmed it: it may be lost",
+    )
+
+
+def epoch_fenced(epoch: int, newer: int) -> ServiceError:
+    """The caller knows of a newer primary."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_EPOCH_FENCED,
+        f"this primary is of epoch {epoch}, and epoch {newer} has begun",
+        {"epoch": newer, "primary": ""},
+    )
+
+
+def log_diverged(reason: str, begin: int, end: int) -> ServiceError:
+    """A replica's log does not lead into this one."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_LOG_DIVERGED,
+        f"the replica cannot follow this log from {begin} to {end}: {reason}",
+        {"min": begin, "max": end},
+    )
+
+
+def replica_not_found(broker_id: int) -> ServiceError:
+    """No broker of that id belongs to the set."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_REPLICA_NOT_FOUND,
+        f"no broker with the id {broker_id} belongs to this set",
+        {"broker_id": broker_id},
+    )
+
+
+def replica_not_in_sync(broker_id: int, behind_bytes: int) -> ServiceError:
+    """It lacks what is confirmed, or may lack it."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_REPLICA_NOT_IN_SYNC,
+        f"broker {broker_id} is not in sync",
+        {"broker_id": broker_id, "behind_bytes": behind_bytes},
+    )
+
+
+def replica_set_changed(version: int) -> ServiceError:
+    """Somebody else changed the row first."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_REPLICA_SET_CHANGED,
+        "the replica set was changed by somebody else meanwhile",
+        {"version": version},
+    )

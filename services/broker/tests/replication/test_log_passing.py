@@ -1,0 +1,129 @@
+"""A log and state files from one store into another, without a network."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ariane_broker.replication.log_feed import CHUNK_BYTES, WINDOW_BYTES, LogFeed
+from ariane_broker.replication.log_taker import CannotFollow, LogTaker, Welcome
+from ariane_broker.replication.state_copies import StateCopies, StatePart
+from ariane_storage import Store
+from ariane_storage.errors import StateFileDamaged
+from ariane_storage.log.epoch_history import common_end
+from ariane_storage.testing import FaultyDisk, FixedClock, block_of, small_config
+
+
+@pytest.fixture
+def opened(tmp_path):
+    def opened():
+        return Store.open(
+            tmp_path, small_config(segment_bytes=4096), disk=FaultyDisk(), clock=FixedClock()
+        )
+
+    return opened
+
+
+def fill(store, name, blocks=4):
+    for number in range(blocks):
+        store.append_block(block_of("flights", [f"{name}{number}".encode() * 50] * 3), 0)
+
+
+def welcome_of(primary, replica):
+    copying = primary.copying
+    begin = common_end(
+        copying.epochs, primary.max_offset, replica.copying.epochs, replica.max_offset
+    )
+    if replica.max_offset == replica.min_offset:
+        begin = primary.min_offset
+    return Welcome(copying.epochs[-1].epoch, copying.epochs, begin, primary.max_offset, 5.0)
+
+
+def follow(primary, replica, forgotten):
+    taker = LogTaker(replica, lambda: forgotten.append(True))
+    welcome = welcome_of(primary, replica)
+    taker.agree(welcome)
+    feed = LogFeed(primary, welcome.begin)
+    epochs = []
+    while (run := feed.take()) is not None:
+        epochs.append(run.epoch)
+        taker.take(run)
+        feed.progressed(replica.max_offset)
+    return epochs
+
+
+def test_a_replica_follows_takes_over_and_is_followed(opened):
+    one, other, forgotten = opened(), opened(), []
+    one.copying.begin_epoch(1)
+    fill(one, "a")
+    assert set(follow(one, other, forgotten)) == {1}
+    assert other.copying.epochs == one.copying.epochs
+    forgotten.clear()
+    fill(one, "lost", blocks=1)
+    other.copying.begin_epoch(2)
+    fill(other, "b")
+    end = other.max_offset
+    assert set(follow(other, one, forgotten)) == {2}
+    assert forgotten, "what was saved of the end that was cut must go before it"
+    assert one.max_offset == end
+    assert one.copying.epochs == other.copying.epochs == ((1, 0), (2, other.copying.epochs[1][1]))
+    bounds = one.queue_bounds("flights", 0)
+    assert bounds == other.queue_bounds("flights", 0) == (0, 24)
+
+
+def test_a_log_of_strangers_is_not_followed(opened):
+    one, other = opened(), opened()
+    one.copying.begin_epoch(1)
+    fill(one, "a")
+    fill(other, "x")
+    with pytest.raises(CannotFollow, match="empty this store"):
+        LogTaker(other, lambda: None).agree(Welcome(1, one.copying.epochs, 0, one.max_offset, 5.0))
+    assert other.max_offset > 0
+
+
+def test_no_more_is_on_its_way_than_a_window(tmp_path):
+    store = Store.open(tmp_path / "s", small_config(segment_bytes=64 << 20))
+    store.copying.begin_epoch(1)
+    body = b"x" * 3000
+    while store.max_offset < WINDOW_BYTES + 3 * CHUNK_BYTES:
+        store.append_block(block_of("flights", [body] * 200), 0)
+    feed, sent = LogFeed(store, 0), 0
+    while (run := feed.take()) is not None:
+        assert len(run.content) <= CHUNK_BYTES
+        sent += len(run.content)
+    assert sent == WINDOW_BYTES
+    feed.progressed(CHUNK_BYTES)
+    assert feed.take() is not None
+    store.close()
+
+
+def test_state_files_travel_when_they_differ(tmp_path):
+    disk = FaultyDisk()
+    one, other = (StateCopies(disk, tmp_path / name) for name in ("one", "other"))
+    one.put(StatePart("topics.json", b'{"a": 1}'))
+    one.put(StatePart("producerSequences.json", b'{"offset": 5}'))
+    for part in one.parts(other.versions()):
+        other.put(part)
+    assert other.versions() == one.versions()
+    assert list(one.parts(other.versions())) == []
+    one.put(StatePart("topics.json", b'{"a": 2}'))
+    [part] = one.parts(other.versions())
+    assert json.loads(part.content) == {"a": 2}
+    other.forget_snapshots()
+    assert list(other.versions()) == ["topics.json"]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        StatePart("../topics.json", b"{}"),
+        StatePart("topics.json.bak", b"{}"),
+        StatePart("topics.json", b"no JSON"),
+    ],
+)
+def test_what_is_no_state_file_is_refused(tmp_path, part):
+    state = StateCopies(FaultyDisk(), tmp_path)
+    with pytest.raises(StateFileDamaged):
+        state.put(part)
+    assert state.versions() == {}
