@@ -19,6 +19,7 @@ from ariane_storage.config import StoreConfig
 from ariane_storage.disk.disk import Disk
 from ariane_storage.errors import StoreFormatError
 from ariane_storage.index.index_file import index_file_bytes
+from ariane_storage.index.index_sizes import sizes_told_by
 from ariane_storage.log.segment import segment_name, segment_starts
 from ariane_storage.queues.consume_queue_entry import ENTRY_BYTES
 from ariane_storage.state_file import StateFile
@@ -165,7 +166,7 @@ def check_sizes_known(root: Path, disk: Disk) -> None:
     wanted = index_file_bytes(layout.index_slots, layout.index_items)
     for name in disk.names(files.index):
         length = disk.size_of(files.index / name)
-        if len(name) == _STAMP_DIGITS and name.isdigit() and length not in (0, wanted):
+        if _is_index_name(name) and length not in (0, wanted):
             raise StoreFormatError(
                 files.layout,
                 f"is missing, and how many slots and items index/{name} has cannot be read off it: "
@@ -197,14 +198,29 @@ def _queue_file_entries(disk: Disk, files: StoreFiles) -> int:
 
 
 def _index_sizes(disk: Disk, files: StoreFiles, usual: StoreLayout) -> tuple[int, int]:
-    """Slots and items of the first index file, if there are four items for each slot as usual."""
-    for name in disk.names(files.index):
+    """Slots and items of an index file that tells them.
+
+    One without items does not: then there are four for each slot, as usual.
+    """
+    names = [name for name in disk.names(files.index) if _is_index_name(name)]
+    for name in names:
+        try:
+            told = sizes_told_by(disk, files.index / name)
+        except OSError:
+            continue  # What the disk cannot read is found when the file is opened.
+        if told is not None:
+            return told
+    for name in names:
         length = disk.size_of(files.index / name) or 0
         fixed = index_file_bytes(0, 0)
         slots, rest = divmod(length - fixed, index_file_bytes(1, _INDEX_ITEMS_PER_SLOT) - fixed)
         if slots > 0 and rest == 0:
             return slots, _INDEX_ITEMS_PER_SLOT * slots
     return usual.index_slots, usual.index_items
+
+
+def _is_index_name(name: str) -> bool:
+    return len(name) == _STAMP_DIGITS and name.isascii() and name.isdigit()
 
 
 DISK_SECTOR_BYTES: Final = 512

@@ -38,8 +38,8 @@ from ariane_storage.disk.disk import Disk, is_unreadable
 from ariane_storage.errors import BytesUnreadable, StoreFormatError
 from ariane_storage.log.fields import Int64s
 
-_HEADER: Final = Struct(">qqqqii")
-_SLOT_BYTES: Final = 4
+HEADER: Final = Struct(">qqqqii")
+SLOT_BYTES: Final = 4
 _ITEM: Final = np.dtype(
     [
         ("key_hash", ">i4"),
@@ -48,6 +48,7 @@ _ITEM: Final = np.dtype(
         ("previous", ">i4"),  # The next older item of the same slot, 0 for none.
     ]
 )
+ITEM_BYTES: Final = _ITEM.itemsize
 _SECONDS_MAX: Final = 0x7FFFFFFF
 _SLOTS_OF_PAGE: Final = 1024
 _CHUNK_BYTES: Final = 1 << 22
@@ -58,7 +59,7 @@ _Column = Literal["key_hash", "commit_log_offset", "seconds", "previous"]
 
 def index_file_bytes(slots: int, items: int) -> int:
     """Length of an index file."""
-    return _HEADER.size + slots * _SLOT_BYTES + items * _ITEM.itemsize
+    return HEADER.size + slots * SLOT_BYTES + items * _ITEM.itemsize
 
 
 class IndexFile:
@@ -101,7 +102,7 @@ class IndexFile:
             self.end_offset,
             self._slots_used,
             self._next_item,
-        ) = _HEADER.unpack(self._read(0, _HEADER.size))
+        ) = HEADER.unpack(self._read(0, HEADER.size))
         # A new file says 0: its first item is number 1.
         self._next_item = min(max(self._next_item, 1), items)
 
@@ -124,13 +125,13 @@ class IndexFile:
             BytesUnreadable: The disk cannot read them.
         """
         if self._slots is None:
-            octets = np.zeros(self._slot_count * _SLOT_BYTES, np.uint8)
-            end = _HEADER.size + len(octets)
+            octets = np.zeros(self._slot_count * SLOT_BYTES, np.uint8)
+            end = HEADER.size + len(octets)
             # Only what was written: a new file costs neither reads nor memory.
-            for first, behind in self._file.written_ranges(_HEADER.size):
+            for first, behind in self._file.written_ranges(HEADER.size):
                 for begin in range(first, min(behind, end), _CHUNK_BYTES):
                     size = min(_CHUNK_BYTES, min(behind, end) - begin)
-                    place = begin - _HEADER.size
+                    place = begin - HEADER.size
                     octets[place : place + size] = np.frombuffer(self._read(begin, size), np.uint8)
             self._slots = octets.view(">i4")
         return self._slots
@@ -208,7 +209,7 @@ class IndexFile:
         self._write_header()
 
     def _write_header(self) -> None:
-        header = _HEADER.pack(
+        header = HEADER.pack(
             self.begin_timestamp,
             self.end_timestamp,
             self.begin_offset,
@@ -228,7 +229,7 @@ class IndexFile:
         if self._slots is not None:
             number = int(self._slots[slot])
         else:
-            (number,) = _unpack_slot(self._read(_HEADER.size + slot * _SLOT_BYTES, _SLOT_BYTES))
+            (number,) = _unpack_slot(self._read(HEADER.size + slot * SLOT_BYTES, SLOT_BYTES))
         below = self._next_item
         # Numbers only fall along a chain: one that does not is damage, and no endless loop.
         while 0 < number < below:
@@ -261,7 +262,7 @@ class IndexFile:
 
     def item_position(self, number: int) -> int:
         """Where an item lies in the file, in bytes."""
-        return _HEADER.size + self._slot_count * _SLOT_BYTES + number * _ITEM.itemsize
+        return HEADER.size + self._slot_count * SLOT_BYTES + number * _ITEM.itemsize
 
     def count_unfound(self) -> int:
         """Items to which the chain of their slot does not lead, as nothing but damage makes it.
@@ -330,7 +331,7 @@ class IndexFile:
             lasts = changed[np.concatenate((breaks, [len(changed) - 1]))].tolist()
             for first, last in zip(firsts, lasts, strict=True):
                 part = self._slots[first * _SLOTS_OF_PAGE : (last + 1) * _SLOTS_OF_PAGE]
-                position = _HEADER.size + first * _SLOTS_OF_PAGE * _SLOT_BYTES
+                position = HEADER.size + first * _SLOTS_OF_PAGE * SLOT_BYTES
                 if len(part):
                     self._file.write_at(position, part.tobytes())
         self._file.flush()

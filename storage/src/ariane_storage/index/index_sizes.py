@@ -1,0 +1,60 @@
+"""How many slots and items an index file has, read off the file itself.
+
+The header says how many are in use, and not how many there are: only their sum follows from the
+length. But it says which record the last item leads to. Where that item lies says where the items
+begin, and with it all sizes; that the newest item of a slot is this very one proves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from ariane_storage.disk.disk import Disk, OpenFile
+from ariane_storage.index.index_file import HEADER, ITEM_BYTES, SLOT_BYTES, index_file_bytes
+
+_CHUNK_BYTES: Final = 1 << 22
+_OFFSET_IN_ITEM: Final = 4
+"""Behind the key hash lies the commit-log offset."""
+
+
+def sizes_told_by(disk: Disk, path: Path) -> tuple[int, int] | None:
+    """Slots and items of an index file; nothing where its content does not tell them.
+
+    Raises:
+        OSError: The disk cannot read it.
+    """
+    file = disk.open(path, writable=False)
+    try:
+        length = file.size()
+        if length < HEADER.size:
+            return None
+        *_, end_offset, _, next_item = HEADER.unpack(file.read_at(0, HEADER.size))
+        last = next_item - 1
+        if end_offset <= 0 or last < 1:
+            return None
+        for place in _places_of(file, end_offset.to_bytes(8, "big"), length):
+            begin = place - _OFFSET_IN_ITEM - ITEM_BYTES * last
+            slots, odd = divmod(begin - HEADER.size, SLOT_BYTES)
+            items, rest = divmod(length - begin, ITEM_BYTES)
+            if not odd and not rest and slots > 0 and items >= next_item:
+                key_hash = int.from_bytes(file.read_at(place - _OFFSET_IN_ITEM, 4), "big")
+                slot = HEADER.size + SLOT_BYTES * (key_hash % slots)
+                newest = int.from_bytes(file.read_at(slot, SLOT_BYTES), "big")
+                if newest == last and length == index_file_bytes(slots, items):
+                    return slots, items
+        return None
+    finally:
+        file.close()
+
+
+def _places_of(file: OpenFile, wanted: bytes, length: int) -> Iterator[int]:
+    """Where some bytes lie in a file, from its header on."""
+    for start in range(HEADER.size, length, _CHUNK_BYTES):
+        size = min(_CHUNK_BYTES + len(wanted) - 1, length - start)
+        chunk = file.read_at(start, size)
+        found = chunk.find(wanted)
+        while found >= 0:
+            yield start + found
+            found = chunk.find(wanted, found + 1)
