@@ -29,6 +29,7 @@ from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.dead_letters import DeadLetters
 from ariane_broker.receive.hand_outs import HandOuts
+from ariane_broker.receive.queue_window import OFFSET_MAX
 from ariane_broker.receive.ranges import ranges_of
 from ariane_broker.receive.receive_log import ReceiveLog
 from ariane_broker.receive.receive_order import ReceiveOrder, checked_order
@@ -115,7 +116,8 @@ class ReceiveMachine(RuleBasedStateMachine):
         self.model = Model()
         self.hands = []
         """What was handed out and may not be settled."""
-        self.snapshot = self.saved_offsets = None
+        self.snapshot = None
+        self.saved_offsets = None
         self.start()
 
     def start(self):
@@ -133,6 +135,7 @@ class ReceiveMachine(RuleBasedStateMachine):
         log = ReceiveLog(
             broker_log(self.store, FlushedAtOnce(self.store)),
             self.table,
+            self.offsets,
             now_ms=now_ms,
             draw_bytes=bytes,
         )
@@ -150,12 +153,12 @@ class ReceiveMachine(RuleBasedStateMachine):
         )
         self.settling = Settling(
             log,
-            self.table,
             DeadLetters(self.store, log, self.table, Buried(self.model), now_ms=now_ms),
             groups=self.groups,
             delay_levels_ms=(1000,),
             now_ms=now_ms,
             ready=lambda group: None,
+            freed=lambda group, queue: None,
         )
         self.standings = Standings(self.store, self.table, self.offsets, now_ms=now_ms)
 
@@ -216,7 +219,7 @@ class ReceiveMachine(RuleBasedStateMachine):
                 if self.in_order:
                     self.check_order(key)
             self.hands.append(out)
-        if total < count and not self.in_order and not model.unsure:
+        if not total and not self.in_order and not model.unsure:
             left = {key for key in model.open(now_ms) if model.attempts.get(key, 0) <= ATTEMPTS_MAX}
             assert not left, "it could be had"
         return handed
@@ -277,6 +280,30 @@ class ReceiveMachine(RuleBasedStateMachine):
             delay_s = 10 if span_s is None else span_s
             self.model.held[key] = (0, self.clock.now_ms() + delay_s * 1000)
 
+    @rule(queue=st.sampled_from(QUEUES), count=st.integers(1, 20))
+    def own(self, queue, count):
+        """Members own the queue for a while: they read on, and store how far they have come."""
+        stored = self.offsets.find(GROUP, queue)
+        place = 0 if stored is None else int(stored)
+        window = self.table.window(GROUP, queue)
+        end = self.store.queue_bounds(*queue)[1]
+        for _ in range(count):
+            behind = OFFSET_MAX
+            if window is not None:
+                place, behind = window.gap(place, self.clock.now_ms())
+            if place >= min(end, behind):
+                break
+            key = (queue, place)
+            if key in self.model.sent:
+                assert key not in self.model.settled, "it was settled"
+                held = self.model.held.get(key, (0, 0))
+                assert held[1] <= self.clock.now_ms() or self.model.unsure, "another has it"
+                self.model.settle(key)
+            place += 1
+        self.offsets.put(GROUP, queue, max(place, stored or 0))
+        # What owners store is as safe as they have it saved.
+        self.saved_offsets = self.offsets.document()
+
     @rule(seconds=st.integers(1, 50))
     def tick(self, seconds):
         self.clock.advance(seconds * 1000)
@@ -297,7 +324,7 @@ class ReceiveMachine(RuleBasedStateMachine):
         """What was not flushed is gone: hand-outs are, settlements are not."""
         self.disk = self.disk.lose_power(seed)
         self.model.unsure = True
-        self.snapshot = self.saved_offsets = None
+        self.snapshot = None
         self.start()
 
     @invariant()

@@ -7,7 +7,7 @@ starve the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ariane_broker.clients.client_table import ClientTable
@@ -17,12 +17,14 @@ from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
+from ariane_broker.receive.receive_table import ReceiveTable
 from ariane_broker.topics.readable_topics import readable_queue
 from ariane_broker.topics.topic_table import TopicTable
+from ariane_record.layout import QueueOffset
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.errors import QueueUnderRepair, StorageError
 from ariane_storage.reading.filter import Filter
-from ariane_storage.reading.read import QueueReadStatus
+from ariane_storage.reading.read import QueueRead, QueueReadStatus
 from ariane_storage.store import Store
 
 REMAINDER_SHARE: Final = 16
@@ -62,8 +64,10 @@ class QueueLooks:
         members: Knows what they have in work.
         locks: Who may read a queue that is consumed in order.
         epochs: Knows which positions a lost end of the log has left without meaning.
-        service_error: Makes errors of the store public.
+        receiving: Knows what members that own no queues have settled or in hand.
+    service_error: Makes errors of the store public.
         draw: A random number from 0 up to its argument, exclusive.
+    now_ms: Milliseconds since the epoch.
     """
 
     log: Store
@@ -74,8 +78,10 @@ class QueueLooks:
     members: VanishedMembers
     locks: QueueLocks
     epochs: LogEpochs
+    receiving: ReceiveTable
     service_error: Callable[[Exception], ServiceError]
     draw: Callable[[int], int]
+    now_ms: Callable[[], int]
 
     def check(self, order: PullOrder, topics: Collection[str]) -> None:
         """See that the group may have messages of these topics, with the filters of the order.
@@ -106,6 +112,7 @@ class QueueLooks:
         remainder_bytes = order.size_bytes_max // REMAINDER_SHARE
         filtered_left = FILTERED_BYTES_MAX
         look = Look(left=set(places))
+        receives = bool(self.receiving.of_group(order.consumer_group))
         for place in self._turns(places):
             if count_left <= 0 or bytes_left <= remainder_bytes:
                 break
@@ -116,13 +123,8 @@ class QueueLooks:
             wanted = filters.get(position.queue.topic)
             try:
                 self._check_queue(order, position)
-                read = self.log.read_queue(
-                    *position.queue,
-                    position.queue_offset,
-                    max_count=min(count_left, position.record_count_max or count_left),
-                    max_bytes=min(bytes_left, position.size_bytes_max or bytes_left),
-                    wanted=wanted,
-                )
+                read_from = self._read_free if receives else self._read
+                read = read_from(order.consumer_group, position, count_left, bytes_left, wanted)
             except QueueUnderRepair:
                 continue  # Nothing for now; whoever repairs it wakes those who wait.
             except (ServiceError, StorageError) as error:
@@ -156,6 +158,50 @@ class QueueLooks:
             elif read.status is QueueReadStatus.FILTERED:
                 look.unfinished |= read.next_queue_offset < read.max_queue_offset
         return look
+
+    def _read(
+        self,
+        group: str,  # noqa: ARG002 - as below.
+        position: Position,
+        count_left: int,
+        bytes_left: int,
+        wanted: Filter | None,
+    ) -> QueueRead:
+        return self.log.read_queue(
+            *position.queue,
+            position.queue_offset,
+            max_count=min(count_left, position.record_count_max or count_left),
+            max_bytes=min(bytes_left, position.size_bytes_max or bytes_left),
+            wanted=wanted,
+        )
+
+    def _read_free(
+        self,
+        group: str,
+        position: Position,
+        count_left: int,
+        bytes_left: int,
+        wanted: Filter | None,
+    ) -> QueueRead:
+        """Read for a group that has received, too.
+
+        What was received and settled does not come again, and nobody gets what another has in hand:
+        whoever settles that wakes those who wait.
+        """
+        window = self.receiving.window(group, position.queue)
+        if window is None:
+            return self._read(group, position, count_left, bytes_left, wanted)
+        begin, end = window.gap(position.queue_offset, self.now_ms())
+        if begin == end:
+            low, _ = self.log.queue_bounds(*position.queue)
+            place = QueueOffset(begin)
+            return QueueRead(QueueReadStatus.EMPTY, place, low, place)
+        free = replace(
+            position,
+            queue_offset=begin,
+            record_count_max=min(end - begin, position.record_count_max or count_left),
+        )
+        return self._read(group, free, count_left, bytes_left, wanted)
 
     def _turns(self, places: Collection[int]) -> Iterable[int]:
         """The places in their order, beginning with a drawn one."""

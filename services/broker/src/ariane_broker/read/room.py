@@ -47,8 +47,10 @@ def reading_room(
         members=changing.members,
         locks=state.locks,
         epochs=state.epochs,
+        receiving=state.receiving,
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
         draw=random.Random(secrets.randbits(64)).randrange,  # noqa: S311 - fairness, no secret.
+        now_ms=outside.clock.now_ms,
     )
     return ReadingRoom(
         pull_records=PullRecords(looks, storing.held, monotonic=outside.clock.monotonic),

@@ -304,7 +304,7 @@ class HandOuts:
         """The window of the group, which agrees with its consumer offset."""
         group = wish.order.group
         low, high = self._store.queue_bounds(*queue)
-        window = self._table.window(group, queue)
+        window = self._log.window(group, queue)
         if window is None:
             begin = self._begin(wish, queue, low, high)
             epoch = self._offsets.reset_epoch(group, queue)
@@ -312,10 +312,6 @@ class HandOuts:
                 [ReceiveEvent(EventKind.BEGIN, group, queue, offset=begin, serial=epoch)]
             )
             window = self._table.of_group(group)[queue]
-        stored = self._offsets.find(group, queue)
-        if stored is not None and stored > window.floor:
-            # Members that owned the queue have come so far.
-            self._log.write([ReceiveEvent(EventKind.FLOOR, group, queue, offset=int(stored))])
         window.raise_floor(low)
         return window
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ariane_broker.groups.consumer_offsets import ConsumerOffsets, QueueKey
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.receive.queue_window import QueueWindow
 from ariane_broker.receive.receipts import SECRET_BYTES
 from ariane_broker.receive.receive_events import EventKind, ReceiveEvent, event_record
 from ariane_broker.receive.receive_table import ReceiveTable
@@ -18,6 +20,7 @@ class ReceiveLog:
         self,
         log: BrokerLog,
         table: ReceiveTable,
+        offsets: ConsumerOffsets,
         *,
         now_ms: Callable[[], int],
         draw_bytes: Callable[[int], bytes],
@@ -27,13 +30,29 @@ class ReceiveLog:
         Args:
             log: The log.
             table: What groups have in hand.
+            offsets: Where groups stand.
             now_ms: Milliseconds since the epoch.
             draw_bytes: So many random bytes, which nobody can guess.
         """
         self._log = log
         self._table = table
+        self._offsets = offsets
         self._now_ms = now_ms
         self._draw_bytes = draw_bytes
+
+    def window(self, group: str, queue: QueueKey) -> QueueWindow | None:
+        """The window of a group in a queue, which agrees with its consumer offset.
+
+        Members that owned the queue may have come further: what they have done is settled.
+
+        Raises:
+            StorageError: That could not be written down.
+        """
+        window = self._table.window(group, queue)
+        stored = self._offsets.find(group, queue)
+        if window is not None and stored is not None and stored > window.floor:
+            self.write([ReceiveEvent(EventKind.FLOOR, group, queue, offset=int(stored))])
+        return window
 
     def write(self, events: Sequence[ReceiveEvent]) -> None:
         """Write changes down, all or none.

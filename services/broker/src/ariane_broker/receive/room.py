@@ -5,8 +5,12 @@ from __future__ import annotations
 import random
 import secrets
 from dataclasses import dataclass
+from functools import partial
 
+from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.room import ChangingRoom
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.outside import Outside
 from ariane_broker.receive.dead_letters import DeadLetters
@@ -43,7 +47,9 @@ def receiving_room(
 ) -> ReceivingRoom:
     """Messages out, for a while, to those who own no queues."""
     store, table, now_ms = storing.store, state.receiving, outside.clock.now_ms
-    log = ReceiveLog(storing.log, table, now_ms=now_ms, draw_bytes=secrets.token_bytes)
+    log = ReceiveLog(
+        storing.log, table, state.offsets, now_ms=now_ms, draw_bytes=secrets.token_bytes
+    )
     hand_outs = HandOuts(
         store,
         log,
@@ -77,14 +83,20 @@ def receiving_room(
         ),
         settling=Settling(
             log,
-            table,
             dead_letters,
             groups=state.groups,
             delay_levels_ms=outside.settings.delay_levels_ms,
             now_ms=now_ms,
             ready=lines.call,
+            freed=partial(_wake_owners, changing.clients, storing.held),
         ),
         standings=Standings(store, table, state.offsets, now_ms=now_ms),
         table=table,
         upkeep=Loop("keep-up-receiving", upkeep.turn, interval_s=TURN_SECONDS, clock=outside.clock),
     )
+
+
+def _wake_owners(clients: ClientTable, held: HeldRequests, group: str, queue: QueueKey) -> None:
+    """Members that own a queue read up to what others have in hand: that may be free now."""
+    if clients.members(group):
+        held.wake(queue)

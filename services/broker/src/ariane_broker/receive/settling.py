@@ -15,7 +15,6 @@ from ariane_broker.receive.queue_window import QueueWindow
 from ariane_broker.receive.ranges import Ranges, ranges_of, rows_within
 from ariane_broker.receive.receive_events import EventFlag, EventKind, ReceiveEvent
 from ariane_broker.receive.receive_log import ReceiveLog
-from ariane_broker.receive.receive_table import ReceiveTable
 from ariane_broker.retry.failed_records import DeadLetterReason
 from ariane_broker.retry.waits import FIRST_LEVEL, wait_ms
 from ariane_storage.log.fields import Int64s
@@ -94,32 +93,32 @@ class Settling:
     def __init__(
         self,
         log: ReceiveLog,
-        table: ReceiveTable,
         dead_letters: DeadLetters,
         *,
         groups: ConsumerGroups,
         delay_levels_ms: Sequence[int],
         now_ms: Callable[[], int],
         ready: Callable[[str], None],
+        freed: Callable[[str, QueueKey], None],
     ) -> None:
         """Take the parts.
 
         Args:
             log: Where changes are written down.
-            table: What groups have in hand.
             dead_letters: Makes dead letters.
             groups: The consumer groups of this broker.
             delay_levels_ms: How long each delay level waits, level 1 first.
             now_ms: Milliseconds since the epoch.
             ready: Is told of a group that may have more to receive.
+            freed: Is told of a group and a queue of which others may have more.
         """
         self._log = log
-        self._table = table
         self._dead_letters = dead_letters
         self._groups = groups
         self._delay_levels_ms = delay_levels_ms
         self._now_ms = now_ms
         self._ready = ready
+        self._freed = freed
 
     async def settle(self, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
         """Settle messages of a group; returns when that is as safe as the broker promises.
@@ -139,6 +138,8 @@ class Settling:
         if events:
             self._log.write(events)
             self._ready(group)
+            for queue in {event.queue for event in events}:
+                self._freed(group, queue)
         for settlement, result in zip(settlements, results, strict=True):
             if len(result.dead):
                 await self._bury(group, settlement, result.dead)
@@ -150,7 +151,7 @@ class Settling:
         self, config: GroupConfig, settlement: Settlement
     ) -> tuple[Settled, list[ReceiveEvent]]:
         group, queue = config.consumer_group, settlement.queue
-        window = self._table.window(group, queue)
+        window = self._log.window(group, queue)
         if window is None:
             return Settled(_NONE, expired=True, dead=_NONE), []
         offsets = window.find(settlement.serial, settlement.ranges)

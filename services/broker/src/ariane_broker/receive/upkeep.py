@@ -113,9 +113,11 @@ class ReceiveUpkeep:
         config = self._groups.find(group)
         if config is None or window.due_ms > now_ms:
             return
+        if self._log.window(group, queue) is not window:
+            return  # The group's offset was set anew.
         rows = window.visible(now_ms)
         rows = rows[window.rows["attempts"][rows] > config.attempts_max][:COUNT_MAX]
-        if len(rows) and self._table.window(group, queue) is window:
+        if len(rows):
             offsets = np.ascontiguousarray(window.rows["offset"][rows])
             self._log.write([self._dead_letters.take(group, queue, offsets)])
             reason = DeadLetterReason.ATTEMPTS_EXHAUSTED
