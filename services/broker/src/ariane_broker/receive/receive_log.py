@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ariane_broker.groups.consumer_offsets import ConsumerOffsets, QueueKey
+from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.queue_window import QueueWindow
 from ariane_broker.receive.receipts import SECRET_BYTES
 from ariane_broker.receive.receive_events import EventKind, ReceiveEvent, event_record

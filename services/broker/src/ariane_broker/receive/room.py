@@ -9,10 +9,10 @@ from functools import partial
 
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.room import ChangingRoom
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.outside import Outside
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.dead_letters import DeadLetters
 from ariane_broker.receive.hand_outs import HandOuts
 from ariane_broker.receive.receive_log import ReceiveLog
