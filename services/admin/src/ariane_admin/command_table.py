@@ -165,6 +165,39 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
         "ariane_admin.commands.explain:explain",
         "Say what REASON means, the word in brackets behind an error, and what to do.",
     ),
+    "filter": Wing(
+        "Upload filters, try them, and look after them; docs/filters.md tells what they are.",
+        {
+            "delete": Room(
+                "ariane_admin.commands.filters:delete",
+                "Delete a version everywhere.",
+            ),
+            "list": Room(
+                "ariane_admin.commands.filters:list_filters",
+                "List uploaded filters: all, or the versions of NAME.",
+            ),
+            "quarantine": Room(
+                "ariane_admin.commands.filters:quarantine",
+                "Stop a version everywhere, at once; its groups get an error, and lose nothing.",
+            ),
+            "release": Room(
+                "ariane_admin.commands.filters:release",
+                "Let a quarantined version run again, with its strikes forgotten.",
+            ),
+            "show": Room(
+                "ariane_admin.commands.filters:show",
+                "Show one version of a filter: its state, and who pulls through it.",
+            ),
+            "try": Room(
+                "ariane_admin.commands.filter_try:try_filter",
+                "Run a filter over the last messages of TOPIC, and show which of them match.",
+            ),
+            "upload": Room(
+                "ariane_admin.commands.filters:upload",
+                "Upload MODULE, Python source or WebAssembly, as a version of the filter NAME.",
+            ),
+        },
+    ),
     "group": Wing(
         "Look at consumer groups, and move them.",
         {

@@ -176,6 +176,7 @@ def write_liveness(
         refused_topics=write_refused_topics(registration.refused_topics),
         epoch=registration.epoch,
         replica_addresses=registration.replica_addresses,
+        filter_server_addresses=registration.filter_server_addresses,
     )
 
 

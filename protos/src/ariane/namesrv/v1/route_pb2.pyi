@@ -283,6 +283,7 @@ class BrokerLiveness(_message.Message):
     REFUSED_TOPICS_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     REPLICA_ADDRESSES_FIELD_NUMBER: _builtins.int
+    FILTER_SERVER_ADDRESSES_FIELD_NUMBER: _builtins.int
     topic_count: _builtins.int
     """How many topics it announced."""
     write_wiped: _builtins.bool
@@ -311,6 +312,10 @@ class BrokerLiveness(_message.Message):
     def replica_addresses(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
         """Where its replicas are reached, by the broker ids that routes show."""
 
+    @_builtins.property
+    def filter_server_addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """FilterServers beside it, "host:port"."""
+
     def __init__(
         self,
         *,
@@ -323,10 +328,11 @@ class BrokerLiveness(_message.Message):
         refused_topics: _abc.Iterable[Global___RefusedTopic] | None = ...,
         epoch: _builtins.int = ...,
         replica_addresses: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
+        filter_server_addresses: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "last_heard_time", b"last_heard_time", "silence_max", b"silence_max"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "identity", b"identity", "last_heard_time", b"last_heard_time", "refused_topic_count", b"refused_topic_count", "refused_topics", b"refused_topics", "replica_addresses", b"replica_addresses", "silence_max", b"silence_max", "topic_count", b"topic_count", "write_wiped", b"write_wiped"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "filter_server_addresses", b"filter_server_addresses", "identity", b"identity", "last_heard_time", b"last_heard_time", "refused_topic_count", b"refused_topic_count", "refused_topics", b"refused_topics", "replica_addresses", b"replica_addresses", "silence_max", b"silence_max", "topic_count", b"topic_count", "write_wiped", b"write_wiped"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -22,6 +22,7 @@ class LiveBroker:
         zone: Its machine room, or nothing.
         last_heard_time: When the name server last heard of it.
         topic_count: How many topics it carries.
+        filter_servers: "host:port" of the FilterServers beside it.
     """
 
     cluster_name: str
@@ -31,6 +32,7 @@ class LiveBroker:
     zone: str
     last_heard_time: datetime
     topic_count: int
+    filter_servers: tuple[str, ...] = ()
 
 
 def live_broker_of(liveness: BrokerLiveness) -> LiveBroker:
@@ -44,6 +46,7 @@ def live_broker_of(liveness: BrokerLiveness) -> LiveBroker:
         zone=identity.zone,
         last_heard_time=moment_from(liveness.last_heard_time),
         topic_count=liveness.topic_count,
+        filter_servers=tuple(liveness.filter_server_addresses),
     )
 
 

@@ -21,6 +21,7 @@ from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
 from ariane.broker.v1.query_service_pb2_grpc import QueryServiceStub
 from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.common.v1.process_service_pb2_grpc import ProcessServiceStub
+from ariane.filter.v1.filter_service_pb2_grpc import FilterServiceStub
 from ariane.namesrv.v1.maintenance_service_pb2_grpc import MaintenanceServiceStub
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_sdk import ClusterClient, LiveBroker
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ariane.broker.v1.query_service_pb2_grpc import QueryServiceAsyncStub
     from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceAsyncStub
     from ariane.common.v1.process_service_pb2_grpc import ProcessServiceAsyncStub
+    from ariane.filter.v1.filter_service_pb2_grpc import FilterServiceAsyncStub
     from ariane.namesrv.v1.maintenance_service_pb2_grpc import MaintenanceServiceAsyncStub
     from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceAsyncStub
 
@@ -142,6 +144,10 @@ class ClusterDoors:
     def topics(self, address: str) -> TopicServiceAsyncStub:
         """The topic service of a broker."""
         return TopicServiceStub(self.client.channel(address))
+
+    def filters(self, address: str) -> FilterServiceAsyncStub:
+        """The filter service of a FilterServer."""
+        return FilterServiceStub(self.client.channel(address))
 
     def processes(self, address: str) -> ProcessServiceAsyncStub:
         """The process service of any process."""

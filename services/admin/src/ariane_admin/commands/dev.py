@@ -16,11 +16,12 @@ import click
 from ariane_admin.asking.connection import run_async
 from ariane_admin.commands.dev_guide import DevGuide
 from ariane_admin.errors import CommandFailed
+from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.output import Output, output_option
 from ariane_servicekit.errors import ProcessFailed
 from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 
-_SERVICES = ("ariane-namesrv", "ariane-broker", "ariane-txn-checker")
+_SERVICES = ("ariane-namesrv", "ariane-broker", "ariane-txn-checker", "ariane-filter")
 _BROKERS_MAX = 26
 _REPLICAS_MAX = 2
 _PORT_MAX = 65_535
@@ -28,6 +29,10 @@ _NAME_SERVER_PORT = 9876
 _CHECKER_PORT = 9880
 _ADMIN_PORT = 9881
 _CONSOLE_PORT = 9882
+_FILTER_PORT = 9885
+_RESTART_PAUSE_S = 0.5
+_RESTART_PAUSE_S_MAX = 30.0
+_RESTART_GROWTH = 2.0
 
 _LOG_LINES_SHOWN = 3
 
@@ -85,6 +90,7 @@ def dev(
 ) -> None:
     """Run a name server, brokers, a transaction checker and admin on this machine until Ctrl-C.
 
+    Beside each broker runs a FilterServer that takes uploads, and is started again when it ends.
     Admin has a console: the page of it is told with the other addresses.
 
     \b
@@ -115,6 +121,8 @@ def dev(
                     admin=True,
                     admin_port=_ADMIN_PORT if usual else 0,
                     extra_admin_args=("--console-listen", console),
+                    filter_servers=1,
+                    filter_server_port=_FILTER_PORT if usual else 0,
                     extra_broker_args=_BROKER_FLAGS,
                 ),
                 output,
@@ -185,12 +193,20 @@ def _without_middle(text: str) -> str:
 
 async def _watch(cluster: LocalCluster) -> None:
     """Wait for ever, or until a process ends that should not."""
-    ends = {asyncio.create_task(each.wait()): each for each in cluster.processes}
+    # FilterServers run the code of strangers, and are the ones that may end.
+    supervised = set(cluster.filter_servers)
+    keeping = [asyncio.create_task(_keep_running(each)) for each in supervised]
+    ends = {
+        asyncio.create_task(each.wait()): each
+        for each in cluster.processes
+        if each not in supervised
+    }
     try:
         done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for waiting in ends:
+        for waiting in (*ends, *keeping):
             waiting.cancel()
+        await asyncio.gather(*keeping, return_exceptions=True)
     ended: ServiceProcess = ends[done.pop()]
     # Shown and not only named: a temporary store takes the log with it.
     log = ended.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -200,3 +216,18 @@ async def _watch(cluster: LocalCluster) -> None:
             + " ".join(log[-_LOG_LINES_SHOWN:])
         )
     )
+
+
+async def _keep_running(process: ServiceProcess) -> None:
+    """Start a process again when it ends, after a pause that grows while it ends soon."""
+    pause_s = _RESTART_PAUSE_S
+    while True:
+        began_s = time.monotonic()
+        await process.wait()
+        if time.monotonic() - began_s > _RESTART_PAUSE_S_MAX:
+            pause_s = _RESTART_PAUSE_S
+        say_warning(f"{process.name} {process.ending}; it is started again in {pause_s:g} s")
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * _RESTART_GROWTH, _RESTART_PAUSE_S_MAX)
+        with contextlib.suppress(ProcessFailed):
+            await process.start()

@@ -1,0 +1,137 @@
+"""The FilterServers of a cluster: those of one broker share a catalogue, each broker has its own.
+
+What is uploaded goes to all of them, and so does what is decided about it: a version means the same
+code everywhere, so that saying it again is harmless, and who was away is told the next time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from ariane.filter.v1 import filter_pb2
+from ariane.filter.v1.filter_service_pb2 import GetFilterRequest, ListFiltersRequest
+from ariane_admin.asking.cluster_doors import (
+    CALL_SECONDS_MAX,
+    PAGE_SIZE,
+    ClusterDoors,
+    answer_to_question,
+)
+from ariane_admin.errors import CommandFailed
+from ariane_admin.terminal.client_warnings import say_warning
+from ariane_admin.terminal.error_statuses import reasoned
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_sdk.errors import CallError
+
+LOAD_SECONDS_MAX: Final = 120.0
+"""How long a module may take to be loaded by a jailed worker."""
+
+_Answer = TypeVar("_Answer")
+
+
+class FilterServer(NamedTuple):
+    """One FilterServer.
+
+    Attributes:
+        broker_name: The broker that it runs beside.
+        address: Where it is.
+    """
+
+    broker_name: str
+    address: str
+
+    def __str__(self) -> str:
+        """As errors name it."""
+        return f"FilterServer {self.address} of broker {self.broker_name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answers(Generic[_Answer]):
+    """What FilterServers said.
+
+    Attributes:
+        given: Answers by FilterServer.
+        failures: Why others gave none.
+    """
+
+    given: dict[FilterServer, _Answer]
+    failures: dict[FilterServer, CallError]
+
+    def required(self) -> dict[FilterServer, _Answer]:
+        """The answers, when there is one; failures are warned of.
+
+        Raises:
+            CallError: None has answered; the first failure.
+        """
+        if not self.given:
+            raise next(iter(self.failures.values()))
+        for error in self.failures.values():
+            say_warning(reasoned(error))
+        return self.given
+
+
+async def filter_servers(doors: ClusterDoors) -> list[FilterServer]:
+    """All that stand in routes.
+
+    Raises:
+        CommandFailed: There is none.
+    """
+    found = [
+        FilterServer(broker.broker_name, address)
+        for broker in await doors.primaries()
+        for address in broker.filter_servers
+    ]
+    if not found:
+        raise CommandFailed(
+            "no FilterServer runs beside any broker; start one with ariane-filter --broker"
+            " HOST:PORT --data-path FOLDER",
+            ExitStatus.UNREACHABLE,
+        )
+    return sorted(found)
+
+
+async def ask_all(
+    servers: Sequence[FilterServer],
+    ask: Callable[[FilterServer], Awaitable[_Answer]],
+) -> Answers[_Answer]:
+    """Ask FilterServers side by side, each to its end."""
+
+    async def one(server: FilterServer) -> _Answer | CallError:
+        try:
+            return await answer_to_question(ask(server), str(server))
+        except CallError as error:
+            return error
+
+    answers = dict(zip(servers, await asyncio.gather(*map(one, servers)), strict=True))
+    failures = {
+        server: answer for server, answer in answers.items() if isinstance(answer, CallError)
+    }
+    given = {
+        server: answer for server, answer in answers.items() if not isinstance(answer, CallError)
+    }
+    return Answers(given, failures)
+
+
+async def kept_filters(
+    doors: ClusterDoors, server: FilterServer, name: str
+) -> list[filter_pb2.Filter]:
+    """All versions at one FilterServer, of one filter or of all."""
+    found: list[filter_pb2.Filter] = []
+    request = ListFiltersRequest(filter=name, page_size=PAGE_SIZE)
+    while True:
+        stub = doors.filters(server.address)
+        answer = await stub.ListFilters(request, timeout=CALL_SECONDS_MAX)
+        found += answer.filters
+        if not answer.next_page_token:
+            return found
+        request.page_token = answer.next_page_token
+
+
+async def kept_filter(
+    doors: ClusterDoors, server: FilterServer, request: GetFilterRequest
+) -> filter_pb2.Filter:
+    """One version at one FilterServer."""
+    stub = doors.filters(server.address)
+    return (await stub.GetFilter(request, timeout=CALL_SECONDS_MAX)).filter

@@ -1,0 +1,318 @@
+"""``ariane filter``: uploaded filters, at all FilterServers of a cluster."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ariane.filter.v1 import filter_pb2
+from ariane.filter.v1.filter_service_pb2 import (
+    DeleteFilterRequest,
+    GetFilterRequest,
+    QuarantineFilterRequest,
+    ReleaseFilterRequest,
+    UploadFilterRequest,
+    UploadFilterResponse,
+)
+from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, ClusterDoors
+from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.filter_servers import (
+    LOAD_SECONDS_MAX,
+    Answers,
+    FilterServer,
+    ask_all,
+    filter_servers,
+    kept_filter,
+    kept_filters,
+)
+from ariane_admin.errors import CommandFailed
+from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.error_statuses import exit_status_of, reasoned
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.times import moment_text
+from ariane_sdk import Uploaded
+
+_COLUMNS: Final = ("filter", "language", "bytes", "state", "groups", "servers", "uploaded")
+_DIGITS: Final = 12
+_MODULE_BYTES_MAX: Final = 1 << 20
+
+_version_argument: Final = click.argument("filter_version", metavar="NAME@VERSION")
+
+
+@click.command("upload")
+@click.argument("name")
+@click.argument("module", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@name_servers_option
+@output_option
+def upload(*, name: str, module: Path, name_servers: str, output: Output) -> None:
+    """Upload MODULE, Python source or WebAssembly, as a version of the filter NAME.
+
+    It goes to the FilterServers of all brokers, which try it first. Its version is the SHA-256 of
+    the module; uploading it again is harmless and reaches those that were away.
+
+    \b
+    Example:
+      ariane filter upload late late.py
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    code = _module(module)
+
+    async def ask() -> Answers[UploadFilterResponse]:
+        async with ClusterDoors(name_servers) as doors:
+            request = UploadFilterRequest(filter=name, module=code)
+            return await ask_all(
+                await filter_servers(doors),
+                lambda server: doors.filters(server.address).UploadFilter(
+                    request, timeout=LOAD_SECONDS_MAX
+                ),
+            )
+
+    answers = run_async(ask())
+    given = answers.required()
+    kept = next(iter(given.values())).filter
+    known = all(answer.duplicate for answer in given.values())
+    called = f"{kept.filter}@{kept.version[:_DIGITS]}"
+    sentence = "was there already" if known else "is uploaded"
+    output.done(
+        f'{called} {sentence}: at {_servers(given)}.\nConsumers name it by Uploaded("{called}").',
+        {
+            "filter": called,
+            "version": kept.version,
+            "duplicate": known,
+            "servers": [server.address for server in given],
+            "failed": [server.address for server in answers.failures],
+        },
+    )
+    _fail_if_some_failed(answers)
+
+
+@click.command("list")
+@click.argument("name", default="")
+@name_servers_option
+@output_option
+def list_filters(*, name: str, name_servers: str, output: Output) -> None:
+    """List uploaded filters: all, or the versions of NAME.
+
+    \b
+    Examples:
+      ariane filter list
+      ariane filter list late -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def ask() -> list[Row]:
+        async with ClusterDoors(name_servers) as doors:
+            servers = await filter_servers(doors)
+            answers = await ask_all(servers, lambda server: kept_filters(doors, server, name))
+            found: dict[tuple[str, str], dict[FilterServer, filter_pb2.Filter]]
+            found = defaultdict(dict)
+            for server, kept in answers.required().items():
+                for each in kept:
+                    found[each.filter, each.version][server] = each
+            return [_row(kept, len(servers)) for _, kept in sorted(found.items())]
+
+    output.rows(_COLUMNS, run_async(ask()))
+
+
+@click.command("show")
+@_version_argument
+@click.option("--module", "with_module", is_flag=True, help="Write the module itself, alone.")
+@name_servers_option
+@output_option
+def show(*, filter_version: str, with_module: bool, name_servers: str, output: Output) -> None:
+    """Show one version of a filter: its state, and who pulls through it.
+
+    \b
+    Examples:
+      ariane filter show late@3f2a9c1b5d6e
+      ariane filter show late@3f2a9c1b5d6e --module
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    name, version = _parts(filter_version)
+
+    async def ask() -> tuple[Row, bytes]:
+        async with ClusterDoors(name_servers) as doors:
+            servers = await filter_servers(doors)
+            request = GetFilterRequest(filter=name, version=version)
+            kept = (
+                await ask_all(servers, lambda server: kept_filter(doors, server, request))
+            ).required()
+            if not with_module:
+                return _row(kept, len(servers)), b""
+            request.include_module = True
+            stub = doors.filters(next(iter(kept)).address)
+            return {}, (await stub.GetFilter(request, timeout=CALL_SECONDS_MAX)).module
+
+    row, module = run_async(ask())
+    if with_module:
+        click.echo(module, nl=False)
+    else:
+        output.record(row)
+
+
+@click.command("quarantine")
+@_version_argument
+@click.option("--cause", default="", help="Why, for the groups that are refused.")
+@name_servers_option
+@output_option
+def quarantine(*, filter_version: str, cause: str, name_servers: str, output: Output) -> None:
+    """Stop a version everywhere, at once; its groups get an error, and lose nothing.
+
+    \b
+    Example:
+      ariane filter quarantine late@3f2a9c1b5d6e --cause "drops flights of codeshares"
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    name, version = _parts(filter_version)
+    request = QuarantineFilterRequest(filter=name, version=version, cause=cause)
+    answers = _tell_all(
+        name_servers,
+        lambda doors, server: doors.filters(server.address).QuarantineFilter(
+            request, timeout=CALL_SECONDS_MAX
+        ),
+    )
+    _tell_done(output, filter_version, "is quarantined", answers)
+
+
+@click.command("release")
+@_version_argument
+@name_servers_option
+@output_option
+def release(*, filter_version: str, name_servers: str, output: Output) -> None:
+    """Let a quarantined version run again, with its strikes forgotten.
+
+    \b
+    Example:
+      ariane filter release late@3f2a9c1b5d6e
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    name, version = _parts(filter_version)
+    request = ReleaseFilterRequest(filter=name, version=version)
+    answers = _tell_all(
+        name_servers,
+        lambda doors, server: doors.filters(server.address).ReleaseFilter(
+            request, timeout=CALL_SECONDS_MAX
+        ),
+    )
+    _tell_done(output, filter_version, "may run again", answers)
+
+
+@click.command("delete")
+@_version_argument
+@yes_option
+@name_servers_option
+@output_option
+def delete(*, filter_version: str, yes: bool, name_servers: str, output: Output) -> None:
+    """Delete a version everywhere. Groups that name it get an error until it is uploaded again.
+
+    Refused while a group pulls through it.
+
+    \b
+    Example:
+      ariane filter delete late@3f2a9c1b5d6e
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    name, version = _parts(filter_version)
+    confirm(f"Delete filter {filter_version} at all FilterServers?", yes=yes)
+    request = DeleteFilterRequest(filter=name, version=version)
+
+    async def ask(doors: ClusterDoors, server: FilterServer) -> object:
+        return await doors.filters(server.address).DeleteFilter(request, timeout=CALL_SECONDS_MAX)
+
+    async def ask_in_turn() -> Answers[object]:
+        async with ClusterDoors(name_servers) as doors:
+            servers = await filter_servers(doors)
+            kept = await ask_all(
+                servers,
+                lambda server: kept_filter(
+                    doors, server, GetFilterRequest(filter=name, version=version)
+                ),
+            )
+            for server, each in kept.required().items():
+                if each.consumer_groups:
+                    raise CommandFailed(
+                        f"group {each.consumer_groups[0]} pulls through {filter_version} at"
+                        f" {server}; change its subscription first",
+                        ExitStatus.REFUSED,
+                    )
+            # One of each broker: its FilterServers share what they keep.
+            first = {server.broker_name: server for server in reversed(list(kept.given))}
+            return await ask_all(list(first.values()), lambda server: ask(doors, server))
+
+    _tell_done(output, filter_version, "is deleted", run_async(ask_in_turn()))
+
+
+def _tell_all(
+    name_servers: str, ask: Callable[[ClusterDoors, FilterServer], Awaitable[object]]
+) -> Answers[object]:
+    async def tell() -> Answers[object]:
+        async with ClusterDoors(name_servers) as doors:
+            return await ask_all(await filter_servers(doors), lambda server: ask(doors, server))
+
+    return run_async(tell())
+
+
+def _tell_done(output: Output, filter_version: str, what: str, answers: Answers[object]) -> None:
+    given = answers.required()
+    output.done(
+        f"{filter_version} {what}: at {_servers(given)}.",
+        {
+            "filter": filter_version,
+            "servers": [server.address for server in given],
+            "failed": [server.address for server in answers.failures],
+        },
+    )
+    _fail_if_some_failed(answers)
+
+
+def _fail_if_some_failed(answers: Answers[object] | Answers[UploadFilterResponse]) -> None:
+    """End with a status that says so, when a FilterServer did not do it."""
+    for server, error in answers.failures.items():
+        raise CommandFailed(
+            f"not done at {len(answers.failures)} FilterServers, such as {server}:"
+            f" {reasoned(error)}; the same again is harmless",
+            exit_status_of(error),
+        )
+
+
+def _module(path: Path) -> bytes:
+    size = path.stat().st_size
+    if not 1 <= size <= _MODULE_BYTES_MAX:
+        raise CommandFailed(
+            f"{path} has {size:,} bytes; a module has 1 to {_MODULE_BYTES_MAX:,}", ExitStatus.USAGE
+        )
+    return path.read_bytes()
+
+
+def _parts(filter_version: str) -> tuple[str, str]:
+    name, _, version = Uploaded(filter_version).filter_version.partition("@")
+    return name, version
+
+
+def _servers(given: Mapping[FilterServer, object]) -> str:
+    brokers = {server.broker_name for server in given}
+    plural = "" if len(given) == 1 else "s"
+    return f"{len(given)} FilterServer{plural} of {', '.join(sorted(brokers))}"
+
+
+def _row(kept: Mapping[FilterServer, filter_pb2.Filter], server_count: int) -> Row:
+    """One version, as all FilterServers together tell of it."""
+    each = next(iter(kept.values()))
+    stopped = [one for one in kept.values() if one.quarantine_cause]
+    groups = {group for one in kept.values() for group in one.consumer_groups}
+    state = "active"
+    if stopped:
+        state = "quarantined" if len(stopped) == len(kept) else "quarantined at some"
+    return {
+        "filter": f"{each.filter}@{each.version[:_DIGITS]}",
+        "version": each.version,
+        "language": filter_pb2.FilterLanguage.Name(each.language)
+        .removeprefix("FILTER_LANGUAGE_")
+        .lower(),
+        "bytes": each.module_size_bytes,
+        "state": state,
+        "quarantine_cause": stopped[0].quarantine_cause if stopped else "",
+        "groups": sorted(groups),
+        "servers": f"{len(kept)} of {server_count}",
+        "missing_at": "" if len(kept) == server_count else "upload it again to reach all",
+        "uploaded": moment_text(each, "create_time"),
+    }
