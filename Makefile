@@ -9,8 +9,8 @@ BIN := .venv/bin
 STAMP := .venv/.stamp
 # Goes to pytest, such as PYTEST_ARGS="-x -k append".
 PYTEST_ARGS ?=
-# How many processes run the tests: half of the time of a test is waiting.
-WORKERS ?= $(shell echo $$((2 * $$(nproc))))
+# How many processes run the tests: one more than can, because tests wait now and then.
+WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 # Where quick tests keep their stores: in memory where there is room, for waiting until a disk has
 # flushed and removed files would be most of their time. `make integration` uses the disk.
 SCRATCH ?= $(shell df --output=avail -BM /dev/shm 2>/dev/null | awk '$$1 + 0 >= 4096 { print "/dev/shm" }')

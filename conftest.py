@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
@@ -51,16 +52,44 @@ def shared_scope(file: str, text: str) -> str:
     return file
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@cache
+def scope_of(path: Path, file: str) -> str:
+    """What is called alike runs on one worker."""
+    return shared_scope(file, path.read_text(encoding="utf-8"))
+
+
+def scope_of_item(item: pytest.Item) -> str:
+    """The scope of the file of a test."""
+    return scope_of(item.path, item.nodeid.partition("::")[0])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put first what shares a cluster: these are the longest ways, and the rest runs beside."""
+    order = {folder: place for place, folder in enumerate(SHARED_CLUSTERS)}
+    items.sort(key=lambda item: order.get(scope_of_item(item), len(order)))
 
-    @cache
-    def place(path: Path) -> int:
-        file = path.relative_to(config.rootpath).as_posix()
-        scope = shared_scope(file, path.read_text(encoding="utf-8"))
-        return [*SHARED_CLUSTERS, scope].index(scope)
 
-    items.sort(key=lambda item: place(item.path))
+shared_fixtures: list[tuple[pytest.FixtureDef[object], pytest.FixtureRequest]] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Note what is made once for all tests of a folder."""
+    made = yield
+    if fixturedef.scope == "session" and fixturedef.baseid in SHARED_CLUSTERS:
+        shared_fixtures.append((fixturedef, request))
+    return made
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End it with the last of them: processes that idle take processor time from other tests."""
+    if nextitem is not None and scope_of_item(item) != scope_of_item(nextitem):
+        while shared_fixtures:
+            fixturedef, request = shared_fixtures.pop()
+            fixturedef.finish(request)
 
 
 @pytest.hookimpl(trylast=True)
@@ -77,11 +106,8 @@ class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]  # untyped
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return self._scope_of(nodeid.partition("::")[0])
-
-    @cache  # noqa: B019 - there is one for the whole run.
-    def _scope_of(self, file: str) -> str:
-        return shared_scope(file, (self.config.rootpath / file).read_text(encoding="utf-8"))
+        file = nodeid.partition("::")[0]
+        return scope_of(self.config.rootpath / file, file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduling:

@@ -176,6 +176,7 @@ def test_dev_says_what_to_install_when_a_service_is_missing(monkeypatch, capfd):
     )
 
 
+@pytest.mark.slow
 def test_dev_keeps_a_store_that_is_named(dev, tmp_path, capfd):
     data = tmp_path / "kept"
     process, ready = dev("--data", str(data))

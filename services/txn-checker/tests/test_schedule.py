@@ -136,10 +136,10 @@ async def test_no_producer_uses_checks_up_and_no_broker_does_not(
 async def test_the_silent_keep_nobody_waiting(checker, broker, clock, asked):
     asked(None, group="silent")
     seconds = asked(Outcome.COMMIT, group="lively")
-    for number in range(150):
+    for number in range(40):
         broker.store(f"silent-{number}", group="silent")
     broker.store("lively", group="lively")
-    checker()
+    checker(concurrency=16, group_concurrency=8)
     await clock.elapse(10)
     assert 6 <= seconds["lively"][0] <= 9
     await clock.elapse(600)
