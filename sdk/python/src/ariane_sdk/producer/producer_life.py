@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from ariane_record.encoding.kept_memory import expect_large_blocks
+from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_sdk.checks.limits import checked_group
+from ariane_sdk.client.client_id import new_client_id
 from ariane_sdk.client.session import Session
 from ariane_sdk.client.telemetry import Telemetry
 from ariane_sdk.errors import ClientNotRunning, IllegalArgument
+from ariane_sdk.producer.batches.bundle import BundleSettings
 from ariane_sdk.producer.batches.intake import Intake
-from ariane_sdk.producer.producer_parts import ProducerParts
 from ariane_sdk.producer.recall_calls import RecallCalls
 from ariane_sdk.producer.requests.reply_inbox import ReplyInbox
 from ariane_sdk.producer.requests.request_reply import Requests
+from ariane_sdk.producer.sending.latency import BrokerLatencies, UnavailabilityTable
 from ariane_sdk.producer.sending.queue_streams import new_streams
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.producer.transactions.transaction import TransactionChecker
+from ariane_sdk.producer.transactions.transaction_calls import TransactionCalls
 from ariane_sdk.producer.transactions.transactional_sends import TransactionalSends
 from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.routing.route import Route
@@ -110,27 +115,66 @@ class ProducerLife(TransactionalSends):
             clock=self._clock,
             random=self._random,
         )
-        parts = ProducerParts.of(
-            session,
+        self._session = session
+        client_id = self._put_together(session, ip)
+        session.routes.start()
+        self._answer_checks(session, self._group, client_id, self._clock)
+        self._accepting = True
+
+    def _put_together(self, session: Session, ip: str) -> str:
+        """Make the parts; the id under which brokers know the producer."""
+        connections, routes = session.connections, session.routes
+        settings, clock = self._settings, self._clock
+        latencies = _latencies(settings, clock)
+        unique_ids = UniqueIdGenerator(
+            clock.now_ms, ip=ip, pid=os.getpid(), origin=self._random.getrandbits(32)
+        )
+        self._sending = Sending(
+            connections,
+            routes,
             self._unsettled,
-            self._streams,
-            own_ip=ip,
+            streams=self._streams,
+            latencies=latencies,
+            bundle_settings=BundleSettings(
+                unique_ids=unique_ids,
+                sequenced=settings.idempotent,
+                body_bytes_max=settings.body_bytes_max,
+            ),
             group=self._group,
-            settings=self._settings,
-            clock=self._clock,
+            settings=settings,
+            clock=clock,
             random=self._random,
         )
-        self._sending = parts.sending
-        self._intake = parts.intake
-        self._reply_inbox = parts.reply_inbox
-        self._requests = parts.requests
-        self._recall_calls = parts.recall_calls
-        self._transaction_calls = parts.transaction_calls
-        self._telemetry = parts.telemetry
-        self._session = session
-        session.routes.start()
-        self._answer_checks(session, self._group, parts.client_id, self._clock)
-        self._accepting = True
+        self._intake = Intake(
+            routes,
+            self._sending,
+            settings=settings,
+            clock=clock,
+            random=self._random,
+            unique_ids=unique_ids,
+            latencies=latencies,
+        )
+        client_id = new_client_id(self._random)
+        self._reply_inbox = ReplyInbox(
+            session, client_id=client_id, timeout_s=settings.call_timeout_s, clock=clock
+        )
+        self._requests = Requests(
+            routes, self._reply_inbox, clock=clock, new_unique_id=unique_ids.next_id
+        )
+        self._recall_calls = RecallCalls(connections, routes, settings=settings, clock=clock)
+        self._transaction_calls = TransactionCalls(
+            connections,
+            routes,
+            self._intake,
+            group=self._group,
+            settings=settings,
+            clock=clock,
+            new_unique_id=unique_ids.next_id,
+        )
+        self._telemetry = Telemetry.configured(
+            settings.tracer_provider, settings.meter_provider, client_id=client_id
+        )
+        return client_id
 
     async def close(self) -> None:
         """Take no more messages, wait for the outcome of all, and disconnect.
@@ -195,3 +239,16 @@ class ProducerLife(TransactionalSends):
     def _refuse(self) -> NoReturn:
         self._fork_guard.check()
         raise ClientNotRunning("the producer is not running: start it, or use it as `async with`")
+
+
+def _latencies(settings: ProducerSettings, clock: Clock) -> BrokerLatencies:
+    """Which brokers are to be left alone; slow ones only if the queue choice says so."""
+    table = None
+    if settings.queue_choice == "least_latency":
+        table = UnavailabilityTable(settings.latency_bounds_s, settings.unavailable_s)
+    return BrokerLatencies(
+        table,
+        failed_call_s=settings.failed_call_latency_s,
+        avoid_s=settings.avoid_broker_s,
+        clock=clock,
+    )

@@ -38,16 +38,7 @@ class BlockBatch(SendBatch):
         sequenced: bool,
         delivery_times_ms: NDArray[np.int64] | None = None,
     ) -> None:
-        """Take the messages.
-
-        Args:
-            queue: Where it goes at first.
-            block: The records, with room for a sequence if the batch is sequenced.
-            unique_ids: See the class.
-            choose_other: As ``SendBatch``.
-            sequenced: As ``SendBatch``.
-            delivery_times_ms: When each message is to be delivered; ``None``: at once.
-        """
+        """Take the messages."""
         super().__init__(
             queue,
             choose_other=choose_other,

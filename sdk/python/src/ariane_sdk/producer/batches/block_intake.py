@@ -80,14 +80,7 @@ class BlockIntake:
         lengths: NDArray[np.int32],
         unique_ids: UniqueIds,
     ) -> LooseBlock:
-        """Encode messages that have a body, a tag perhaps, and nothing else.
-
-        Args:
-            shape: Of their topic and tag.
-            bodies: The body of each.
-            lengths: Bytes of each body: int32[count].
-            unique_ids: The id of each.
-        """
+        """Encode messages that have a body, a tag perhaps, and nothing else."""
         return shape.encode(
             bodies,
             lengths,
@@ -99,11 +92,6 @@ class BlockIntake:
 
     def send_run(self, lane: TopicLane, bodies: Sequence[bytes], shape: TagShape) -> SinglesBatch:
         """Send plain messages as one batch, encoded with others that are sent in the same call.
-
-        Args:
-            lane: Their topic.
-            bodies: The body of each.
-            shape: Of their tag.
 
         Raises:
             TopicRefused: No broker takes messages for the topic.

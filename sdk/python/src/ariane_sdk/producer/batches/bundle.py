@@ -13,6 +13,9 @@ has the messages of many such batches in columns, and none of that for each of t
 
 As long as all goes well: whatever goes wrong is a matter of single batches. Then the bundle is
 taken apart, and they go on by themselves as if they had never been together.
+
+Without bundles 1,024 sends in flight to 256 topics run at 0.60 of those to one topic, with them at
+0.76 (144,000, 180,000 and 240,000 messages a second, measured in turns): hence a container more.
 """
 
 from __future__ import annotations
@@ -38,8 +41,7 @@ from ariane_record.layout import ByteBuffer
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_record.single.producer_sequence import SEQUENCE_BYTES
 from ariane_sdk.message import MessageQueue, SendResult, send_results
-from ariane_sdk.producer.batches.bundle_places import table_places
-from ariane_sdk.producer.batches.bundle_wire import table_parts
+from ariane_sdk.producer.batches.bundle_wire import table_parts, table_places
 from ariane_sdk.producer.batches.send_batch import LEVELS, ChooseQueue
 from ariane_sdk.producer.batches.singles_batch import NEVER_CUT, SinglesBatch
 from ariane_sdk.producer.sending.queue_streams import QueueStreams
@@ -131,11 +133,6 @@ class Bundle:
     def join(self, queue: MessageQueue, topic: PlainTopic, choose_other: ChooseQueue) -> int:
         """Begin a row.
 
-        Args:
-            queue: Where its messages go at first.
-            topic: What they have in common.
-            choose_other: Chooses another queue, as for a ``SendBatch``.
-
         Returns:
             The row.
         """
@@ -154,15 +151,7 @@ class Bundle:
         born_timestamp_ms: int,
         future: asyncio.Future[SendResult],
     ) -> None:
-        """Take one more message; only while it is open.
-
-        Args:
-            row: The row of its topic.
-            body: Its body.
-            shape: Of its tag.
-            born_timestamp_ms: Now, milliseconds since the epoch.
-            future: Who waits for it.
-        """
+        """Take one more message; only while it is open."""
         self._rows.append(row)
         self._bodies.append(body)
         self._shapes.append(shape)
@@ -172,9 +161,6 @@ class Bundle:
 
     def withdraw(self, future: asyncio.Future[SendResult]) -> int:
         """Take a message back, as long as the bundle is in no call.
-
-        Args:
-            future: Who waited for it.
 
         Returns:
             Bytes that it took; 0 if it stays: it is not here, or was sent.
@@ -190,10 +176,6 @@ class Bundle:
 
     def to_wire(self, producer_group: str, streams: QueueStreams | None) -> list[ByteBuffer]:
         """Close it, and say what is sent.
-
-        Args:
-            producer_group: The producer's group.
-            streams: Number the batches, if they are sequenced.
 
         Returns:
             The parts of an AppendRecordsRequest, to be joined.
@@ -218,10 +200,6 @@ class Bundle:
 
     def settle(self, answer: AppendTableResult, broker_address: str) -> None:
         """Tell everybody that all was stored.
-
-        Args:
-            answer: What the broker says of all rows.
-            broker_address: The broker, "host:port".
 
         Raises:
             ValueError: Nobody knows what the answer means, and nobody was told anything.

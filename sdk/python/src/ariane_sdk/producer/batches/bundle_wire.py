@@ -1,4 +1,4 @@
-"""A bundle as bytes: a table, which says its batches by column.
+"""A bundle as bytes, and the answer to it: tables, which say the batches by column.
 
 A message object for each of very many tiny batches would cost more than its records do, on both
 sides.
@@ -7,11 +7,16 @@ sides.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ariane.broker.v1.send_service_pb2 import AppendTable, StreamAppendsRequest
+from ariane.broker.v1.send_service_pb2 import (
+    AppendTable,
+    AppendTableResult,
+    StreamAppendsRequest,
+)
 from ariane_record import ProducerSequence
 from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.encoding.plain_blocks import PlainBlocks
@@ -31,15 +36,7 @@ def table_parts(
     blocks: PlainBlocks,
     sequences: Sequence[ProducerSequence],
 ) -> list[ByteBuffer]:
-    """The parts of an AppendRecordsRequest, to be joined.
-
-    Args:
-        producer_group: The producer's group.
-        queues: Where each block goes.
-        blocks: What to append, in one piece.
-        sequences: Where each block stands in the stream of its producer; nothing if they are not
-            sequenced.
-    """
+    """The parts of an AppendRecordsRequest, to be joined."""
     (records,) = blocks.records
     topics, _, queue_ids = zip(*queues, strict=True)
     table = AppendTable(
@@ -69,3 +66,35 @@ def table_parts(
 
 def _int32s(numbers: Sequence[int]) -> bytes:
     return np.array(numbers, "<i4").tobytes()
+
+
+class BundlePlaces(NamedTuple):
+    """What a broker says of the batches of a bundle.
+
+    Attributes:
+        queue_offsets: Queue offset of the first message of each.
+        commit_log_offsets: Where the first record of each starts.
+        level: How safe all are, as the contract names it.
+        store_timestamp_ms: When all were stored.
+    """
+
+    queue_offsets: NDArray[np.int64]
+    commit_log_offsets: NDArray[np.int64]
+    level: int
+    store_timestamp_ms: int
+
+
+def table_places(result: AppendTableResult, count: int) -> BundlePlaces:
+    """What the result of a table says.
+
+    Raises:
+        ValueError: It is of another number of batches.
+    """
+    offsets, places = result.first_queue_offsets, result.first_commit_log_offsets
+    queue_offsets, log_offsets = np.frombuffer(offsets, "<i8"), np.frombuffer(places, "<i8")
+    if not len(queue_offsets) == len(log_offsets) == count:
+        text = f"{len(queue_offsets)} queue offsets and {len(log_offsets)} commit-log offsets"
+        raise ValueError(f"{text} in the answer to a table of {count} batches")
+    return BundlePlaces(
+        queue_offsets, log_offsets, result.acknowledged_level, result.store_time.ToMilliseconds()
+    )

@@ -34,12 +34,7 @@ class ColumnOutcomes:
         self._errors: list[ArianeError] = []
 
     def take(self, batch: BlockBatch, rows: NDArray[np.int64]) -> None:
-        """Take the outcome of a batch that is settled.
-
-        Args:
-            batch: The batch.
-            rows: Which rows of the table it holds, ascending.
-        """
+        """Take the outcome of a batch that is settled."""
         # As many as there are, are all.
         chosen = slice(None) if len(rows) == len(self._broker) else rows
         if self._unique_ids is None:
@@ -56,12 +51,7 @@ class ColumnOutcomes:
             self._queue_offset[chosen] = np.arange(first, first + batch.count)
 
     def refuse(self, rows: NDArray[np.int64], error: ArianeError) -> None:
-        """Some rows were not acknowledged.
-
-        Args:
-            rows: Which.
-            error: Why; it says whether they may be stored.
-        """
+        """Some rows were not acknowledged."""
         if len(rows):
             self._error[rows] = len(self._errors)
             self._errors.append(error)

@@ -94,13 +94,7 @@ class MixedIntake:
     async def _shares(
         self, messages: Sequence[Message], outcomes: dict[int, Outcome], turns: AsyncExitStack
     ) -> Sequence[Share]:
-        """Sort messages by the batch they go into, order kept.
-
-        Args:
-            messages: The messages.
-            outcomes: Where refusals are put.
-            turns: Keeps later calls for the same topics waiting until it is closed.
-        """
+        """Sort messages by the batch they go into, order kept."""
         refused: dict[str, ArianeError] = {}
         grouped = {message.topic for message in messages if message.message_group}
         # Sorted, so that no two calls wait for each other.

@@ -72,12 +72,6 @@ class OpenBatches:
     ) -> bool:
         """Take a plain message.
 
-        Args:
-            lane: Its topic, whose route is known.
-            body: Its body.
-            shape: Of its tag.
-            future: Who waits for it.
-
         Returns:
             Whether it was taken: not if others in its batch are not plain.
 

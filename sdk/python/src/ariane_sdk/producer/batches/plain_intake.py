@@ -35,12 +35,7 @@ class PlainIntake:
     async def take_all(
         self, messages: PlainMessages, learn_lane: Callable[[], Awaitable[TopicLane]]
     ) -> Sequence[SendResult | ArianeError]:
-        """Send messages, and wait for their outcomes.
-
-        Args:
-            messages: The messages.
-            learn_lane: Gives the lane of the topic, once its route is known.
-        """
+        """Send messages, and wait for their outcomes."""
         try:
             lane = await learn_lane()
         except ArianeError as error:
@@ -74,12 +69,7 @@ class PlainIntake:
         return list(chain.from_iterable(outcomes))
 
     def _cuts(self, messages: PlainMessages, count_max: int) -> Iterator[PlainMessages]:
-        """The messages of one batch after the other; one that is larger than a batch is alone.
-
-        Args:
-            messages: The messages.
-            count_max: Messages of one batch.
-        """
+        """The messages of one batch after the other; one that is larger than a batch is alone."""
         shape = PlainShape(messages.topic, messages.tag, id_bytes=UNIQUE_ID_DIGITS_MAX)
         beside = COLUMN_BYTES + shape.overhead_bytes
         ends = np.cumsum(messages.lengths + np.int64(beside))

@@ -46,12 +46,7 @@ class StickyRoundRobin:
     __slots__ = ("_position", "_several_brokers", "current", "queues")
 
     def __init__(self, queues: Sequence[MessageQueue], first: int) -> None:
-        """Stick to a queue.
-
-        Args:
-            queues: At least one.
-            first: Where to begin; any number.
-        """
+        """Stick to a queue."""
         # Neighbours lie on different brokers, so that those share the work evenly.
         in_line = sorted(queues, key=lambda queue: (queue.queue_id, queue.broker_name))
         step = _step_of(len(in_line))
@@ -61,11 +56,7 @@ class StickyRoundRobin:
         self.current = self.queues[self._position]
 
     def move_on(self, is_welcome: Callable[[str], bool]) -> MessageQueue:
-        """Go to the next queue on a broker that is welcome, or just to the next if none is.
-
-        Args:
-            is_welcome: Says so of a broker's name.
-        """
+        """Go to the next queue on a broker that is welcome, or just to the next if none is."""
         count = len(self.queues)
         following = self._position + 1
         if self._several_brokers:
@@ -119,11 +110,7 @@ class GroupQueues:
     __slots__ = ("_known", "queues")
 
     def __init__(self, queues: Sequence[MessageQueue]) -> None:
-        """Divide groups among queues.
-
-        Args:
-            queues: At least one.
-        """
+        """Divide groups among queues."""
         self.queues: Sequence[MessageQueue] = sorted(queues)
         self._known: dict[str, MessageQueue] = {}
 

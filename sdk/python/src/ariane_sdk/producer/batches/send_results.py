@@ -46,15 +46,7 @@ class StoredBatch(NamedTuple):
         result: AppendResult,
         broker_address: str,
     ) -> Self:
-        """What a broker has stored.
-
-        Args:
-            queue: The queue it went to.
-            sizes: Bytes of each record.
-            unique_ids: See the class.
-            result: What the broker says; without an error.
-            broker_address: The broker, "host:port".
-        """
+        """What a broker has stored."""
         ends = result.first_commit_log_offset + np.cumsum(sizes, dtype=np.int64)
         return cls(
             message_queue=queue,

@@ -98,12 +98,6 @@ class SinglesBatch(SendBatch):
     ) -> int:
         """Take one more message; only while there is a ``run``.
 
-        Args:
-            body: Its body.
-            shape: Of its tag.
-            born_timestamp_ms: Now, milliseconds since the epoch.
-            future: Who waits for it, if anybody.
-
         Returns:
             Bytes of its record.
         """
@@ -182,11 +176,7 @@ class SinglesBatch(SendBatch):
 
 
 def encode_together(batches: Sequence[SendBatch]) -> None:
-    """Encode the plain messages of batches that are sent; these have their sequences.
-
-    Args:
-        batches: Any batches of one producer, closed.
-    """
+    """Encode the plain messages of batches that are sent; these have their sequences."""
     waiting = [each for each in batches if isinstance(each, SinglesBatch) and each.run is not None]
     runs = [each.run for each in waiting if each.run is not None]
     counts = [len(run.bodies) for run in runs]

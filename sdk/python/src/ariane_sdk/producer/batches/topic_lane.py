@@ -202,11 +202,9 @@ class TopicLane:
         return () if self._group_queues is None else self._group_queues.queues
 
     def share_count(self, count: int, count_min: int) -> int:
-        """How many of some messages for no particular queue go to one queue, so that all get some.
+        """How many of so many messages go to one queue, so that all queues get some.
 
-        Args:
-            count: The messages, at least one.
-            count_min: The least that one queue gets; 0 if they are not to be spread.
+        Not fewer than the second number; 0 if they are not to be spread.
         """
         if not count_min or not self._queue_count:
             return count

@@ -86,14 +86,7 @@ class Requests:
         clock: Clock,
         new_unique_id: Callable[[], str],
     ) -> None:
-        """Wait for nothing yet.
-
-        Args:
-            routes: Tells in which cluster a topic is.
-            inbox: Where replies arrive.
-            clock: Tells how much time is left.
-            new_unique_id: Makes correlation ids.
-        """
+        """Wait for nothing yet."""
         self._routes = routes
         self._inbox = inbox
         self._clock = clock

@@ -62,12 +62,7 @@ class PromptRun:
     __slots__ = ("_coroutine", "_ended")
 
     def __init__(self, coroutine: Coroutine[Any, Any, object], ended: Ended) -> None:
-        """Run up to the first wait; what did not have to wait has ended by then.
-
-        Args:
-            coroutine: What to run; it waits for futures of asyncio, or gives others a turn.
-            ended: Is told of its end, perhaps from in here.
-        """
+        """Run up to the first wait; what did not have to wait has ended by then."""
         self._coroutine = coroutine
         self._ended = ended
         self._step()

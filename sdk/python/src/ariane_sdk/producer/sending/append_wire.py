@@ -89,12 +89,7 @@ def encoded_batch(
 
 
 def request_parts(producer_group: str, batches: Iterable[EncodedBatch]) -> list[ByteBuffer]:
-    """The parts of an AppendRecordsRequest, to be joined.
-
-    Args:
-        producer_group: The producer's group.
-        batches: What to append.
-    """
+    """The parts of an AppendRecordsRequest, to be joined."""
     parts: list[ByteBuffer] = [group_part(producer_group)]
     for head, records, size_bytes in batches:
         before_records = prefix(RECORDS, size_bytes)

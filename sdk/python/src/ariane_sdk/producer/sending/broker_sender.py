@@ -65,10 +65,6 @@ def is_worth_a_call(count: int, batch_count: int) -> bool:
     """Whether messages of small batches should be sent in a call beside another.
 
     Calls of tiny batches cost by the batch, and more calls make of the same messages more batches.
-
-    Args:
-        count: The messages.
-        batch_count: Their batches.
     """
     return count >= OVERLAP_COUNT_MIN * max(1, batch_count)
 
@@ -328,11 +324,7 @@ class BrokerSender:
         return batch.pinned or self._sequenced
 
     def _take(self, share: CallShare) -> list[SendBatch]:
-        """The batches of the next call; a queue whose order counts has one in flight at most.
-
-        Args:
-            share: Where it takes no more.
-        """
+        """The batches of the next call; a queue whose order counts has one in flight at most."""
         now_s = self._clock.monotonic_s()
         held_queues = set(self._queues_in_flight)
         awaited_queues, awaited_since_s = self._awaited_queues()

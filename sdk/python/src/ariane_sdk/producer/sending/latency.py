@@ -78,14 +78,7 @@ class BrokerLatencies:
         avoid_s: float = 0.0,
         clock: Clock,
     ) -> None:
-        """Know of no call yet.
-
-        Args:
-            table: How long slow brokers are left alone; ``None`` if only failures count.
-            failed_call_s: The latency as which a failed call counts.
-            avoid_s: How long a broker is left alone at least after a failed call.
-            clock: Tells when they are available again.
-        """
+        """Know of no call yet."""
         self._table = table
         self.counts_all = table is not None
         self._avoid_s = avoid_s
@@ -131,13 +124,7 @@ class LeastLatency(StickyRoundRobin):
     def __init__(
         self, queues: Sequence[MessageQueue], first: int, latencies: BrokerLatencies
     ) -> None:
-        """Stick to a queue.
-
-        Args:
-            queues: At least one.
-            first: Where to begin; any number.
-            latencies: What is known of brokers.
-        """
+        """Stick to a queue."""
         super().__init__(queues, first)
         self._latencies = latencies
 

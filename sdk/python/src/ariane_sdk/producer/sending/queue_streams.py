@@ -35,12 +35,7 @@ class QueueStreams:
         self._next: dict[MessageQueue, ProducerSequence] = {}
 
     def take(self, queue: MessageQueue, count: int) -> ProducerSequence:
-        """The place of a batch that is sent.
-
-        Args:
-            queue: Where it goes.
-            count: Its messages.
-        """
+        """The place of a batch that is sent."""
         place = self._next.get(queue) or ProducerSequence(self._producer_id, 0, 0)
         producer_id, epoch, first = place
         self._next[queue] = ProducerSequence(producer_id, epoch, first + count)
@@ -49,12 +44,7 @@ class QueueStreams:
     def take_all(
         self, queues: Sequence[MessageQueue], counts: Sequence[int]
     ) -> list[ProducerSequence]:
-        """The places of batches that are sent together, for a queue each.
-
-        Args:
-            queues: Where they go, one at least.
-            counts: The messages of each.
-        """
+        """The places of batches that are sent together, for a queue each."""
         begin = ProducerSequence(self._producer_id, 0, 0)
         places = list(map(self._next.get, queues, repeat(begin)))
         producer_ids, epochs, firsts = zip(*places, strict=True)

@@ -22,15 +22,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ariane_sdk.errors import ArianeError, CallError, ServiceUnavailable
 from ariane_sdk.net.backoff import backoff_s
 from ariane_sdk.net.status import ROUTING_REASONS
+from ariane_sdk.producer.batches.grouped_batch import GroupedBatch
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.sending.latency import BrokerLatencies
 from ariane_sdk.producer.sending.queue_streams import QueueStreams
-from ariane_sdk.producer.sending.repeat_rules import GONE_REASONS, SEQUENCE_GAP, RepeatRules
 from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.routing.routes import Routes
 from ariane_sdk.runtime.clock import Clock
@@ -38,6 +38,20 @@ from ariane_sdk.settings import ProducerSettings
 
 if TYPE_CHECKING:
     from ariane_sdk.producer.sending.broker_sender import BrokerSender
+
+REPEATED_REASONS: Final = ROUTING_REASONS | {"DEADLINE_PASSED"}
+"""Nothing was stored, and another broker, or the same with a fresh route, may do better."""
+
+COUNTED_REASONS: Final = ROUTING_REASONS - {"BROKER_NOT_PRIMARY"} | {"SEQUENCE_GAP"}
+"""Repeats after these are few: if one changes nothing, many will not."""
+
+GONE_REASONS: Final = frozenset({"QUEUE_NOT_FOUND", "TOPIC_NOT_WRITABLE"})
+"""Nobody can write to the queue any more."""
+
+UNCONFIRMED_REASONS: Final = frozenset({"FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED"})
+"""It is stored, and a repeat under the same numbers tells how safely."""
+
+SEQUENCE_GAP: Final = "SEQUENCE_GAP"
 
 
 class Repeats:
@@ -68,9 +82,9 @@ class Repeats:
         self._settings = settings
         self._clock = clock
         self._random = random
-        self._rules = RepeatRules(
-            routes, repeats_max=settings.repeats_max, sequenced=settings.idempotent
-        )
+        self._repeats_max = settings.repeats_max
+        # Whether a batch that may be stored is repeated under numbers.
+        self._sequenced = settings.idempotent
         self.take_over: Callable[[SendBatch], bool] = lambda _: False
 
     def is_welcome(self, broker_name: str) -> bool:
@@ -115,10 +129,10 @@ class Repeats:
         """Whether a batch is sent again; it fails otherwise, unless somebody takes it over."""
         if self._is_taken_over(batch, error):
             return False
-        if not self._rules.may_repeat(batch, error):
+        if not self._may_repeat(batch, error):
             self._unsettled.fail(batch, error)
             return False
-        batch.repeat_count += self._rules.is_counted(batch, error)
+        batch.repeat_count += self._is_counted(batch, error)
         until_s = self._clock.monotonic_s() + error.retry_after_s
         batch.refused_until_s = {**batch.refused_until_s, broker_name: until_s}
         # A stream that was forgotten begins anew where it was; others may be forgotten, too.
@@ -138,13 +152,45 @@ class Repeats:
             self._senders[batch.queue.broker_name].add_again([batch])
         return True
 
+    def _may_repeat(self, batch: SendBatch, error: CallError) -> bool:
+        """Whether a batch is sent again after an error, as long as it has time."""
+        may = error.retriable or error.reason in REPEATED_REASONS
+        if self._sequenced:
+            may |= error.reason in UNCONFIRMED_REASONS
+            may |= error.reason == SEQUENCE_GAP and not batch.maybe_stored
+        return may and (
+            not self._is_counted(batch, error) or batch.repeat_count < self._repeats_max
+        )
+
+    def _is_counted(self, batch: SendBatch, error: CallError) -> bool:
+        """Whether repeats after this error are few: they store twice, or they change nothing."""
+        if error.reason in GONE_REASONS and (batch.movable or isinstance(batch, GroupedBatch)):
+            route = self._routes.cached(batch.topic)
+            if route is not None and batch.queue in route.write_queues:
+                return False  # The route will change, and the batch go where that says.
+        if error.outcome_unknown and not self._sequenced:
+            return True
+        if error.reason in ROUTING_REASONS and self._routes.is_asking(batch.topic):
+            return False  # It may change something, once name servers have answered.
+        return error.reason in COUNTED_REASONS
+
+    def _is_surely_missing(self, error: CallError, age_s: float) -> bool:
+        """Whether the broker says that no call has stored a batch."""
+        if error.reason != SEQUENCE_GAP:
+            return False
+        if int(error.metadata.get("expected", 0)):
+            return True  # The broker knows the stream, and the batch is not in it.
+        # A stream that is not known has stored nothing for so long. A second is for clocks that
+        # do not run alike.
+        return age_s + 1.0 < int(error.metadata.get("known_for_ms", 0)) / 1000
+
     def _note(self, batch: SendBatch, error: CallError) -> None:
         """Remember what a call may have done; numbers surely not used are free again."""
         batch.in_flight = False
         batch.last_refusal = error
         batch.maybe_stored |= error.outcome_unknown
         begun_s = batch.deadline_s - self._settings.send_timeout_s
-        if self._rules.is_surely_missing(error, self._clock.monotonic_s() - begun_s):
+        if self._is_surely_missing(error, self._clock.monotonic_s() - begun_s):
             batch.maybe_stored = False
         if batch.maybe_stored or batch.sequence is None or self._streams is None:
             return

@@ -92,10 +92,6 @@ class RouteWait:
     def withdraw(self, lane: TopicLane, future: asyncio.Future[SendResult]) -> bool:
         """Let go of a message that waits here, and ask no longer for what nobody waits for.
 
-        Args:
-            lane: Its topic.
-            future: Who waited for it.
-
         Returns:
             Whether it was here.
         """

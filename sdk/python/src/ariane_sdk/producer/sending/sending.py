@@ -89,12 +89,7 @@ class Sending:
         self.senders[batch.queue.broker_name].add(batch)
 
     def bundle_for(self, broker_name: str, size_bytes_max: int) -> Bundle | None:
-        """A bundle that takes plain messages of another topic; None if they should not come so.
-
-        Args:
-            broker_name: Where they go.
-            size_bytes_max: Bytes that it has at most.
-        """
+        """A bundle that takes plain messages of another topic; None if they should not come so."""
         sender = self.senders[broker_name]
         if not sender.bundling:
             return None

@@ -71,13 +71,7 @@ class StaggeredCalls:
     def plan(
         self, waiting: Collection[SendBatch], batches_in_flight: int, outstanding: int
     ) -> None:
-        """See what there is before anything is sent.
-
-        Args:
-            waiting: The batches that wait.
-            batches_in_flight: The batches of calls that are not over.
-            outstanding: The messages of both.
-        """
+        """See what there is before anything is sent."""
         batch_count = len(waiting)
         if self.active:
             self.active = (
@@ -95,33 +89,18 @@ class StaggeredCalls:
         self.active = False
 
     def share(self, waiting_count: int) -> CallShare:
-        """What the next call takes, while ``active``.
-
-        Args:
-            waiting_count: The batches that wait.
-        """
+        """What the next call takes, while ``active``."""
         self._turn_size = turn_size(waiting_count, self._turn_size)
         return CallShare(CALL_COUNT_MIN, self._turn_size)
 
     def sent(self, batch_count: int, count: int, size_bytes: int) -> None:
-        """See from what is sent whether batches are still tiny.
-
-        Args:
-            batch_count: The batches of a call.
-            count: Their messages.
-            size_bytes: Their bytes on the wire.
-        """
+        """See from what is sent whether batches are still tiny."""
         if self.active and batch_count:
             self.active = _are_tiny(batch_count, count, size_bytes)
 
 
 def turn_size(waiting_count: int, last_size: int) -> int:
-    """Batches that are sent in a turn.
-
-    Args:
-        waiting_count: The batches that wait.
-        last_size: How many were sent in the last one.
-    """
+    """Batches that are sent in a turn."""
     # Of what becomes less, a quarter each time would never be all.
     return min(BATCHES_PER_CALL_MAX, max(-(-waiting_count // TURNS), last_size * 7 // 8))
 

@@ -139,9 +139,6 @@ class Unsettled:
     def withdraw(self, future: asyncio.Future[SendResult]) -> bool:
         """Take a message back that was not sent yet.
 
-        Args:
-            future: Waits for its outcome.
-
         Returns:
             Whether it will surely not be stored.
         """
@@ -245,11 +242,7 @@ class SendTurns:
         self._end_bytes = -1
 
     async def next(self, taken_bytes: int) -> None:
-        """Before another batch: let batches be sent, and wait for room, when a turn is over.
-
-        Args:
-            taken_bytes: Bytes that the call has taken so far.
-        """
+        """Before another batch: let batches be sent, and wait for room, when a turn is over."""
         if taken_bytes < self._end_bytes:
             return
         self._end_bytes = taken_bytes + self._turn_bytes

@@ -69,12 +69,7 @@ class WaitingBundles:
         return len(self.line) > 1 or first.full or len(first.queues) >= self._rows_max
 
     def plan(self, batch_count: int, *, tiny: bool) -> None:
-        """See what there is before anything is sent.
-
-        Args:
-            batch_count: The batches that wait or are in flight, in bundles or by themselves.
-            tiny: Whether there are so many tiny ones that they are sent by turns.
-        """
+        """See what there is before anything is sent."""
         enough = BATCHES_LEFT_MIN if self.wanted else BATCHES_MIN
         self.wanted = tiny and batch_count >= enough
 
@@ -91,12 +86,7 @@ class WaitingBundles:
         self.line.append(bundle)
 
     def take_first(self, held_queues: AbstractSet[MessageQueue], batch_count: int) -> Bundle | None:
-        """The first one, which is sent now; None while one of its queues is held.
-
-        Args:
-            held_queues: To which nothing may be sent.
-            batch_count: The batches that wait by themselves.
-        """
+        """The first one, which is sent now; None while one of its queues is held."""
         if not held_queues.isdisjoint(self.first.queues):
             return None
         turn = turn_size(self.row_count + batch_count, self._rows_max)

@@ -67,17 +67,7 @@ class TransactionCalls:
         clock: Clock,
         new_unique_id: Callable[[], str],
     ) -> None:
-        """Take the parts.
-
-        Args:
-            connections: Where channels come from.
-            routes: Where topics are.
-            intake: Chooses queues.
-            group: The producer group.
-            settings: How the producer behaves.
-            clock: Paces repeats.
-            new_unique_id: Makes the id of a message.
-        """
+        """Take the parts."""
         self._requests = TransactionRequests(connections, settings=settings)
         self._routes = routes
         self._intake = intake

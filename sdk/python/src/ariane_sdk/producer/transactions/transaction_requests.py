@@ -81,11 +81,6 @@ class TransactionRequests:
     async def store_half(self, address: str, peer: str, half: HalfMessageToStore) -> None:
         """Have a broker store a half message.
 
-        Args:
-            address: The broker, "host:port".
-            peer: The broker, for the text of errors.
-            half: The half message.
-
         Raises:
             CallError: As the broker says; ``outcome_unknown`` says whether it may be stored.
         """
@@ -93,11 +88,6 @@ class TransactionRequests:
 
     async def end(self, address: str, peer: str, end: TransactionToEnd) -> TransactionEndResult:
         """Have a broker end a transaction.
-
-        Args:
-            address: The broker, "host:port".
-            peer: The broker, for the text of errors.
-            end: Which, and how.
 
         Raises:
             CallError: As the broker says; ``outcome_unknown`` says whether it may have ended.
