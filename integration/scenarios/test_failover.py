@@ -115,7 +115,7 @@ def check(sending, found):
     assert set(numbers) <= set(sending.stored) | sending.unknown
 
 
-async def test_a_replica_takes_over_and_the_old_primary_follows_it(local_cluster):
+async def test_a_replica_takes_over_and_the_old_primary_follows_it(local_cluster, ariane):
     async with local_cluster(*QUICK, replicas=1) as cluster:
         [first], [second] = cluster.brokers, cluster.replicas
         await in_sync(first, 0, 1)
@@ -132,6 +132,13 @@ async def test_a_replica_takes_over_and_the_old_primary_follows_it(local_cluster
             found = await in_sync(second, 0, 1)
             assert [start.epoch for start in found.epochs] == [1, 2]
             await sending.more(50)
+        status, rows = await ariane(cluster, "broker", "ha", "status", "broker-a")
+        assert status == 0
+        shown = [(row["id"], row["role"], row["in_sync"], row["trouble"]) for row in rows]
+        assert shown == [(0, "replica", True, ""), (1, "primary", True, "")]
+        for word, broker_id in (("remove", "0"), ("remove", "1"), ("elect", "7")):
+            orders = ("broker", "ha", word, "broker-a", "--id", broker_id, "--yes")
+            assert (await ariane(cluster, *orders))[0] != 0
         found = await read_all(cluster)
     check(sending, found)
 
@@ -176,16 +183,16 @@ async def test_a_primary_that_was_paused_finds_itself_fenced(local_cluster):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_the_role_is_handed_over_without_a_failed_send(local_cluster):
+async def test_the_role_is_handed_over_without_a_failed_send(local_cluster, ariane):
     async with local_cluster(*QUICK, replicas=1) as cluster:
         [first], [second] = cluster.brokers, cluster.replicas
         await in_sync(first, 0, 1)
         async with Sending(cluster) as sending:
-            for here, there, broker_id in ((first, second, 1), (second, first, 0)):
+            for there, broker_id in ((second, 1), (first, 0)):
                 await sending.more(50)
-                async with aio.insecure_channel(here.address) as channel:
-                    order = set_pb.TransferPrimaryRequest(target_broker_id=broker_id)
-                    await ReplicaSetServiceStub(channel).TransferPrimary(order)
+                to = ("--to", str(broker_id), "--yes")
+                status, done = await ariane(cluster, "broker", "ha", "switchover", "broker-a", *to)
+                assert (status, done["primary_id"]) == (0, None)
                 await in_sync(there, 0, 1)
                 await sending.more(50)
             assert sending.failed == 0

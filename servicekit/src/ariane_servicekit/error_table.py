@@ -340,7 +340,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_SINK_NOT_FOUND,
         StatusCode.NOT_FOUND,
-        "`ariane sink list` shows the sinks that there are.",
+        "See the sinks that there are with `ariane sink list`.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_RECEIPT_HANDLE_INVALID,

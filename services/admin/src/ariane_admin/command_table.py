@@ -31,7 +31,7 @@ class Wing(NamedTuple):
     """
 
     help: str
-    rooms: Mapping[str, Room]
+    rooms: Mapping[str, Room | Wing]
 
 
 OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
@@ -62,6 +62,27 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
             "drain": Room(
                 "ariane_admin.commands.broker:drain",
                 "Let broker NAME take no more messages; consumers go on.",
+            ),
+            "ha": Wing(
+                "Look at brokers with replicas: who is primary, who follows; and change it.",
+                {
+                    "elect": Room(
+                        "ariane_admin.commands.ha:elect",
+                        "Order that a replica become primary of broker NAME once there is none.",
+                    ),
+                    "remove": Room(
+                        "ariane_admin.commands.ha:remove",
+                        "Take a replica out of broker NAME's set that will not come back.",
+                    ),
+                    "status": Room(
+                        "ariane_admin.commands.ha:status",
+                        "Show who is primary of broker NAME, who follows it and how closely.",
+                    ),
+                    "switchover": Room(
+                        "ariane_admin.commands.ha:switchover",
+                        "Hand the role of broker NAME's primary to a replica in sync.",
+                    ),
+                },
             ),
             "list": Room(
                 "ariane_admin.commands.broker:list_brokers",

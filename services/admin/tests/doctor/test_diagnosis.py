@@ -25,7 +25,8 @@ from ariane_admin.doctor.cluster_facts import (
     NameServerFacts,
     ProcessFacts,
 )
-from ariane_admin.doctor.diagnosis import Severity, diagnose
+from ariane_admin.doctor.diagnosis import diagnose
+from ariane_admin.doctor.findings import Severity
 
 
 def identity(name="broker-a", address="10.0.0.1:10911", cluster="c1"):

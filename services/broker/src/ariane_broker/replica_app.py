@@ -92,6 +92,7 @@ def compose_replica(outside: Outside, on_won: Callable[[Won], None]) -> ReplicaL
             address,
             lease_s=settings.primary_lease_s,
             may_lack_end=may_lack_end,
+            is_new=not store.copying.epochs,
             latest_epoch=lambda: max((start.epoch for start in store.copying.epochs), default=0),
             monotonic=clock.monotonic,
         )

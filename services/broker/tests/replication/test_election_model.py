@@ -114,6 +114,7 @@ class Node:
             f"node{self.id}",
             lease_s=LEASE_S,
             may_lack_end=self.may_lack_end,
+            is_new=False,
             latest_epoch=lambda: self.starts[-1].epoch if self.starts else 0,
             monotonic=self.monotonic,
         )

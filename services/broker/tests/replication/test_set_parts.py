@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from ariane_broker.following.standing import Standing
 from ariane_broker.log.promise import AcknowledgedLevel, Condition
 from ariane_broker.replication.confirmation import Confirmation
 from ariane_broker.replication.copies import Copies
@@ -133,6 +134,59 @@ class TestReign:
         assert not reign.holds
         found = await other.read()
         assert (found.primary_id, found.wanted_id, found.in_sync) == (None, 1, {0, 1})
+
+
+class TestStanding:
+    @pytest.fixture
+    def standing(self, rows):
+        def standing(broker_id, *, epoch=0, **what):
+            what = {"may_lack_end": False, "is_new": not epoch, **what}
+            return Standing(
+                rows[broker_id],
+                broker_id,
+                f"h:{broker_id}",
+                lease_s=5.0,
+                latest_epoch=lambda: epoch,
+                monotonic=lambda: 10.0,
+                **what,
+            )
+
+        return standing
+
+    async def test_only_the_broker_with_id_0_begins_a_set(self, standing):
+        assert await standing(1).turn() is None
+        first = standing(0)
+        assert await first.turn() is None
+        elected = await first.turn()
+        assert (elected.replica_set.epoch, elected.replica_set.primary_id) == (1, 0)
+
+    async def in_sync(self, row, broker_ids):
+        begun = ReplicaSet().begun(0, "h:0")
+        both = begun.at(1, "h:1")
+        elected = both.elected(0, 1)
+        for one in (begun, both, elected):
+            await row.change(one)
+        if broker_ids != elected.in_sync:
+            await row.change(elected.with_in_sync(frozenset(broker_ids)))
+
+    @pytest.mark.parametrize("what", [{"epoch": 1, "may_lack_end": True}, {"epoch": 0}])
+    async def test_who_may_have_lost_what_others_have_leaves_the_set(self, rows, standing, what):
+        await self.in_sync(rows[0], {0, 1})
+        assert await standing(0, **what).turn() is None
+        found = await rows[1].read()
+        assert (found.primary_id, found.in_sync) == (None, {1})
+        elected = await standing(1, epoch=1).turn()
+        assert elected.replica_set.primary_id == 1
+
+    async def test_a_store_that_is_new_is_not_elected_before_others_with_logs(self, rows, standing):
+        await self.in_sync(rows[0], {0})
+        replaced = standing(0)
+        for _ in range(3):
+            assert await replaced.turn() is None
+        assert (await rows[1].read()).epoch == 1
+        ordered = (await rows[1].read()).wanting(0, unclean=True)
+        await rows[1].change(ordered)
+        assert (await replaced.turn()).replica_set.epoch == 2
 
 
 class TestCopies:

@@ -220,7 +220,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """Somebody else changed the replica set first; `version`. ABORTED."""
     ERROR_REASON_TOO_FEW_IN_SYNC: _ErrorReason.ValueType  # 146
     """Too few brokers are in sync for what this one was told to promise, and nothing was stored;
-    `in_sync`, `wanted`. UNAVAILABLE.
+    `in_sync`, `wanted`. UNAVAILABLE with RetryInfo.
     """
     ERROR_REASON_FILTER_NOT_FOUND: _ErrorReason.ValueType  # 160
     """No filter of that name and version is kept; `filter`. NOT_FOUND."""
@@ -463,7 +463,7 @@ ERROR_REASON_REPLICA_SET_CHANGED: ErrorReason.ValueType  # 145
 """Somebody else changed the replica set first; `version`. ABORTED."""
 ERROR_REASON_TOO_FEW_IN_SYNC: ErrorReason.ValueType  # 146
 """Too few brokers are in sync for what this one was told to promise, and nothing was stored;
-`in_sync`, `wanted`. UNAVAILABLE.
+`in_sync`, `wanted`. UNAVAILABLE with RetryInfo.
 """
 ERROR_REASON_FILTER_NOT_FOUND: ErrorReason.ValueType  # 160
 """No filter of that name and version is kept; `filter`. NOT_FOUND."""

@@ -24,6 +24,7 @@ from ariane.common.v1.process_service_pb2_grpc import ProcessServiceStub
 from ariane.filter.v1.filter_service_pb2_grpc import FilterServiceStub
 from ariane.namesrv.v1.maintenance_service_pb2_grpc import MaintenanceServiceStub
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
+from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
 from ariane_sdk import ClusterClient, LiveBroker
 from ariane_sdk.errors import CallError, ServiceUnavailable
 from ariane_sdk.wire import error_from_rpc
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ariane.filter.v1.filter_service_pb2_grpc import FilterServiceAsyncStub
     from ariane.namesrv.v1.maintenance_service_pb2_grpc import MaintenanceServiceAsyncStub
     from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceAsyncStub
+    from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceAsyncStub
 
 CALL_SECONDS_MAX = 5.0
 """How long one call may take."""
@@ -140,6 +142,10 @@ class ClusterDoors:
     def queries(self, address: str) -> QueryServiceAsyncStub:
         """The query service of a broker."""
         return QueryServiceStub(self.client.channel(address))
+
+    def replica_sets(self, address: str) -> ReplicaSetServiceAsyncStub:
+        """The replica-set service of a broker with replicas."""
+        return ReplicaSetServiceStub(self.client.channel(address))
 
     def topics(self, address: str) -> TopicServiceAsyncStub:
         """The topic service of a broker."""

@@ -10,7 +10,8 @@ import click
 from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.doctor.cluster_facts import ClusterFacts, gather_facts
-from ariane_admin.doctor.diagnosis import Finding, Severity, diagnose
+from ariane_admin.doctor.diagnosis import diagnose
+from ariane_admin.doctor.findings import Finding, Severity
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, output_option
 from ariane_record.control_characters import shown

@@ -18,6 +18,10 @@ from ariane.broker.v1.client_service_pb2 import (
 from ariane.common.v1.process_service_pb2 import GetProcessStateRequest, ProcessState
 from ariane.namesrv.v1.route_pb2 import BrokerIdentity, BrokerLiveness, RefusedBroker
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
+from ariane.replication.v1.replica_set_service_pb2 import (
+    GetReplicaSetRequest,
+    GetReplicaSetResponse,
+)
 from ariane_admin.asking.absent_brokers import queue_orders
 from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, PAGE_SIZE, ClusterDoors, answer_of
 from ariane_sdk.errors import CallError
@@ -66,6 +70,8 @@ class BrokerFacts:
     process: ProcessFacts | None = None
     state: GetBrokerStateResponse | None = None
     conflicts: Sequence[SubscriptionConflict] = ()
+    replica_set: GetReplicaSetResponse | None = None
+    """What it says of its replicas; None where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +137,10 @@ async def _ask_broker(
         )
         state = await answer_of(call, peer)
         conflicts = await _conflicts(doors, address, peer)
+        replica_set = await _replica_set(doors, address, peer)
     except CallError as error:
         return BrokerFacts(identity, str(error))
-    return BrokerFacts(identity, "", process, state, conflicts)
+    return BrokerFacts(identity, "", process, state, conflicts, replica_set)
 
 
 async def _ask_process(
@@ -161,3 +168,18 @@ async def _conflicts(
         ListSubscriptionConflictsRequest(page_size=PAGE_SIZE), timeout=CALL_SECONDS_MAX
     )
     return (await answer_of(call, peer)).conflicts
+
+
+async def _replica_set(
+    doors: ClusterDoors, address: str, peer: str
+) -> GetReplicaSetResponse | None:
+    """What a broker says of its replicas; None where it has none."""
+    call = doors.replica_sets(address).GetReplicaSet(
+        GetReplicaSetRequest(), timeout=CALL_SECONDS_MAX
+    )
+    try:
+        return await answer_of(call, peer)
+    except CallError as error:
+        if error.reason == "FEATURE_NOT_AVAILABLE":
+            return None
+        raise

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from ipaddress import ip_address
 from typing import Final
 
 from ariane.broker.v1.broker_service_pb2 import ClockState, EarlyDeletions
 from ariane.namesrv.v1.route_pb2 import BrokerIdentity
 from ariane_admin.asking.absent_brokers import topics_of_absent
+from ariane_admin.doctor import replica_rules
 from ariane_admin.doctor.cluster_facts import ClusterFacts, ProcessFacts
+from ariane_admin.doctor.findings import Finding, Severity
 
 CLOCK_SECONDS_MAX: Final = 1.0
 """How far a clock may be ahead or behind: offsets by time and store times are compared."""
@@ -27,29 +27,6 @@ DISK_RATIO_MAX: Final = 0.85
 
 _NAMED_MAX: Final = 3
 """Topics that a finding names, of many."""
-
-
-class Severity(Enum):
-    """How bad a finding is."""
-
-    ERROR = "error"
-    """Something does not work, or will lose or repeat messages."""
-
-    WARNING = "warning"
-    """It works, and somebody should look."""
-
-    NOTE = "note"
-    """So it is meant, or it passes by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is not as it should be."""
-
-    severity: Severity
-    subject: str
-    finding: str
-    advice: str
 
 
 def diagnose(facts: ClusterFacts) -> list[Finding]:
@@ -397,6 +374,7 @@ RULES: Final[Sequence[Callable[[ClusterFacts], Iterable[Finding]]]] = (
     _recoveries,
     _unread_queues,
     _subscription_conflicts,
+    *replica_rules.RULES,
 )
 
 

@@ -2,8 +2,9 @@
 
 A broker that was cut off from power may lack the end of its log, which others count on: under
 asynchronous flush it takes itself out of the in-sync set before anything else, unless nobody else
-is in it. So does one whose store is new although the set is not. A process that only died has lost
-nothing; whether the machine went on is told by its boot id.
+is in it. A process that only died has lost nothing; whether the machine went on is told by its boot
+id. So does one whose store is new although the set is not; where it is the only one in sync, it
+waits until an operator decides between it and those that have older logs.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Standing:
         *,
         lease_s: float,
         may_lack_end: bool,
+        is_new: bool,
         latest_epoch: Callable[[], int],
         monotonic: Callable[[], float],
     ) -> None:
@@ -45,6 +47,7 @@ class Standing:
             address: Where it is reached.
             lease_s: Seconds that a primary's sign of life lasts.
             may_lack_end: Whether the log may have lost what the set counts on.
+            is_new: Whether the log has seen no epoch yet.
             latest_epoch: The newest epoch in the log.
             monotonic: The clock.
         """
@@ -52,8 +55,10 @@ class Standing:
         self._broker_id = broker_id
         self._address = address
         self._may_lack_end = may_lack_end
+        self._is_new = is_new
         self._latest_epoch = latest_epoch
         self._monotonic = monotonic
+        self._is_told = False
         self._candidacy = Candidacy(broker_id, lease_s=lease_s)
         self.replica_set: ReplicaSet | None = None
 
@@ -78,7 +83,7 @@ class Standing:
         if found.addresses.get(self._broker_id) != self._address:
             await self._row.change(found.at(self._broker_id, self._address))
             return None
-        if self._may_lack_end and self._broker_id in found.in_sync:
+        if self._broker_id in found.in_sync and (self._may_lack_end or self._lost_store(found)):
             await self._leave(found)
             return None
         if not self._candidacy.may_stand(found, now_s):
@@ -91,9 +96,19 @@ class Standing:
         _log.info("primary_elected", epoch=epoch, in_sync=sorted(elected.in_sync))
         return Elected(self._row, elected, asked_at_s)
 
+    def _lost_store(self, found: ReplicaSet) -> bool:
+        """Whether the set counts on a log that this broker has no more."""
+        is_wanted = found.unclean and found.wanted_id == self._broker_id
+        has_others = len(found.addresses) > 1
+        return self._is_new and not self._latest_epoch() and has_others and not is_wanted
+
     async def _leave(self, found: ReplicaSet) -> None:
         """Leave the in-sync set; the last one stays, since nobody has more."""
-        if found.in_sync == {self._broker_id}:
+        if found.in_sync == {self._broker_id} and self._lost_store(found):
+            if not self._is_told:
+                _log.error("store_lost", broker_id=self._broker_id, epoch=found.epoch)
+            self._is_told = True
+        elif found.in_sync == {self._broker_id}:
             _log.warning("log_end_may_be_lost", broker_id=self._broker_id)
             self._may_lack_end = False
         elif await self._row.change(found.without(self._broker_id)):

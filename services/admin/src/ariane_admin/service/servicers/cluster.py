@@ -25,7 +25,8 @@ from ariane_admin.asking.cluster_doors import (
     answer_to_question,
 )
 from ariane_admin.doctor.cluster_facts import gather_facts
-from ariane_admin.doctor.diagnosis import Severity, diagnose
+from ariane_admin.doctor.diagnosis import diagnose
+from ariane_admin.doctor.findings import Severity
 from ariane_admin.history.samples import RateMemory, Rates
 from ariane_admin.service.cluster_access import ClusterAccess
 from ariane_record import is_system_topic

@@ -1,0 +1,124 @@
+"""Asking the brokers of one name who is primary, and having them change it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
+from ariane.replication.v1 import replica_set_service_pb2 as set_pb
+from ariane_admin.asking.cluster_doors import (
+    CALL_SECONDS_MAX,
+    PAGE_SIZE,
+    ClusterDoors,
+    answer_of,
+    answer_to_question,
+)
+from ariane_sdk.errors import CallError
+
+if TYPE_CHECKING:
+    from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceAsyncStub
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A broker of a set.
+
+    Attributes:
+        address: Where it is.
+        state: What it says of the set; None when it does not answer.
+        error: Why it does not.
+    """
+
+    address: str
+    state: set_pb.GetReplicaSetResponse | None
+    error: str = ""
+
+
+async def members_of(doors: ClusterDoors, name: str) -> list[Member]:
+    """The brokers of a name that name servers, or one another, know of; each says how it stands.
+
+    Raises:
+        CallError: No name server knows the name, or none of its brokers has replicas.
+    """
+    asked: dict[str, Member] = {}
+    waiting = list(await _known_addresses(doors, name))
+    refusal: CallError | None = None
+    while waiting:
+        address = waiting.pop(0)
+        if address in asked:
+            continue
+        try:
+            state = await answer_to_question(
+                doors.replica_sets(address).GetReplicaSet(
+                    set_pb.GetReplicaSetRequest(), timeout=CALL_SECONDS_MAX
+                ),
+                f"broker {name} at {address}",
+            )
+        except CallError as error:
+            refusal = error
+            asked[address] = Member(address, None, str(error))
+            continue
+        asked[address] = Member(address, state)
+        waiting += state.replica_set.addresses.values()
+    if refusal is not None and all(one.state is None for one in asked.values()):
+        raise refusal
+    return [asked[address] for address in sorted(asked)]
+
+
+async def _known_addresses(doors: ClusterDoors, name: str) -> Sequence[str]:
+    """Addresses of a broker's name, from the first name server that knows it."""
+    failure: CallError | None = None
+    for name_server in doors.name_servers:
+        try:
+            answer = await answer_to_question(
+                doors.routes(name_server).ListBrokers(
+                    ListBrokersRequest(page_size=PAGE_SIZE), timeout=CALL_SECONDS_MAX
+                ),
+                f"name server {name_server}",
+            )
+        except CallError as error:
+            failure = error
+            continue
+        found = [one for one in answer.brokers if one.identity.broker_name == name]
+        if found:
+            replicas = [address for one in found for address in one.replica_addresses.values()]
+            return [*(one.identity.address for one in found), *replicas]
+    if failure is not None:
+        raise failure
+    raise CallError(
+        f"no broker {name} is registered; ariane broker list shows all",
+        reason="BROKER_NOT_REGISTERED",
+        metadata={"broker_name": name},
+    )
+
+
+def primary_of(members: Sequence[Member], name: str) -> Member:
+    """The member that is primary now.
+
+    Raises:
+        CallError: None is.
+    """
+    for member in members:
+        if member.state is not None and member.state.has_lease:
+            return member
+    raise CallError(f"broker {name} has no primary now", reason="BROKER_NOT_PRIMARY")
+
+
+async def order(
+    doors: ClusterDoors,
+    member: Member,
+    name: str,
+    call: Callable[[ReplicaSetServiceAsyncStub], Awaitable[_Answer]],
+) -> _Answer:
+    """Have a member change the set.
+
+    Raises:
+        CallError: As the broker says.
+    """
+    return await answer_of(
+        call(doors.replica_sets(member.address)), f"broker {name} at {member.address}"
+    )

@@ -1,0 +1,218 @@
+"""``ariane broker ha``: brokers with replicas; who is primary, who follows, and changing it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+import click
+from google.protobuf.duration_pb2 import Duration
+
+from ariane.replication.v1 import replica_set_service_pb2 as set_pb
+from ariane.replication.v1.replica_pb2 import ReplicaSet
+from ariane_admin.asking.cluster_doors import ClusterDoors
+from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.replica_sets import Member, members_of, order, primary_of
+from ariane_admin.terminal.client_warnings import say_warning
+from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.output import Output, Row, output_option
+
+CALL_BESIDE_S: Final = 5.0
+"""Seconds that a call may take beyond the grace that it asks for."""
+
+_COLUMNS: Final = (
+    *("id", "address", "role", "epoch", "in_sync", "attached", "end", "behind_bytes"),
+    *("behind_s", "trouble"),
+)
+
+
+@click.command("status")
+@click.argument("name")
+@name_servers_option
+@output_option
+def status(*, name: str, name_servers: str, output: Output) -> int:
+    """Show who is primary of broker NAME, who follows it and how closely.
+
+    Behind is what the primary has and the replica has not written yet, and for how long it has not
+    had everything. Exit status 3 when a broker of the set does not answer.
+
+    \b
+    Examples:
+      ariane broker ha status broker-a
+      ariane broker ha status broker-a -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def ask() -> list[Member]:
+        async with ClusterDoors(name_servers) as doors:
+            return await members_of(doors, name)
+
+    members = run_async(ask())
+    output.rows(_COLUMNS, _rows(members))
+    silent = [member.error for member in members if member.state is None]
+    for error in silent:
+        say_warning(f"a broker of the set does not answer: {error}")
+    return ExitStatus.UNREACHABLE if silent else ExitStatus.DONE
+
+
+@click.command("switchover")
+@click.argument("name")
+@click.option("--to", "broker_id", type=click.IntRange(0), required=True, help="The id of whom.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(0.1, 30),
+    default=5.0,
+    show_default=True,
+    help="Seconds that sends may wait; longer than that, everything stays as it was.",
+)
+@yes_option
+@name_servers_option
+@output_option
+def switchover(
+    *, name: str, broker_id: int, grace: float, yes: bool, name_servers: str, output: Output
+) -> None:
+    """Hand the role of broker NAME's primary to a replica in sync.
+
+    No send fails: sends wait until the replica has taken over.
+
+    \b
+    Example:
+      ariane broker ha switchover broker-a --to 1 --yes
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    confirm(f"Make broker {broker_id} the primary of {name}?", yes=yes)
+    request = set_pb.TransferPrimaryRequest(target_broker_id=broker_id)
+    request.grace.FromTimedelta(timedelta(seconds=grace))
+
+    async def work() -> ReplicaSet:
+        async with ClusterDoors(name_servers) as doors:
+            primary = primary_of(await members_of(doors, name), name)
+            answer = await order(
+                doors,
+                primary,
+                name,
+                lambda stub: stub.TransferPrimary(request, timeout=grace + CALL_BESIDE_S),
+            )
+            return answer.replica_set
+
+    _tell(output, f"Broker {broker_id} takes over as primary of {name}.", run_async(work()))
+
+
+@click.command("elect")
+@click.argument("name")
+@click.option("--id", "broker_id", type=click.IntRange(0), required=True, help="The id of whom.")
+@click.option(
+    "--unclean", is_flag=True, help="Even if it is not in sync: what only others hold is lost."
+)
+@yes_option
+@name_servers_option
+@output_option
+def elect(
+    *, name: str, broker_id: int, unclean: bool, yes: bool, name_servers: str, output: Output
+) -> None:
+    """Order that a replica become primary of broker NAME once there is none.
+
+    For a set whose members in sync will not come back: the replica that has most is elected
+    although it lacks what was confirmed last. A primary that lives keeps its role.
+
+    \b
+    Example:
+      ariane broker ha elect broker-a --id 2 --unclean --yes
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    loss = " What only the others hold is lost." if unclean else ""
+    confirm(f"Have broker {broker_id} elected as primary of {name}?{loss}", yes=yes)
+    request = set_pb.ElectPrimaryRequest(broker_id=broker_id, unclean=unclean)
+
+    async def work() -> ReplicaSet:
+        async with ClusterDoors(name_servers) as doors:
+            members = await members_of(doors, name)
+            living = next(member for member in members if member.state is not None)
+            answer = await order(
+                doors, living, name, lambda stub: stub.ElectPrimary(request, timeout=CALL_BESIDE_S)
+            )
+            return answer.replica_set
+
+    sentence = f"Broker {broker_id} becomes primary of {name} once there is none."
+    _tell(output, sentence, run_async(work()))
+
+
+@click.command("remove")
+@click.argument("name")
+@click.option("--id", "broker_id", type=click.IntRange(0), required=True, help="The id of whom.")
+@yes_option
+@name_servers_option
+@output_option
+def remove(*, name: str, broker_id: int, yes: bool, name_servers: str, output: Output) -> None:
+    """Take a replica out of broker NAME's set that will not come back.
+
+    Nobody waits for it any more. It must be stopped before; started again, it joins again.
+
+    \b
+    Example:
+      ariane broker ha remove broker-a --id 1 --yes
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    confirm(f"Take broker {broker_id} out of {name}?", yes=yes)
+    request = set_pb.RemoveReplicaRequest(broker_id=broker_id)
+
+    async def work() -> ReplicaSet:
+        async with ClusterDoors(name_servers) as doors:
+            primary = primary_of(await members_of(doors, name), name)
+            answer = await order(
+                doors,
+                primary,
+                name,
+                lambda stub: stub.RemoveReplica(request, timeout=CALL_BESIDE_S),
+            )
+            return answer.replica_set
+
+    _tell(output, f"Broker {broker_id} is out of {name}'s set.", run_async(work()))
+
+
+def _tell(output: Output, sentence: str, changed: ReplicaSet) -> None:
+    has_primary = changed.HasField("primary_broker_id")
+    output.done(
+        sentence,
+        {
+            "broker": changed.broker_name,
+            "epoch": changed.epoch,
+            "primary_id": changed.primary_broker_id if has_primary else None,
+            "in_sync": list(changed.in_sync_broker_ids),
+        },
+    )
+
+
+def _rows(members: Sequence[Member]) -> list[Row]:
+    """One row for each broker of a set, by id; those that do not answer as the others know them."""
+    known = [member.state for member in members if member.state is not None]
+    newest = max(known, key=lambda state: state.replica_set.version)
+    row = newest.replica_set
+    of_primary = {
+        replica.broker_id: replica
+        for state in known
+        if state.has_lease
+        for replica in state.replicas
+    }
+    says = {state.broker_id: state for state in known}
+    rows: list[Row] = []
+    for broker_id, address in sorted(row.addresses.items()):
+        own, seen = says.get(broker_id), of_primary.get(broker_id)
+        is_primary = own is not None and own.has_lease
+        rows.append(
+            {
+                "id": broker_id,
+                "address": address,
+                "role": "primary" if is_primary else "replica" if own is not None else "away",
+                "epoch": own.epochs[-1].epoch if own is not None and own.epochs else None,
+                "in_sync": broker_id in row.in_sync_broker_ids,
+                "attached": None if is_primary or seen is None else seen.attached,
+                "end": own.max_commit_log_offset if own is not None else None,
+                "behind_bytes": None if seen is None else seen.behind_bytes,
+                "behind_s": None if seen is None else round(_seconds(seen.behind_for), 1),
+                "trouble": own.trouble if own is not None else "it does not answer",
+            }
+        )
+    return rows
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.ToMilliseconds() / 1000

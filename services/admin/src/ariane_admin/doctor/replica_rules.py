@@ -1,0 +1,83 @@
+"""What may be wrong with brokers that have replicas. Rules as in ``diagnosis``."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from ariane_admin.doctor.cluster_facts import BrokerFacts, ClusterFacts
+from ariane_admin.doctor.findings import Finding, Severity
+
+BEHIND_SECONDS_MAX: Final = 30.0
+"""How long a replica may lack something before it is worth a word."""
+
+
+def primaries_without_lease(facts: ClusterFacts) -> Iterator[Finding]:
+    """A primary that cannot renew its lease takes nothing."""
+    for broker in facts.brokers:
+        if broker.replica_set is not None and not broker.replica_set.has_lease:
+            yield Finding(
+                Severity.ERROR,
+                _subject(broker),
+                "stands as primary in routes and has no lease: it takes no messages",
+                "see whether it reaches the database of replica_set_url; its log says "
+                "shared_row_away",
+            )
+
+
+def primaries_of_one_name(facts: ClusterFacts) -> Iterator[Finding]:
+    """Two that say they are primary: one of them does not know better yet."""
+    claims: dict[tuple[str, str], list[BrokerFacts]] = defaultdict(list)
+    for broker in facts.brokers:
+        if broker.replica_set is not None and broker.replica_set.has_lease:
+            row = broker.replica_set.replica_set
+            claims[row.cluster_name, row.broker_name].append(broker)
+    for (_, name), brokers in claims.items():
+        if len({broker.identity.address for broker in brokers}) > 1:
+            where = ", ".join(sorted(broker.identity.address for broker in brokers))
+            yield Finding(
+                Severity.ERROR,
+                f"broker {name}",
+                f"several say that they are its primary: {where}",
+                "they use different databases: give all brokers of a name one replica_set_url",
+            )
+
+
+def sets_of_one(facts: ClusterFacts) -> Iterator[Finding]:
+    """A set with replicas of which none is in sync: the next failure costs something."""
+    for broker in facts.brokers:
+        if broker.replica_set is None or not broker.replica_set.has_lease:
+            continue
+        row = broker.replica_set.replica_set
+        if len(row.addresses) > 1 and len(row.in_sync_broker_ids) == 1:
+            yield Finding(
+                Severity.WARNING,
+                _subject(broker),
+                "is alone in sync: no replica can take over, and acknowledgements rest on it alone",
+                "start its replicas; ariane broker ha status tells what keeps them, and "
+                "ariane broker ha remove takes out one that will not come back",
+            )
+
+
+def replicas_behind(facts: ClusterFacts) -> Iterator[Finding]:
+    """Replicas that are attached and do not catch up."""
+    for broker in facts.brokers:
+        for replica in broker.replica_set.replicas if broker.replica_set is not None else ():
+            behind_s = replica.behind_for.ToMilliseconds() / 1000
+            if replica.attached and behind_s > BEHIND_SECONDS_MAX:
+                yield Finding(
+                    Severity.WARNING,
+                    _subject(broker),
+                    f"replica {replica.broker_id} is {replica.behind_bytes:,} bytes behind, and "
+                    f"has not had everything for {behind_s:.0f} s",
+                    "wait while it copies an old log; else see its disk and the line between both",
+                )
+
+
+RULES: Final = (primaries_without_lease, primaries_of_one_name, sets_of_one, replicas_behind)
+
+
+def _subject(broker: BrokerFacts) -> str:
+    identity = broker.identity
+    return f"broker {identity.broker_name}/{identity.broker_id} at {identity.address}"

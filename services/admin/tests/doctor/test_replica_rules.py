@@ -1,0 +1,57 @@
+"""What the doctor says of brokers with replicas."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from ariane.namesrv.v1.route_pb2 import BrokerIdentity
+from ariane.replication.v1.replica_pb2 import ReplicaSet, ReplicaState
+from ariane.replication.v1.replica_set_service_pb2 import GetReplicaSetResponse
+from ariane_admin.doctor.cluster_facts import BrokerFacts, ClusterFacts
+from ariane_admin.doctor.replica_rules import RULES
+
+
+def broker(address="h:1", *, has_lease=True, in_sync=(0, 1), replicas=()):
+    row = ReplicaSet(
+        cluster_name="c",
+        broker_name="broker-a",
+        in_sync_broker_ids=in_sync,
+        addresses={0: "h:1", 1: "h:2"},
+    )
+    said = GetReplicaSetResponse(replica_set=row, has_lease=has_lease, replicas=replicas)
+    identity = BrokerIdentity(cluster_name="c", broker_name="broker-a", address=address)
+    return BrokerFacts(identity, replica_set=said)
+
+
+def found(*brokers):
+    facts = ClusterFacts((), brokers)
+    return [finding.finding for rule in RULES for finding in rule(facts)]
+
+
+def replica(seconds, *, attached=True):
+    state = ReplicaState(broker_id=1, attached=attached, behind_bytes=5000)
+    state.behind_for.FromTimedelta(timedelta(seconds=seconds))
+    return state
+
+
+def test_a_sound_set_and_a_broker_without_replicas_are_no_finding():
+    identity = BrokerIdentity(cluster_name="c", broker_name="broker-b", address="h:3")
+    assert found(broker(replicas=[replica(1)]), BrokerFacts(identity)) == []
+
+
+def test_a_primary_without_a_lease_takes_nothing():
+    [finding] = found(broker(has_lease=False))
+    assert "it takes no messages" in finding
+
+
+def test_two_that_say_they_are_primary():
+    [finding] = found(broker("h:1"), broker("h:2"))
+    assert "several say that they are its primary: h:1, h:2" in finding
+
+
+def test_a_set_of_one_and_a_replica_that_is_behind():
+    away = replica(100, attached=False)
+    [finding] = found(broker(in_sync=(0,), replicas=[away]))
+    assert "alone in sync" in finding
+    [finding] = found(broker(replicas=[replica(31)]))
+    assert "replica 1 is 5,000 bytes behind" in finding
