@@ -117,10 +117,17 @@ async def admin(cluster, tmp_path):
         name_servers=tuple(map(Address.parse, cluster.name_servers.split(","))),
         data_path=tmp_path / "admin",
     )
+    made = []
+
+    def compose(given, stop):
+        made.append(AdminApp(given, stop))
+        return made[0]
+
     async with (
-        serving(settings, AdminApp) as address,
+        serving(settings, compose) as address,
         aio.insecure_channel(str(address)) as channel,
     ):
+        channel.console_url = f"http://{made[0].console_address}"
         yield channel
 
 

@@ -1,1 +1,1 @@
-"""Admin's pages for browsers."""
+"""Admin's pages for browsers: drawn by the server, filled from the API."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from google.protobuf.descriptor import FileDescriptor
+from grpc import aio
 
 from ariane.admin.v1 import audit_service_pb2 as audit_pb
 from ariane.admin.v1 import client_service_pb2 as client_pb
@@ -38,6 +39,9 @@ from ariane.admin.v1.topic_service_pb2_grpc import add_TopicServiceServicer_to_s
 from ariane.admin.v1.transaction_service_pb2_grpc import add_TransactionServiceServicer_to_server
 from ariane_admin.audit.auditing import Auditing
 from ariane_admin.audit.trail import AuditTrail
+from ariane_admin.console.api import Api
+from ariane_admin.console.app import Console
+from ariane_admin.console.server import ConsoleServer
 from ariane_admin.database import SCHEMA
 from ariane_admin.history.sampler import Sampler, SamplingRules
 from ariane_admin.history.samples import RateMemory
@@ -66,8 +70,11 @@ from ariane_servicekit import (
     StartRefused,
     StopRequest,
     SystemClock,
+    get_logger,
 )
 from ariane_servicekit.database import Database, DatabaseError
+
+_log = get_logger(__name__)
 
 
 class AdminApp:
@@ -85,6 +92,9 @@ class AdminApp:
         translator = ErrorTranslator(self.error_rules)
         self._cluster = ClusterAccess(",".join(map(str, settings.name_servers)), translator)
         self._console_pass = secrets.token_hex(32)
+        self._console_server = ConsoleServer(settings.console_listen)
+        self._console_address: Address | None = None
+        self._channel: aio.Channel | None = None
         trail = AuditTrail(self._database)
         samples = SampleStore(self._database)
         rates = RateMemory()
@@ -127,9 +137,16 @@ class AdminApp:
             )
         ]
 
+    @property
+    def console_address(self) -> Address | None:
+        """Where the console listens; nothing where it is off or not bound yet."""
+        return self._console_address
+
     async def recover(self, address: Address) -> None:
         """Bring the database up to date, and make the clients ready."""
         self._settings_servicer.listens_on(str(address))
+        if self._settings.console_on:
+            self._console_address = self._console_server.bind()
         if self._settings.data_path is not None:
             self._settings.data_path.mkdir(parents=True, exist_ok=True)
         try:
@@ -138,15 +155,28 @@ class AdminApp:
             raise StartRefused(str(error)) from error
         await self._cluster.start()
 
-    async def serve_started(self, _address: Address) -> None:
-        """Begin to sample."""
+    async def serve_started(self, address: Address) -> None:
+        """Begin to sample, and to show pages."""
         self._sampling.start(at_once=True)
+        if self._console_address is None:
+            return
+        # A wildcard is no address to call.
+        own = Address("127.0.0.1", address.port) if address.is_wildcard else address
+        self._channel = aio.insecure_channel(str(own))
+        hosts = console_hosts(self._settings, self._console_address)
+        console = Console(Api(self._channel, self._console_pass), hosts)
+        await self._console_server.start(console.app)
+        _log.info("console_ready", url=f"http://{self._console_address}/")
 
     async def drain(self) -> None:
-        """Nothing is held: calls in work end by themselves."""
+        """Close the console: its pages ask by calls of their own."""
+        await self._console_server.stop()
 
     async def stop(self) -> None:
         """Stop sampling, end connections, let the database go."""
+        await self._console_server.stop()
+        if self._channel is not None:
+            await self._channel.close()
         await self._sampling.stop()
         await self._cluster.close()
         self._database.close()
@@ -165,6 +195,13 @@ class AdminApp:
             clock=clock,
         )
         return Loop("samples", sampler.look, interval_s=rules.interval_s, clock=clock)
+
+
+def console_hosts(settings: AdminSettings, address: Address) -> set[str]:
+    """Names under which browsers may ask for the console."""
+    if address.is_wildcard and not settings.console_hosts:
+        return {"*"}
+    return {"127.0.0.1", "localhost", "[::1]", address.host, *settings.console_hosts}
 
 
 def _service(file: FileDescriptor, add: Callable[[Any, Any], None], servicer: object) -> RpcService:

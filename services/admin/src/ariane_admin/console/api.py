@@ -1,0 +1,99 @@
+"""The API as the console calls it: as any client does, for whoever sits at the browser."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from google.protobuf.message import Message
+from grpc import aio
+
+from ariane.admin.v1.audit_service_pb2_grpc import AuditServiceStub
+from ariane.admin.v1.client_service_pb2_grpc import ClientServiceStub
+from ariane.admin.v1.cluster_service_pb2_grpc import ClusterServiceStub
+from ariane.admin.v1.dead_letter_service_pb2_grpc import DeadLetterServiceStub
+from ariane.admin.v1.definition_service_pb2_grpc import DefinitionServiceStub
+from ariane.admin.v1.delayed_message_service_pb2_grpc import DelayedMessageServiceStub
+from ariane.admin.v1.group_service_pb2_grpc import GroupServiceStub
+from ariane.admin.v1.history_service_pb2_grpc import HistoryServiceStub
+from ariane.admin.v1.lag_service_pb2_grpc import LagServiceStub
+from ariane.admin.v1.message_service_pb2_grpc import MessageServiceStub
+from ariane.admin.v1.setting_service_pb2_grpc import SettingServiceStub
+from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub
+from ariane.admin.v1.transaction_service_pb2_grpc import TransactionServiceStub
+from ariane_admin.audit.caller import ORIGIN_KEY, PROOF_KEY
+from ariane_admin.console.blocks import Notice
+
+CALL_S_MAX: Final = 15.0
+
+_Answer = TypeVar("_Answer", bound=Message)
+
+
+class Api:
+    """Stubs to admin itself.
+
+    Args:
+        channel: To the address that admin listens on.
+        proof: What makes admin believe from where somebody asks.
+    """
+
+    def __init__(self, channel: aio.Channel, proof: str) -> None:
+        self._proof = proof
+        self.audit = AuditServiceStub(channel)
+        self.clients = ClientServiceStub(channel)
+        self.cluster = ClusterServiceStub(channel)
+        self.dead_letters = DeadLetterServiceStub(channel)
+        self.definitions = DefinitionServiceStub(channel)
+        self.delayed = DelayedMessageServiceStub(channel)
+        self.groups = GroupServiceStub(channel)
+        self.history = HistoryServiceStub(channel)
+        self.lags = LagServiceStub(channel)
+        self.messages = MessageServiceStub(channel)
+        self.settings = SettingServiceStub(channel)
+        self.topics = TopicServiceStub(channel)
+        self.transactions = TransactionServiceStub(channel)
+
+    async def call(
+        self, method: Callable[..., Awaitable[_Answer]], request: Any, origin: str
+    ) -> _Answer:
+        """The answer of a method.
+
+        Args:
+            method: Of a stub.
+            request: Its request.
+            origin: The browser's address.
+
+        Raises:
+            AioRpcError: As admin says.
+        """
+        metadata = ((ORIGIN_KEY, origin), (PROOF_KEY, self._proof))
+        return await method(request, metadata=metadata, timeout=CALL_S_MAX)
+
+
+class Asker:
+    """The API for one request of a browser.
+
+    Attributes:
+        api: The stubs.
+    """
+
+    def __init__(self, api: Api, origin: str) -> None:
+        self.api = api
+        self._origin = origin
+
+    async def __call__(self, method: Callable[..., Awaitable[_Answer]], request: Any) -> _Answer:
+        """The answer of a method.
+
+        Raises:
+            AioRpcError: As admin says.
+        """
+        return await self.api.call(method, request, self._origin)
+
+
+def silence(answer: Any) -> Sequence[Notice]:
+    """What is said above a part: who did not answer."""
+    silent = getattr(answer, "silent_brokers", ())
+    if not silent:
+        return ()
+    names = ", ".join(each.broker_name for each in silent)
+    return (Notice(f"This is a part: {names} did not answer. {silent[0].error.message}", "warn"),)

@@ -1,0 +1,237 @@
+"""The console's parts list: pages, changes, and what guards them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from hmac import compare_digest
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlencode, urlsplit
+
+from grpc import StatusCode
+from grpc.aio import AioRpcError
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from ariane_admin.console.api import Api, Asker
+from ariane_admin.console.blocks import Cell, Fields, Form, Input, Notice, Page
+from ariane_admin.console.changes import CHANGES, Change, Given, WronglyFilled
+from ariane_admin.console.guard import FIELD, HEADERS, FormGuard
+from ariane_admin.console.pages import groups, messages, operations, overview, topics
+
+Show = Callable[[Asker, Request], Awaitable[Page]]
+
+SECTIONS: Final = (
+    ("Overview", "/", "o"),
+    ("Topics", "/topics", "t"),
+    ("Groups", "/groups", "g"),
+    ("Clients", "/clients", "c"),
+    ("Messages", "/messages", "m"),
+    ("Dead letters", "/dead-letters", "d"),
+    ("Delayed", "/delayed", "l"),
+    ("Transactions", "/transactions", "x"),
+    ("Cluster", "/cluster", "b"),
+    ("Audit", "/audit", "a"),
+    ("Settings", "/settings", "s"),
+)
+"""The menu: name, where to, and the key behind g."""
+
+PAGES: Final[Mapping[str, Show]] = {
+    "/": overview.overview,
+    "/topics": topics.topics,
+    "/topics/{topic}": topics.topic,
+    "/groups": groups.groups,
+    "/groups/{group}": groups.group,
+    "/clients": groups.clients,
+    "/client": groups.client,
+    "/messages": messages.messages,
+    "/messages/{topic}/{message_id}": messages.message,
+    "/dead-letters": messages.dead_letters,
+    "/delayed": messages.delayed,
+    "/transactions": operations.transactions,
+    "/cluster": operations.cluster,
+    "/cluster/{broker}": operations.broker,
+    "/audit": operations.audit,
+    "/audit/{sequence:int}": operations.entry,
+    "/settings": operations.settings,
+}
+
+FORM_BYTES_MAX: Final = 5 << 20
+
+_HERE: Final = Path(__file__).parent
+
+_STATUSES: Final = {
+    StatusCode.NOT_FOUND: 404,
+    StatusCode.INVALID_ARGUMENT: 400,
+    StatusCode.ALREADY_EXISTS: 409,
+    StatusCode.FAILED_PRECONDITION: 409,
+    StatusCode.ABORTED: 409,
+    StatusCode.RESOURCE_EXHAUSTED: 429,
+    StatusCode.UNIMPLEMENTED: 501,
+    StatusCode.UNAVAILABLE: 503,
+    StatusCode.DEADLINE_EXCEEDED: 504,
+}
+
+
+class Console:
+    """Pages for browsers over the API.
+
+    Args:
+        api: Where it asks.
+        hosts: Names under which browsers may ask for it; "*" for any.
+    """
+
+    def __init__(self, api: Api, hosts: Collection[str]) -> None:
+        self._api = api
+        self._guard = FormGuard()
+        loader = FileSystemLoader(_HERE / "templates")
+        environment = Environment(
+            loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        )
+        self._template = environment.get_template("page.html")
+        self.app = Starlette(
+            routes=[
+                Mount("/static", StaticFiles(directory=_HERE / "static")),
+                Route("/dead-letters/export", self._export),
+                Route("/definitions/export", self._definitions),
+                *(Route(path, self._shower(show)) for path, show in PAGES.items()),
+                *(
+                    Route(path, self._changer(path, change), methods=["POST"])
+                    for path, change in CHANGES.items()
+                ),
+                Route("/{path:path}", self._nowhere),
+            ],
+            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=sorted(hosts))],
+        )
+
+    def _shower(self, show: Show) -> Callable[[Request], Awaitable[Response]]:
+        async def respond(request: Request) -> Response:
+            try:
+                page = await show(self._asker(request), request)
+            except AioRpcError as error:
+                page = _failure(error)
+            except ValueError as error:
+                page = Page("Not understood", [Notice(str(error), "bad")], status=400)
+            return self._answer(request, page)
+
+        return respond
+
+    def _changer(self, path: str, change: Change) -> Callable[[Request], Awaitable[Response]]:
+        async def respond(request: Request) -> Response:
+            if int(request.headers.get("content-length", "0")) > FORM_BYTES_MAX:
+                return self._answer(request, _refused("The form holds too much.", 413))
+            form = await request.form(max_files=0, max_part_size=FORM_BYTES_MAX)
+            given = {name: value for name, value in form.items() if isinstance(value, str)}
+            if not self._guard.is_own(request, given.pop(FIELD, "")):
+                text = "This form was not made for this browser: go back, load it anew."
+                return self._answer(request, _refused(text, 403))
+            if not given.pop("confirmed", ""):
+                return self._answer(request, _question(path, change, given))
+            return await self._perform(request, change, given)
+
+        return respond
+
+    async def _perform(self, request: Request, change: Change, given: Given) -> Response:
+        try:
+            done = await change.perform(self._asker(request), given)
+        except AioRpcError as error:
+            page = _failure(error)
+        except (WronglyFilled, ValueError) as error:
+            page = _refused(str(error), 400)
+        except KeyError as missing:
+            page = _refused(f"{missing} is missing.", 400)
+        else:
+            return self._moved(request, change.back(given), done)
+        return self._answer(request, page)
+
+    async def _export(self, request: Request) -> Response:
+        lines = messages.exported(self._asker(request), request)
+        try:
+            first = await anext(lines, b"")
+        except AioRpcError as error:
+            return self._answer(request, _failure(error))
+
+        async def all_lines() -> AsyncIterator[bytes]:
+            yield first
+            async for line in lines:
+                yield line
+
+        headers = {**HEADERS, "Content-Disposition": 'attachment; filename="dead-letters.jsonl"'}
+        return StreamingResponse(all_lines(), media_type="application/x-ndjson", headers=headers)
+
+    async def _definitions(self, request: Request) -> Response:
+        try:
+            text = await operations.definitions(self._asker(request))
+        except AioRpcError as error:
+            return self._answer(request, _failure(error))
+        headers = {**HEADERS, "Content-Disposition": 'attachment; filename="definitions.json"'}
+        return Response(text, media_type="application/json", headers=headers)
+
+    async def _nowhere(self, request: Request) -> Response:
+        return self._answer(request, _refused("There is no such page.", 404))
+
+    def _asker(self, request: Request) -> Asker:
+        client = request.client
+        return Asker(self._api, f"{client.host}:{client.port}" if client else "")
+
+    def _answer(self, request: Request, page: Page) -> Response:
+        visitor = self._guard.visitor(request)
+        text = self._template.render(
+            page=page,
+            sections=SECTIONS,
+            token=self._guard.token(visitor),
+            done=self._done(request),
+        )
+        response = HTMLResponse(text, page.status, headers=HEADERS)
+        self._guard.seal(response, visitor)
+        return response
+
+    def _done(self, request: Request) -> str:
+        """What was done, as this console said it: a link of a stranger says nothing here."""
+        done = request.query_params.get("done", "")
+        seal = request.query_params.get("seal", "")
+        return done if compare_digest(seal.encode(), self._guard.token(done).encode()) else ""
+
+    def _moved(self, request: Request, where: str, done: str) -> Response:
+        joint = "&" if urlsplit(where).query else "?"
+        said = urlencode({"done": done, "seal": self._guard.token(done)})
+        target = f"{where}{joint}{said}"
+        response = RedirectResponse(target, 303, headers=HEADERS)
+        self._guard.seal(response, self._guard.visitor(request))
+        return response
+
+
+def _question(path: str, change: Change, given: Given) -> Page:
+    """The page that asks before anything is changed."""
+    shown = [(name, Cell(value)) for name, value in given.items() if value]
+    kept = [Input(name, value=value, kind="hidden") for name, value in given.items()]
+    form = Form(
+        "",
+        path,
+        (*kept, Input("confirmed", value="1", kind="hidden")),
+        "Yes, do it",
+        danger=change.danger,
+    )
+    words = defaultdict(str, given)
+    return Page(
+        "Are you sure?",
+        [Notice(change.question.format_map(words).strip()), Fields("", shown), form],
+    )
+
+
+def _failure(error: AioRpcError) -> Page:
+    status = _STATUSES.get(error.code(), 500)
+    return Page(
+        "That did not work", [Notice(error.details() or str(error.code()), "bad")], status=status
+    )
+
+
+def _refused(text: str, status: int) -> Page:
+    return Page("Refused", [Notice(text, "bad")], status=status)

@@ -1,0 +1,207 @@
+"""What a page consists of: plain data that one template draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+from urllib.parse import quote, urlencode
+
+from markupsafe import Markup
+
+CellKind: TypeAlias = Literal["", "number", "good", "bad", "warn", "code", "body", "quiet"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One value.
+
+    Attributes:
+        text: What is read.
+        href: Where it leads.
+        kind: How it is drawn.
+    """
+
+    text: str
+    href: str = ""
+    kind: CellKind = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of cells.
+
+    Attributes:
+        title: Above it.
+        columns: Their names.
+        rows: Each as many cells as there are columns.
+        empty: What is said without rows.
+        more: Where the next page is.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    empty: str = "Nothing here."
+    more: str = ""
+    template: str = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Names and values of one thing."""
+
+    title: str
+    pairs: Sequence[tuple[str, Cell]]
+    template: str = "fields"
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Some figures, large."""
+
+    tiles: Sequence[tuple[str, Cell]]
+    template: str = "tiles"
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A picture of a series."""
+
+    title: str
+    svg: Markup
+    template: str = "chart"
+
+
+@dataclass(frozen=True, slots=True)
+class Charts:
+    """Pictures side by side."""
+
+    charts: Sequence[Chart]
+    template: str = "charts"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One sentence that must be seen."""
+
+    text: str
+    kind: Literal["good", "bad", "warn"] = "warn"
+    template: str = "notice"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Text as it is."""
+
+    title: str
+    text: str
+    links: Sequence[Cell] = ()
+    template: str = "listing"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One field of a form.
+
+    Attributes:
+        name: As it is sent.
+        label: As it is read.
+        value: What it holds at first.
+        kind: Of HTML's input, or "select", "area", "hidden".
+        options: Of a select: value and text.
+        required: Whether it must be filled.
+    """
+
+    name: str
+    label: str = ""
+    value: str = ""
+    kind: str = "text"
+    options: Sequence[tuple[str, str]] = ()
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Fields that are sent together.
+
+    Attributes:
+        title: Above it; folded under it when it changes something.
+        action: Where to.
+        inputs: Its fields.
+        button: What the button says.
+        method: "get" asks, "post" changes.
+        danger: Whether something is lost by it.
+    """
+
+    title: str
+    action: str
+    inputs: Sequence[Input]
+    button: str
+    method: Literal["get", "post"] = "post"
+    danger: bool = False
+    template: str = "form"
+
+
+Block: TypeAlias = Table | Fields | Tiles | Charts | Notice | Listing | Form
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page.
+
+    Attributes:
+        title: Its heading.
+        blocks: From above.
+        section: The entry of the menu that it belongs to.
+        refresh_s: Seconds after which it is drawn anew; 0: never.
+        status: Of HTTP.
+    """
+
+    title: str
+    blocks: Sequence[Block]
+    section: str = ""
+    refresh_s: int = 0
+    status: int = 200
+    trail: Sequence[Cell] = field(default=())
+
+
+def to(*parts: str, **query: str) -> str:
+    """A path of the console; what is empty is left out of the query."""
+    path = "/" + "/".join(quote(part, safe="") for part in parts)
+    given = {name: value for name, value in query.items() if value}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def number(value: float, unit: str = "") -> Cell:
+    """A figure with separators."""
+    text = f"{value:,.0f}" if value == int(value) or value >= 100 else f"{value:,.1f}"
+    return Cell(f"{text}{unit}", kind="number")
+
+
+def size(count: float) -> Cell:
+    """Bytes as people read them."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return Cell(
+                f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}", "", "number"
+            )
+        count /= 1024
+    return Cell(f"{count:,.1f} TiB", kind="number")
+
+
+def span(seconds: float) -> Cell:
+    """A time span as people read it."""
+    if seconds < 1:
+        return Cell("under 1 s", kind="number")
+    for limit, unit, length in ((120, "s", 1), (7200, "min", 60), (172_800, "h", 3600)):
+        if seconds < limit:
+            return Cell(f"{seconds / length:,.0f} {unit}", kind="number")
+    return Cell(f"{seconds / 86_400:,.0f} d", kind="number")
+
+
+def yes(*, is_so: bool, bad: bool = False) -> Cell:
+    """Yes or no."""
+    if is_so:
+        return Cell("yes", kind="bad" if bad else "good")
+    return Cell("no", kind="quiet" if bad else "bad")

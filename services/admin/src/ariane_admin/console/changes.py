@@ -1,0 +1,329 @@
+"""What the console changes: each asks first, calls the API, and says what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from google.protobuf.json_format import ParseDict, ParseError
+
+from ariane.admin.v1 import cluster_service_pb2 as cluster_pb
+from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
+from ariane.admin.v1 import definition_service_pb2 as definition_pb
+from ariane.admin.v1 import delayed_message_service_pb2 as delayed_pb
+from ariane.admin.v1 import group_service_pb2 as group_pb
+from ariane.admin.v1 import message_service_pb2 as message_pb
+from ariane.admin.v1 import setting_service_pb2 as setting_pb
+from ariane.admin.v1 import topic_service_pb2 as topic_pb
+from ariane.admin.v1 import transaction_service_pb2 as transaction_pb
+from ariane.broker.v1.client_service_pb2 import TransactionOutcome
+from ariane.broker.v1.topic_service_pb2 import Topic
+from ariane.common.v1.message_pb2 import Message, MessageType
+from ariane.namesrv.v1.route_pb2 import TopicPermission
+from ariane_admin.console.api import Asker
+from ariane_admin.console.blocks import to
+from ariane_admin.console.pages.messages import letter_query, time_in
+
+Given = Mapping[str, str]
+"""What a form held."""
+
+
+class WronglyFilled(Exception):
+    """A form that says what cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that the console changes.
+
+    Attributes:
+        question: What is asked before, with the form's fields in braces.
+        perform: Does it; what is said then.
+        back: Where the browser goes then.
+        danger: Whether something is lost by it.
+    """
+
+    question: str
+    perform: Callable[[Asker, Given], Awaitable[str]]
+    back: Callable[[Given], str]
+    danger: bool = False
+
+
+async def _create_topic(ask: Asker, given: Given) -> str:
+    queues = _number(given, "queues")
+    topic = Topic(
+        topic=given["topic"],
+        read_queue_count=queues,
+        write_queue_count=queues,
+        message_type=MessageType.Value(f"MESSAGE_TYPE_{given.get('type', 'UNSPECIFIED')}"),
+    )
+    told = await ask(ask.api.topics.CreateTopic, topic_pb.CreateTopicRequest(topic=topic))
+    return f"Topic {given['topic']} is there.{_parts(told.outcomes)}"
+
+
+async def _update_topic(ask: Asker, given: Given) -> str:
+    request = topic_pb.UpdateTopicRequest(
+        topic=given["topic"],
+        read_queue_count=_number(given, "read_queues"),
+        write_queue_count=_number(given, "write_queues"),
+        permission=TopicPermission.Value(f"TOPIC_PERMISSION_{given['permission']}"),
+    )
+    told = await ask(ask.api.topics.UpdateTopic, request)
+    return f"Topic {given['topic']} is changed.{_parts(told.outcomes)}"
+
+
+async def _delete_topic(ask: Asker, given: Given) -> str:
+    request = topic_pb.DeleteTopicRequest(topic=given["topic"])
+    told = await ask(ask.api.topics.DeleteTopic, request)
+    return f"Topic {given['topic']} is gone.{_parts(told.outcomes)}"
+
+
+async def _reset_group(ask: Asker, given: Given) -> str:
+    request = group_pb.ResetGroupOffsetsRequest(consumer_group=given["group"], topic=given["topic"])
+    if given["to"] == "time":
+        time = time_in(given.get("time", ""))
+        if time is None:
+            raise WronglyFilled("Say the time.")
+        request.time.CopyFrom(time)
+    else:
+        request.earliest = given["to"] == "earliest"
+    told = await ask(ask.api.groups.ResetGroupOffsets, request)
+    return f"Offsets of {len(told.offsets)} queues are set."
+
+
+async def _clone_group(ask: Asker, given: Given) -> str:
+    request = group_pb.CloneGroupOffsetsRequest(
+        consumer_group=given["group"],
+        target_consumer_group=given["target"],
+        topic=given["topic"],
+    )
+    told = await ask(ask.api.groups.CloneGroupOffsets, request)
+    return f"Offsets of {len(told.offsets)} queues are copied to {given['target']}."
+
+
+async def _pause_group(ask: Asker, given: Given) -> str:
+    resume = bool(given.get("resume"))
+    asked = group_pb.GetGroupRequest(consumer_group=given["group"])
+    found = (await ask(ask.api.groups.GetGroup, asked)).group
+    if not found.placements:
+        raise WronglyFilled("No broker that answers has settings of this group.")
+    settings = found.placements[0].group
+    settings.consume_enabled = resume
+    told = await ask(ask.api.groups.UpdateGroup, group_pb.UpdateGroupRequest(group=settings))
+    done = "may consume again" if resume else "is paused"
+    return f"Group {given['group']} {done}.{_parts(told.outcomes)}"
+
+
+async def _delete_group(ask: Asker, given: Given) -> str:
+    request = group_pb.DeleteGroupRequest(
+        consumer_group=given["group"], keep_dead_letters=bool(given.get("keep"))
+    )
+    told = await ask(ask.api.groups.DeleteGroup, request)
+    return f"Group {given['group']} is gone.{_parts(told.outcomes)}"
+
+
+async def _send(ask: Asker, given: Given) -> str:
+    message = Message(
+        body=given.get("body", "").encode(),
+        tag=given.get("tag", ""),
+        keys=given.get("keys", "").split(),
+    )
+    if given.get("again"):
+        asked = message_pb.GetMessageRequest(topic=given["topic"], message_id=given["again"])
+        stored = (await ask(ask.api.messages.GetMessage, asked)).message
+        message = Message(
+            body=stored.body,
+            tag=stored.tag,
+            keys=stored.keys,
+            message_group=stored.message_group,
+            properties=stored.properties,
+            flag=stored.flag,
+        )
+    request = message_pb.SendMessageRequest(topic=given["topic"], message=message)
+    at = (await ask(ask.api.messages.SendMessage, request)).position
+    return f"Sent: it lies at {at.broker_name}/{at.queue_id}/{at.queue_offset}."
+
+
+async def _redrive(ask: Asker, given: Given) -> str:
+    request = letter_pb.RedriveDeadLettersRequest(
+        consumer_group=given["group"],
+        query=letter_query(given),
+        to_group=bool(given.get("to_group")),
+    )
+    if given.get("place"):
+        broker, *numbers = given["place"].rsplit("/", 2)
+        if len(numbers) != 2 or not all(each.isdecimal() for each in numbers):
+            raise WronglyFilled("A place is broker/queue/offset.")
+        place = letter_pb.DeadLetterPlace(
+            broker_name=broker, queue_id=int(numbers[0]), queue_offset=int(numbers[1])
+        )
+        request.places.append(place)
+    told = await ask(ask.api.dead_letters.RedriveDeadLetters, request)
+    more = " There are more: do it again." if told.more else ""
+    failed = f" {len(told.failures)} could not be: {told.failures[0]}." if told.failures else ""
+    counts = f"{told.redriven_count:,} sent back, {told.duplicate_count:,} had been before."
+    return f"{counts}{failed}{more}"
+
+
+async def _recall(ask: Asker, given: Given) -> str:
+    request = delayed_pb.RecallMessageRequest(recall_handle=given["handle"], topic=given["topic"])
+    told = await ask(ask.api.delayed.RecallMessage, request)
+    return "It will not be delivered." if told.recalled else "It was delivered before."
+
+
+async def _decide(ask: Asker, given: Given) -> str:
+    request = transaction_pb.DecideTransactionRequest(
+        transaction_id=given["id"],
+        outcome=TransactionOutcome.Value(f"TRANSACTION_OUTCOME_{given['outcome']}"),
+        cause=given.get("cause", ""),
+    )
+    await ask(ask.api.transactions.DecideTransaction, request)
+    return f"Transaction {given['id']} has ended: {given['outcome'].lower()}."
+
+
+async def _resume(ask: Asker, given: Given) -> str:
+    request = transaction_pb.ResumeTransactionRequest(transaction_id=given["id"])
+    await ask(ask.api.transactions.ResumeTransaction, request)
+    return f"The producers of {given['id']} are asked again."
+
+
+async def _drain(ask: Asker, given: Given) -> str:
+    request = cluster_pb.DrainBrokerRequest(broker_name=given["broker"])
+    told = await ask(ask.api.cluster.DrainBroker, request)
+    missing = f" Not told: {'; '.join(told.not_told)}." if told.not_told else ""
+    return f"Broker {given['broker']} takes no more messages.{missing}"
+
+
+async def _restore(ask: Asker, given: Given) -> str:
+    request = cluster_pb.RestoreBrokerRequest(broker_name=given["broker"])
+    told = await ask(ask.api.cluster.RestoreBroker, request)
+    missing = f" Not told: {'; '.join(told.not_told)}." if told.not_told else ""
+    return f"Broker {given['broker']} takes messages again.{missing}"
+
+
+async def _setting(ask: Asker, given: Given) -> str:
+    request = setting_pb.UpdateSettingRequest(
+        service=given["service"], name=given["name"], value=given["value"]
+    )
+    if given.get("address"):
+        request.addresses.append(given["address"])
+    told = await ask(ask.api.settings.UpdateSetting, request)
+    return f"{given['name']} is {given['value']} in {len(told.outcomes)} process(es)."
+
+
+async def _import(ask: Asker, given: Given) -> str:
+    try:
+        definitions = ParseDict(json.loads(given["definitions"]), definition_pb.Definitions())
+    except (ValueError, ParseError) as error:
+        raise WronglyFilled(f"These are no definitions: {error}") from error
+    request = definition_pb.ImportDefinitionsRequest(definitions=definitions)
+    told = await ask(ask.api.definitions.ImportDefinitions, request)
+    failed = [each for each in told.changes if each.failure]
+    shown = f" {len(failed)} failed: {failed[0].subject}: {failed[0].failure}." if failed else ""
+    return f"{len(told.changes) - len(failed)} changes were made.{shown}"
+
+
+def _number(given: Given, name: str) -> int:
+    if not given[name].isdecimal():
+        raise WronglyFilled(f"{name} is a number.")
+    return int(given[name])
+
+
+def _parts(outcomes: object) -> str:
+    failed = [each for each in outcomes if each.HasField("error")]  # type: ignore[attr-defined]
+    if not failed:
+        return ""
+    return " Not on " + "; ".join(f"{e.broker_name}: {e.error.message}" for e in failed) + "."
+
+
+def _topic_page(given: Given) -> str:
+    return to("topics", given["topic"])
+
+
+def _group_page(given: Given) -> str:
+    return to("groups", given["group"])
+
+
+CHANGES: Final[Mapping[str, Change]] = {
+    "/topics/create": Change(
+        "Create topic {topic} with {queues} queues on each broker?", _create_topic, _topic_page
+    ),
+    "/topics/update": Change(
+        "Change topic {topic} to {read_queues} read and {write_queues} write queues on each broker,"
+        " allowed: {permission}?",
+        _update_topic,
+        _topic_page,
+    ),
+    "/topics/delete": Change(
+        "Delete topic {topic} with all its messages and the offsets of its groups?",
+        _delete_topic,
+        lambda _: "/topics",
+        danger=True,
+    ),
+    "/groups/reset": Change(
+        "Set the offsets of group {group} in topic {topic} to {to} {time}? Messages are skipped,"
+        " or come once more.",
+        _reset_group,
+        _group_page,
+        danger=True,
+    ),
+    "/groups/clone": Change(
+        "Copy the offsets of group {group} in topic {topic} to group {target}?",
+        _clone_group,
+        _group_page,
+    ),
+    "/groups/pause": Change("Change whether group {group} may consume?", _pause_group, _group_page),
+    "/groups/delete": Change(
+        "Delete group {group} with its offsets, its retry topic and its dead letters?",
+        _delete_group,
+        lambda _: "/groups",
+        danger=True,
+    ),
+    "/messages/send": Change(
+        "Send a message to topic {topic}? All its groups get it.",
+        _send,
+        lambda given: to("messages", topic=given["topic"]),
+    ),
+    "/dead-letters/redrive": Change(
+        "Send dead letters of group {group} back? {place}",
+        _redrive,
+        lambda given: to("dead-letters", group=given["group"]),
+        danger=True,
+    ),
+    "/delayed/recall": Change(
+        "Take the message of topic {topic} back? It will never be delivered.",
+        _recall,
+        lambda _: "/delayed",
+        danger=True,
+    ),
+    "/transactions/decide": Change(
+        "End transaction {id}: {outcome}?", _decide, lambda _: "/transactions", danger=True
+    ),
+    "/transactions/resume": Change(
+        "Have the producers of transaction {id} asked again?", _resume, lambda _: "/transactions"
+    ),
+    "/cluster/drain": Change(
+        "Let broker {broker} take no more messages? Consumers go on.",
+        _drain,
+        lambda given: to("cluster", given["broker"]),
+        danger=True,
+    ),
+    "/cluster/restore": Change(
+        "Let broker {broker} take messages again?",
+        _restore,
+        lambda given: to("cluster", given["broker"]),
+    ),
+    "/settings/update": Change(
+        "Set {name} of {service} to {value} until the process ends?",
+        _setting,
+        lambda given: to("settings", service=given["service"]),
+    ),
+    "/definitions/import": Change(
+        "Make the topics and groups that are missing, and change those that differ?",
+        _import,
+        lambda _: "/settings",
+    ),
+}
+"""By the path that their forms are sent to."""

@@ -1,0 +1,264 @@
+"""Consumer groups and the clients in them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from starlette.requests import Request
+
+from ariane.admin.v1 import client_service_pb2 as client_pb
+from ariane.admin.v1 import group_service_pb2 as group_pb
+from ariane.admin.v1 import history_service_pb2 as history_pb
+from ariane.admin.v1 import lag_service_pb2 as lag_pb
+from ariane_admin.console.api import Asker, silence
+from ariane_admin.console.blocks import (
+    Block,
+    Cell,
+    Charts,
+    Fields,
+    Form,
+    Input,
+    Page,
+    Table,
+    number,
+    to,
+    yes,
+)
+from ariane_admin.console.pages.overview import chart
+from ariane_admin.console.pages.topics import moment
+
+SECTION: Final = "Groups"
+
+
+async def groups(ask: Asker, request: Request) -> Page:
+    """Groups by name, a hundred a page."""
+    query = request.query_params
+    prefix = query.get("prefix", "")
+    told = await ask(
+        ask.api.groups.ListGroups,
+        group_pb.ListGroupsRequest(name_prefix=prefix, page_token=query.get("token", "")),
+    )
+    rows = [
+        (
+            Cell(each.consumer_group, to("groups", each.consumer_group)),
+            Cell(str(each.member_count), kind="number" if each.member_count else "quiet"),
+            number(each.lag_message_count),
+            Cell(moment(each, "oldest_store_time")),
+            Cell(", ".join(each.topics[:3]) + (" and more" if len(each.topics) > 3 else "")),
+            Cell("differs between brokers", kind="warn") if each.uneven else Cell(""),
+        )
+        for each in told.groups
+    ]
+    more = to("groups", prefix=prefix, token=told.next_page_token) if told.next_page_token else ""
+    search = Form(
+        "", "/groups", (Input("prefix", "Name begins with", prefix, "search"),), "Search", "get"
+    )
+    columns = ("Group", "Members", "Not consumed yet", "Oldest", "Topics", "")
+    table = Table("", columns, rows, "No group.", more)
+    return Page("Consumer groups", [search, *silence(told), table], SECTION)
+
+
+async def group(ask: Asker, request: Request) -> Page:
+    """One group: who is in it, how far each queue is, what can be done about it."""
+    name, api = request.path_params["group"], ask.api
+    told, members, queues, conflicts, lag, delay = await asyncio.gather(
+        ask(api.groups.GetGroup, group_pb.GetGroupRequest(consumer_group=name)),
+        ask(api.groups.ListGroupMembers, group_pb.ListGroupMembersRequest(consumer_group=name)),
+        ask(
+            api.lags.ListQueueLags,
+            lag_pb.ListQueueLagsRequest(
+                consumer_group=name, page_size=200, page_token=request.query_params.get("token", "")
+            ),
+        ),
+        ask(
+            api.groups.ListSubscriptionConflicts,
+            group_pb.ListSubscriptionConflictsRequest(consumer_group=name),
+        ),
+        chart(ask, "Messages not consumed yet", history_pb.SERIES_KIND_GROUP_LAG, name),
+        chart(ask, "Age of the oldest in seconds", history_pb.SERIES_KIND_GROUP_DELAY, name),
+    )
+    found = told.group
+    paused = any(not each.group.consume_enabled for each in found.placements)
+    blocks: list[Block] = [
+        *silence(told),
+        Fields(
+            "",
+            [
+                ("Members", number(found.member_count)),
+                ("Not consumed yet", number(found.lag_message_count)),
+                ("Oldest of them", Cell(moment(found, "oldest_store_time") or "none")),
+                (
+                    "Dead letters",
+                    Cell(f"{found.dead_letter_count:,}", to("dead-letters", group=name)),
+                ),
+                ("May consume", yes(is_so=not paused)),
+                ("The same on all brokers", yes(is_so=not found.uneven)),
+            ],
+        ),
+        Charts([lag, delay]),
+        _members(members),
+    ]
+    if conflicts.conflicts:
+        blocks.append(_conflicts(conflicts))
+    more = to("groups", name, token=queues.next_page_token) if queues.next_page_token else ""
+    blocks += [_queues(queues, more), *_forms(found, paused=paused)]
+    return Page(name, blocks, SECTION, trail=[Cell("Groups", "/groups")])
+
+
+async def clients(ask: Asker, request: Request) -> Page:
+    """Producers and consumers that live now."""
+    query = request.query_params
+    told = await ask(
+        ask.api.clients.ListClients,
+        client_pb.ListClientsRequest(
+            consumer_group=query.get("group", ""),
+            producer_group=query.get("producers", ""),
+            page_token=query.get("token", ""),
+        ),
+    )
+    rows = [
+        (
+            Cell(each.client.hello.client_id, to("client", id=each.client.hello.client_id), "code"),
+            Cell(each.client.address),
+            Cell(f"{each.client.hello.language} {each.client.hello.sdk_version}"),
+            Cell(", ".join(m.consumer_group for m in each.client.hello.memberships)),
+            Cell(", ".join(each.client.hello.producer_groups)),
+            Cell(", ".join(each.broker_names)),
+            Cell(moment(each.client, "attach_time")),
+        )
+        for each in told.clients
+    ]
+    search = Form(
+        "",
+        "/clients",
+        (
+            Input("group", "Consumer group", query.get("group", ""), "search"),
+            Input("producers", "Producer group", query.get("producers", ""), "search"),
+        ),
+        "Search",
+        "get",
+    )
+    more = to("clients", token=told.next_page_token) if told.next_page_token else ""
+    columns = ("Client", "From", "SDK", "Consumes for", "Produces for", "Brokers", "Since")
+    table = Table("", columns, rows, "No client is attached.", more)
+    return Page("Clients", [search, *silence(told), table], "Clients")
+
+
+async def client(ask: Asker, request: Request) -> Page:
+    """What a client says that it does now."""
+    client_id = request.query_params.get("id", "")
+    told = await ask(
+        ask.api.clients.GetClientState, client_pb.GetClientStateRequest(client_id=client_id)
+    )
+    facts = [(name, Cell(told.state.facts[name])) for name in sorted(told.state.facts)]
+    return Page(
+        client_id,
+        [Fields("What it says now", facts)],
+        "Clients",
+        trail=[Cell("Clients", "/clients")],
+    )
+
+
+def _members(told: group_pb.ListGroupMembersResponse) -> Table:
+    rows = [
+        (
+            Cell(each.member.client_id, to("client", id=each.member.client_id), "code"),
+            Cell(each.member.address),
+            Cell(
+                ", ".join(
+                    f"{s.topic} {s.filter.text}".strip()
+                    for s in each.member.membership.subscriptions
+                    if not s.topic.startswith("%RETRY%")
+                )
+            ),
+            number(len(each.assignment)),
+        )
+        for each in told.members
+    ]
+    columns = ("Member", "From", "Subscribes", "Queues")
+    return Table("Members", columns, rows, "Nobody is there.")
+
+
+def _conflicts(told: group_pb.ListSubscriptionConflictsResponse) -> Table:
+    rows = [
+        (
+            Cell(each.member.client_id, kind="code"),
+            Cell(each.newcomer.client_id, kind="code"),
+            Cell(each.difference, kind="bad"),
+            yes(is_so=each.refused),
+            Cell(moment(each, "last_time")),
+        )
+        for each in told.conflicts
+    ]
+    columns = ("Member", "Newcomer", "Difference", "Refused", "Last")
+    return Table("Members that do not want the same", columns, rows)
+
+
+def _queues(told: lag_pb.ListQueueLagsResponse, more: str) -> Table:
+    rows = [
+        (
+            Cell(each.lag.topic, to("topics", each.lag.topic)),
+            Cell(each.broker_name),
+            number(each.lag.queue_id),
+            number(each.lag.consumer_offset),
+            number(each.lag.max_queue_offset),
+            number(each.lag.message_count),
+            Cell(moment(each.lag, "oldest_store_time")),
+            Cell(each.client_id, kind="code"),
+        )
+        for each in told.lags
+    ]
+    columns = ("Topic", "Broker", "Queue", "Consumed to", "End", "Behind", "Oldest", "In work at")
+    return Table("Queues", columns, rows, "It has no offsets.", more)
+
+
+def _forms(found: group_pb.ClusterGroup, *, paused: bool) -> list[Form]:
+    named = Input("group", value=found.consumer_group, kind="hidden")
+    topics = tuple((topic, topic) for topic in found.topics)
+    first = found.topics[0] if found.topics else ""
+    forms = []
+    if topics:
+        forms += [
+            Form(
+                "Set its offsets anew, or skip what waits",
+                "/groups/reset",
+                (
+                    named,
+                    Input("topic", "Topic", first, "select", topics),
+                    Input(
+                        "to",
+                        "To",
+                        "latest",
+                        "select",
+                        (
+                            ("latest", "the end (skip)"),
+                            ("earliest", "the oldest"),
+                            ("time", "a time"),
+                        ),
+                    ),
+                    Input("time", "Time, UTC", kind="datetime-local"),
+                ),
+                "Reset",
+                danger=True,
+            ),
+            Form(
+                "Copy its offsets to another group",
+                "/groups/clone",
+                (
+                    named,
+                    Input("topic", "Topic", first, "select", topics),
+                    Input("target", "Group", required=True),
+                ),
+                "Copy",
+            ),
+        ]
+    if found.placements:
+        title = "Let it consume again" if paused else "Pause it: let nobody of it consume"
+        value = "1" if paused else ""
+        button = "Resume" if paused else "Pause"
+        resume = Input("resume", value=value, kind="hidden")
+        forms.append(Form(title, "/groups/pause", (named, resume), button))
+    keep = Input("keep", "Keep its dead letters", kind="checkbox")
+    forms.append(Form("Delete this group", "/groups/delete", (named, keep), "Delete", danger=True))
+    return forms

@@ -1,0 +1,349 @@
+"""The cluster's processes, transactions, the trail, settings and definitions."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from google.protobuf.json_format import MessageToDict
+from starlette.requests import Request
+
+from ariane.admin.v1 import audit_service_pb2 as audit_pb
+from ariane.admin.v1 import cluster_service_pb2 as cluster_pb
+from ariane.admin.v1 import definition_service_pb2 as definition_pb
+from ariane.admin.v1 import setting_service_pb2 as setting_pb
+from ariane.admin.v1 import transaction_service_pb2 as transaction_pb
+from ariane_admin.console.api import Asker
+from ariane_admin.console.blocks import (
+    Block,
+    Cell,
+    Fields,
+    Form,
+    Input,
+    Listing,
+    Notice,
+    Page,
+    Table,
+    number,
+    size,
+    to,
+    yes,
+)
+from ariane_admin.console.pages.topics import moment
+
+SERVICES: Final = tuple((name, name) for name in ("broker", "namesrv", "txn-checker", "admin"))
+
+_OUTCOMES: Final[dict[int, Cell]] = {
+    audit_pb.AUDIT_OUTCOME_BEGUN: Cell("begun, no end", kind="warn"),
+    audit_pb.AUDIT_OUTCOME_DONE: Cell("done", kind="good"),
+    audit_pb.AUDIT_OUTCOME_PARTLY: Cell("in part", kind="warn"),
+    audit_pb.AUDIT_OUTCOME_FAILED: Cell("failed", kind="bad"),
+    audit_pb.AUDIT_OUTCOME_UNKNOWN: Cell("not known", kind="warn"),
+}
+
+
+async def cluster(ask: Asker, request: Request) -> Page:
+    """Brokers and name servers."""
+    token = request.query_params.get("token", "")
+    told = await ask(ask.api.cluster.ListBrokers, cluster_pb.ListBrokersRequest(page_token=token))
+    servers = await ask(ask.api.cluster.ListNameServers, cluster_pb.ListNameServersRequest())
+    more = to("cluster", token=told.next_page_token) if told.next_page_token else ""
+    columns = (
+        *("Broker", "Id", "Address", "Version", "Takes messages", "Led away", "Disk"),
+        *("In a second", "Out a second", "Clients", "State"),
+    )
+    brokers = Table("Brokers", columns, [_broker_row(each) for each in told.brokers], more=more)
+    names = [
+        (
+            Cell(each.address, kind="code"),
+            number(each.broker_count),
+            number(each.topic_count),
+            Cell(f"{each.answer_duration.ToMilliseconds()} ms", kind="number"),
+            Cell(each.error.message, kind="bad")
+            if each.HasField("error")
+            else Cell("", kind="good"),
+        )
+        for each in servers.name_servers
+    ]
+    name_columns = ("Name server", "Brokers", "Topics at most", "Answers in", "Error")
+    return Page("Cluster", [brokers, Table("Name servers", name_columns, names)], "Cluster", 5)
+
+
+async def broker(ask: Asker, request: Request) -> Page:
+    """One broker, as it says itself."""
+    name = request.path_params["broker"]
+    told = await ask(ask.api.cluster.GetBroker, cluster_pb.GetBrokerRequest(broker_name=name))
+    found = told.broker
+    trail = [Cell("Cluster", "/cluster")]
+    if found.HasField("error"):
+        return Page(name, [Notice(found.error.message, "bad")], "Cluster", trail=trail)
+    state = MessageToDict(found.state, preserving_proto_field_name=True)
+    named = Input("broker", value=name, kind="hidden")
+    led_away = not found.writable or found.liveness.write_wiped
+    drain = Form("Take it out of service", "/cluster/drain", (named,), "Drain", danger=True)
+    restore = Form("Let it take messages again", "/cluster/restore", (named,), "Restore")
+    blocks: list[Block] = [
+        Fields(
+            "",
+            [
+                ("Address", Cell(found.liveness.identity.address, kind="code")),
+                ("Version", Cell(found.version)),
+                ("Takes messages", yes(is_so=found.writable)),
+                ("Producers are led away", yes(is_so=found.liveness.write_wiped, bad=True)),
+                ("Disk in use", Cell(f"{found.store.disk_used_ratio:.0%}")),
+                ("Log kept", size(_kept(found))),
+                ("Flush", Cell(found.store.flush_mode)),
+                ("Clients", number(found.client_count)),
+                ("Settings", Cell("see", to("settings", service="broker"))),
+            ],
+        ),
+        *(Notice(each) for each in found.state.recovery_findings),
+        Listing("All that it says", json.dumps(state, indent=2)),
+        restore if led_away else drain,
+    ]
+    return Page(name, blocks, "Cluster", trail=trail)
+
+
+async def transactions(ask: Asker, request: Request) -> Page:
+    """Half messages without an outcome."""
+    query = request.query_params
+    parked = query.get("parked", "")
+    asked = transaction_pb.ListTransactionsRequest(
+        parked=bool(parked),
+        producer_group=query.get("group", ""),
+        topic=query.get("topic", ""),
+        page_token=query.get("token", ""),
+    )
+    search = Form(
+        "",
+        "/transactions",
+        (
+            Input("group", "Producer group", asked.producer_group, "search"),
+            Input("topic", "Topic", asked.topic, "search"),
+            Input("parked", "Those nobody could answer for", parked, "checkbox"),
+        ),
+        "Search",
+        "get",
+    )
+    told = await ask(ask.api.transactions.ListTransactions, asked)
+    rows = [
+        (
+            Cell(each.transaction_id, kind="code"),
+            Cell(each.topic, to("topics", each.topic)),
+            Cell(each.producer_group),
+            Cell(" ".join(each.keys)),
+            Cell(moment(each, "store_time")),
+            Cell(f"{each.check_count} of {each.check_count_max}", kind="number"),
+            Cell(moment(each, "next_check_time")),
+        )
+        for each in told.transactions
+    ]
+    columns = ("Transaction", "Topic", "Producers", "Keys", "Stored", "Asked", "Next question")
+    given = {"group": asked.producer_group, "topic": asked.topic, "parked": parked}
+    token = told.next_page_token
+    more = to("transactions", **given, token=token) if token else ""
+    decide = Form(
+        "End a transaction",
+        "/transactions/decide",
+        (
+            Input("id", "Transaction", required=True),
+            Input(
+                "outcome",
+                "Outcome",
+                "ROLLBACK",
+                "select",
+                (("ROLLBACK", "roll back"), ("COMMIT", "commit")),
+            ),
+            Input("cause", "Why, for people", required=True),
+        ),
+        "End it",
+        danger=True,
+    )
+    resume = Form(
+        "Have the producers of a parked one asked again",
+        "/transactions/resume",
+        (Input("id", "Transaction", required=True),),
+        "Ask again",
+    )
+    table = Table("", columns, rows, "No transaction waits.", more)
+    return Page("Transactions", [search, table, decide, resume], "Transactions")
+
+
+async def audit(ask: Asker, request: Request) -> Page:
+    """Who changed what."""
+    query = request.query_params
+    given = {name: query.get(name, "") for name in ("user", "method", "resource")}
+    told = await ask(
+        ask.api.audit.ListAuditEntries,
+        audit_pb.ListAuditEntriesRequest(
+            user=given["user"],
+            method=given["method"],
+            resource_name=given["resource"],
+            page_size=50,
+            page_token=query.get("token", ""),
+        ),
+    )
+    checked = await ask(ask.api.audit.VerifyAuditTrail, audit_pb.VerifyAuditTrailRequest())
+    if checked.broken_sequence:
+        seal = Notice(f"The trail is broken: {checked.finding}.", "bad")
+    else:
+        first = "The first " if checked.next_sequence else "All "
+        seal = Notice(
+            f"{first}{checked.record_count:,} records fit one another;"
+            f" record {checked.last_sequence} has hash {checked.last_sha256.hex()[:16]}...",
+            "good",
+        )
+    rows = [
+        (
+            Cell(moment(each, "begin_time")),
+            Cell(each.user or (f"{each.claimed_user} (claimed)" if each.claimed_user else "")),
+            Cell(each.source_address, kind="code"),
+            Cell(each.method.rpartition("/")[2]),
+            Cell(each.resource_name),
+            _OUTCOMES.get(each.outcome, Cell("?")),
+            Cell(each.failure_reason),
+            Cell("see", to("audit", str(each.begin_sequence))),
+        )
+        for each in told.entries
+    ]
+    search = Form(
+        "",
+        "/audit",
+        (
+            Input("resource", "Name", given["resource"], "search"),
+            Input("method", "Method", given["method"], "search"),
+            Input("user", "Who", given["user"], "search"),
+        ),
+        "Search",
+        "get",
+    )
+    more = to("audit", **given, token=told.next_page_token) if told.next_page_token else ""
+    columns = ("When", "Who", "From", "What", "Of what", "Outcome", "Reason", "")
+    table = Table("", columns, rows, "Nothing was changed.", more)
+    return Page("Audit trail", [seal, search, table], "Audit")
+
+
+async def entry(ask: Asker, request: Request) -> Page:
+    """One change with what was before and after."""
+    sequence = request.path_params["sequence"]
+    asked = audit_pb.ListAuditEntriesRequest(page_size=1000)
+    while True:
+        told = await ask(ask.api.audit.ListAuditEntries, asked)
+        found = [each for each in told.entries if each.begin_sequence == sequence]
+        asked.page_token = told.next_page_token
+        if found or not asked.page_token or told.entries[-1].begin_sequence < sequence:
+            break
+    trail = [Cell("Audit trail", "/audit")]
+    if not found:
+        return Page("No such entry", [Notice("There is none.")], "Audit", status=404, trail=trail)
+    [one] = found
+    blocks: list[Block] = [
+        Fields(
+            "",
+            [
+                ("What", Cell(one.method)),
+                ("Of what", Cell(one.resource_name)),
+                ("From", Cell(one.source_address)),
+                ("Begun", Cell(moment(one, "begin_time"))),
+                ("Ended", Cell(moment(one, "end_time") or "nobody wrote an end")),
+                ("Outcome", _OUTCOMES.get(one.outcome, Cell("?"))),
+                ("Reason", Cell(f"{one.failure_reason} {one.failure_message}".strip())),
+                ("Hash of its last record", Cell(one.record_sha256.hex(), kind="code")),
+            ],
+        ),
+        Listing("Asked", _pretty(one.request_json)),
+        Listing("Before", _pretty(one.before_json)),
+        Listing("After", _pretty(one.after_json)),
+    ]
+    return Page(f"Change {sequence}", blocks, "Audit", trail=trail)
+
+
+async def settings(ask: Asker, request: Request) -> Page:
+    """Settings side by side, definitions out and in."""
+    service = request.query_params.get("service", "broker")
+    api = ask.api
+    told = await ask(api.settings.ListSettings, setting_pb.ListSettingsRequest(service=service))
+    rows = [
+        (
+            Cell(each.setting.name, kind="code"),
+            Cell(" | ".join(sorted(set(each.values.values())))),
+            Cell(each.setting.default_value),
+            Cell(each.setting.type),
+            Cell("yes", kind="good") if each.setting.dynamic else Cell(""),
+            Cell(each.setting.description, kind="quiet"),
+        )
+        for each in told.settings
+    ]
+    search = Form(
+        "",
+        "/settings",
+        (Input("service", "Processes", service, "select", SERVICES),),
+        "Show",
+        "get",
+    )
+    changeable = tuple((s.setting.name, s.setting.name) for s in told.settings if s.setting.dynamic)
+    columns = ("Setting", "Now", "Default", "Kind", "May change", "Meaning")
+    blocks: list[Block] = [search, Table("", columns, rows)]
+    if changeable:
+        blocks.append(
+            Form(
+                "Change a setting until the process ends",
+                "/settings/update",
+                (
+                    Input("service", value=service, kind="hidden"),
+                    Input("name", "Setting", changeable[0][0], "select", changeable),
+                    Input("value", "Value", required=True),
+                    Input("address", "Only at this address; empty for all"),
+                ),
+                "Change",
+            )
+        )
+    blocks += [
+        Fields(
+            "Definitions of topics and groups",
+            [("Take them out", Cell("definitions.json", to("definitions", "export")))],
+        ),
+        Form(
+            "Bring definitions in",
+            "/definitions/import",
+            (Input("definitions", "JSON as it was taken out", kind="area", required=True),),
+            "Bring in",
+        ),
+    ]
+    return Page("Settings", blocks, "Settings")
+
+
+async def definitions(ask: Asker) -> bytes:
+    """All topics and groups as JSON."""
+    told = await ask(
+        ask.api.definitions.ExportDefinitions, definition_pb.ExportDefinitionsRequest()
+    )
+    row = MessageToDict(told.definitions, preserving_proto_field_name=True)
+    return json.dumps(row, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def _broker_row(each: cluster_pb.ClusterBroker) -> tuple[Cell, ...]:
+    identity = each.liveness.identity
+    state = Cell("silent", kind="bad") if each.HasField("error") else Cell("answers", kind="good")
+    refusal = each.store.refusal
+    return (
+        Cell(identity.broker_name, to("cluster", identity.broker_name)),
+        number(identity.broker_id),
+        Cell(identity.address, kind="code"),
+        Cell(each.version),
+        yes(is_so=each.writable),
+        yes(is_so=each.liveness.write_wiped, bad=True),
+        Cell(f"{each.store.disk_used_ratio:.0%}", kind="number"),
+        number(each.throughput.stored_messages_per_second),
+        number(each.throughput.pulled_messages_per_second),
+        number(each.client_count),
+        Cell(refusal, kind="bad") if refusal else state,
+    )
+
+
+def _kept(found: cluster_pb.ClusterBroker) -> int:
+    return found.store.max_commit_log_offset - found.store.min_commit_log_offset
+
+
+def _pretty(text: str) -> str:
+    return json.dumps(json.loads(text), indent=2, ensure_ascii=False) if text else "(nothing)"

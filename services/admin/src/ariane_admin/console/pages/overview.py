@@ -1,0 +1,145 @@
+"""Is it up, what goes through, who is behind, what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from google.protobuf.duration_pb2 import Duration
+from starlette.requests import Request
+
+from ariane.admin.v1 import cluster_service_pb2 as cluster_pb
+from ariane.admin.v1 import history_service_pb2 as history_pb
+from ariane.admin.v1 import lag_service_pb2 as lag_pb
+from ariane_admin.console.api import Asker, silence
+from ariane_admin.console.blocks import (
+    Block,
+    Cell,
+    Chart,
+    Charts,
+    Notice,
+    Page,
+    Table,
+    Tiles,
+    number,
+    size,
+    span,
+    to,
+)
+from ariane_admin.console.charts import line_chart
+
+REFRESH_S: Final = 5
+
+_SERIES: Final = (
+    ("Stored messages a second", history_pb.SERIES_KIND_STORED_RATE),
+    ("Messages handed out a second", history_pb.SERIES_KIND_PULLED_RATE),
+    ("Messages not consumed yet", history_pb.SERIES_KIND_GROUP_LAG),
+)
+_BEHIND_SHOWN: Final = 10
+
+
+async def overview(ask: Asker, _request: Request) -> Page:
+    """The whole cluster on one page."""
+    api = ask.api
+    clusters, findings, behind, charts = await asyncio.gather(
+        ask(api.cluster.ListClusters, cluster_pb.ListClustersRequest()),
+        ask(api.cluster.DiagnoseCluster, cluster_pb.DiagnoseClusterRequest()),
+        ask(
+            api.lags.ListGroupLags,
+            lag_pb.ListGroupLagsRequest(
+                order=lag_pb.LAG_ORDER_MESSAGE_COUNT, message_count_min=1, page_size=_BEHIND_SHOWN
+            ),
+        ),
+        asyncio.gather(*(chart(ask, title, kind) for title, kind in _SERIES)),
+    )
+    blocks: list[Block] = []
+    for cluster in clusters.clusters:
+        blocks += silence(cluster)
+        blocks.append(_tiles(cluster))
+    if not clusters.clusters:
+        blocks.append(Notice("No broker is registered with the name servers.", "bad"))
+    if not findings.findings:
+        blocks.append(
+            Notice(
+                f"All is well: {findings.name_server_count} name server(s) and"
+                f" {findings.broker_count} broker(s) answer at their addresses.",
+                "good",
+            )
+        )
+    blocks.append(Charts(charts))
+    if findings.findings:
+        blocks.append(_findings(findings))
+    blocks.append(_behind(behind))
+    return Page("Overview", blocks, "Overview", REFRESH_S)
+
+
+async def chart(
+    ask: Asker, title: str, kind: history_pb.SeriesKind.ValueType, name: str = ""
+) -> Chart:
+    """The last hour of a series."""
+    # As fine as samples are: admin makes steps wider where there are too many.
+    asked = history_pb.GetHistoryRequest(kind=kind, name=name, step_duration=Duration(seconds=1))
+    told = await ask(ask.api.history.GetHistory, asked)
+    points = [(each.time.ToMilliseconds(), each.value) for each in told.points]
+    gap_ms = 3 * told.step_duration.ToMilliseconds()
+    return Chart(title, line_chart(points, title, gap_ms=gap_ms))
+
+
+def _tiles(cluster: cluster_pb.Cluster) -> Tiles:
+    flow = cluster.throughput
+    away = cluster.silent_broker_count
+    brokers = f"{cluster.broker_count - away} of {cluster.broker_count}" if away else None
+    return Tiles(
+        [
+            ("Cluster", Cell(cluster.cluster_name, to("cluster"))),
+            (
+                "Brokers",
+                Cell(brokers, to("cluster"), "bad")
+                if brokers
+                else _linked(cluster.broker_count, "cluster"),
+            ),
+            ("Topics", _linked(cluster.topic_count, "topics")),
+            ("Groups", _linked(cluster.consumer_group_count, "groups")),
+            ("Clients", _linked(cluster.client_count, "clients")),
+            ("Stored a second", number(flow.stored_messages_per_second)),
+            ("Handed out a second", number(flow.pulled_messages_per_second)),
+            ("Bytes in a second", size(flow.stored_bytes_per_second)),
+            ("Not consumed yet", number(cluster.lag_message_count)),
+        ]
+    )
+
+
+def _linked(count: int, section: str) -> Cell:
+    return Cell(f"{count:,}", to(section))
+
+
+def _findings(told: cluster_pb.DiagnoseClusterResponse) -> Table:
+    kinds: dict[int, Cell] = {
+        cluster_pb.DIAGNOSIS_SEVERITY_ERROR: Cell("error", kind="bad"),
+        cluster_pb.DIAGNOSIS_SEVERITY_WARNING: Cell("warning", kind="warn"),
+    }
+    rows = [
+        (
+            kinds.get(each.severity, Cell("note", kind="quiet")),
+            Cell(each.subject),
+            Cell(each.finding),
+            Cell(each.advice),
+        )
+        for each in told.findings
+    ]
+    return Table("What is wrong, and what to do", ("", "With what", "Finding", "Advice"), rows)
+
+
+def _behind(told: lag_pb.ListGroupLagsResponse) -> Table:
+    rows = [
+        (
+            Cell(each.consumer_group, to("groups", each.consumer_group)),
+            Cell(each.topic, to("topics", each.topic)),
+            number(each.message_count),
+            span(each.delay.ToMilliseconds() / 1000),
+            Cell(str(each.member_count), kind="number" if each.member_count else "bad"),
+        )
+        for each in told.lags
+    ]
+    columns = ("Group", "Topic", "Messages", "Oldest", "Members")
+    return Table("Longest backlogs", columns, rows, "No group is behind.")

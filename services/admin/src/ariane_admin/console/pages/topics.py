@@ -1,0 +1,239 @@
+"""Topics: listed, looked at, made, changed, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from starlette.requests import Request
+
+from ariane.admin.v1 import topic_service_pb2 as topic_pb
+from ariane.common.v1.message_pb2 import MessageType
+from ariane.namesrv.v1.route_pb2 import TopicPermission
+from ariane_admin.console.api import Asker, silence
+from ariane_admin.console.blocks import (
+    Cell,
+    Fields,
+    Form,
+    Input,
+    Page,
+    Table,
+    number,
+    size,
+    to,
+    yes,
+)
+
+SECTION: Final = "Topics"
+
+TYPES: Final = tuple(
+    (name.removeprefix("MESSAGE_TYPE_"), word)
+    for name, word in (
+        ("MESSAGE_TYPE_UNSPECIFIED", "any"),
+        ("MESSAGE_TYPE_NORMAL", "normal"),
+        ("MESSAGE_TYPE_FIFO", "fifo"),
+        ("MESSAGE_TYPE_DELAY", "delay"),
+        ("MESSAGE_TYPE_TRANSACTION", "transaction"),
+    )
+)
+PERMISSIONS: Final = (
+    ("READ_WRITE", "read and write"),
+    ("READ", "read"),
+    ("WRITE", "write"),
+    ("NONE", "none"),
+)
+
+
+async def topics(ask: Asker, request: Request) -> Page:
+    """Topics by name, a hundred a page."""
+    query = request.query_params
+    prefix, system = query.get("prefix", ""), query.get("system", "")
+    told = await ask(
+        ask.api.topics.ListTopics,
+        topic_pb.ListTopicsRequest(
+            name_prefix=prefix, include_system=bool(system), page_token=query.get("token", "")
+        ),
+    )
+    rows = [_row(each) for each in told.topics]
+    columns = ("Topic", "Brokers", "Read queues", "Write queues", "Permission", "Type", "")
+    more = to("topics", prefix=prefix, system=system, token=told.next_page_token)
+    search = Form(
+        "",
+        "/topics",
+        (
+            Input("prefix", "Name begins with", prefix, "search"),
+            Input("system", "System topics too", system, "checkbox"),
+        ),
+        "Search",
+        "get",
+    )
+    table = Table("", columns, rows, "No topic.", more if told.next_page_token else "")
+    return Page("Topics", [search, *silence(told), table, _creation()], SECTION)
+
+
+async def topic(ask: Asker, request: Request) -> Page:
+    """One topic: how it lies on its brokers, its queues, who consumes it."""
+    name = request.path_params["topic"]
+    told = await ask(ask.api.topics.GetTopic, topic_pb.GetTopicRequest(topic=name))
+    found = told.topic
+    queues = await ask(
+        ask.api.topics.ListTopicQueues,
+        topic_pb.ListTopicQueuesRequest(
+            topic=name, page_size=100, page_token=request.query_params.get("token", "")
+        ),
+    )
+    more = to("topics", name, token=queues.next_page_token) if queues.next_page_token else ""
+    groups = [[Cell(each, to("groups", each))] for each in found.consumer_groups]
+    return Page(
+        name,
+        [
+            *silence(told),
+            Fields(
+                "",
+                [
+                    ("Messages kept", number(found.message_count)),
+                    ("Bytes kept", size(found.size_bytes)),
+                    ("The same on all brokers", yes(is_so=not found.uneven)),
+                    ("Order of queues", Cell(found.queue_order or "none is fixed")),
+                    ("Messages", Cell("search them", to("messages", topic=name))),
+                ],
+            ),
+            _placements(found.placements),
+            Table("Consumer groups", ("Group",), groups, "No group has an offset in it."),
+            _queues(queues.queues, more),
+            _sending(name),
+            _update(found),
+            Form(
+                "Delete this topic",
+                "/topics/delete",
+                (Input("topic", value=name, kind="hidden"),),
+                "Delete with all messages",
+                danger=True,
+            ),
+        ],
+        SECTION,
+        trail=[Cell("Topics", "/topics")],
+    )
+
+
+def _row(found: topic_pb.ClusterTopic) -> Sequence[Cell]:
+    parts = [each.topic for each in found.placements]
+    first = parts[0]
+    return (
+        Cell(found.topic, to("topics", found.topic)),
+        number(len(parts)),
+        number(sum(each.read_queue_count for each in parts)),
+        number(sum(each.write_queue_count for each in parts)),
+        Cell(_permission(first.permission)),
+        Cell(_type(first.message_type)),
+        Cell("differs between brokers", kind="warn") if found.uneven else Cell(""),
+    )
+
+
+def _placements(placements: Sequence[topic_pb.TopicPlacement]) -> Table:
+    rows = [
+        (
+            Cell(each.cluster_name),
+            Cell(each.broker_name, to("cluster", each.broker_name)),
+            number(each.topic.read_queue_count),
+            number(each.topic.write_queue_count),
+            Cell(_permission(each.topic.permission)),
+            Cell(_type(each.topic.message_type)),
+            Cell(moment(each.topic, "last_store_time")),
+            Cell(
+                f"{each.topic.unread_message_count:,}",
+                kind="bad" if each.topic.unread_message_count else "number",
+            ),
+        )
+        for each in placements
+    ]
+    columns = (
+        *("Cluster", "Broker", "Read queues", "Write queues", "Permission", "Type"),
+        *("Last stored", "Nobody reads"),
+    )
+    return Table("On its brokers", columns, rows)
+
+
+def _queues(queues: Sequence[topic_pb.TopicQueue], more: str) -> Table:
+    rows = [
+        (
+            Cell(each.broker_name),
+            number(each.bounds.queue_id),
+            number(each.bounds.min_queue_offset),
+            number(each.bounds.max_queue_offset),
+            number(each.bounds.max_queue_offset - each.bounds.min_queue_offset),
+            Cell(moment(each.bounds, "last_store_time")),
+        )
+        for each in queues
+    ]
+    columns = ("Broker", "Queue", "Oldest", "Next", "Messages", "Last stored")
+    return Table("Queues", columns, rows, more=more)
+
+
+def _creation() -> Form:
+    return Form(
+        "Create a topic",
+        "/topics/create",
+        (
+            Input("topic", "Name", required=True),
+            Input("queues", "Queues on each broker", "4", "number", required=True),
+            Input("type", "Takes", "UNSPECIFIED", "select", TYPES),
+        ),
+        "Create",
+    )
+
+
+def _update(found: topic_pb.ClusterTopic) -> Form:
+    first = found.placements[0].topic if found.placements else None
+    read = str(first.read_queue_count) if first else ""
+    write = str(first.write_queue_count) if first else ""
+    permission = TopicPermission.Name(first.permission) if first else ""
+    return Form(
+        "Change this topic",
+        "/topics/update",
+        (
+            Input("topic", value=found.topic, kind="hidden"),
+            Input("read_queues", "Read queues", read, "number", required=True),
+            Input("write_queues", "Write queues", write, "number", required=True),
+            Input(
+                "permission",
+                "Allowed",
+                permission.removeprefix("TOPIC_PERMISSION_"),
+                "select",
+                PERMISSIONS,
+            ),
+        ),
+        "Change",
+    )
+
+
+def _sending(name: str) -> Form:
+    return Form(
+        "Send a message to this topic",
+        "/messages/send",
+        (
+            Input("topic", value=name, kind="hidden"),
+            Input("body", "Body", kind="area"),
+            Input("tag", "Tag"),
+            Input("keys", "Keys, separated by spaces"),
+        ),
+        "Send",
+    )
+
+
+def moment(thing: object, field: str) -> str:
+    """An instant of a message as people read it; empty where it is absent."""
+    has = getattr(thing, "HasField")  # noqa: B009 - generated classes share no base with types
+    if not has(field):
+        return ""
+    text: str = getattr(thing, field).ToDatetime().isoformat(" ", "seconds")
+    return f"{text} UTC"
+
+
+def _permission(value: TopicPermission.ValueType) -> str:
+    return TopicPermission.Name(value).removeprefix("TOPIC_PERMISSION_").lower().replace("_", " ")
+
+
+def _type(value: MessageType.ValueType) -> str:
+    word = MessageType.Name(value).removeprefix("MESSAGE_TYPE_").lower()
+    return "any" if word == "unspecified" else word

@@ -1,0 +1,34 @@
+// Draws pages anew that ask for it, and lets the keyboard lead through the menu. Pages work without.
+"use strict";
+const main = () => document.querySelector("main");
+async function refresh() {
+  const shown = main(), busy = document.activeElement;
+  const reading = String(getSelection()) || (shown.contains(busy) && busy.matches("input, select, textarea, summary"));
+  if (!document.hidden && !reading && !shown.querySelector("details[open]")) {
+    try {
+      const answer = await fetch(location.href, { headers: { "X-Refresh": "1" } });
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const fresh = page.querySelector("main");
+      if (fresh) shown.innerHTML = fresh.innerHTML;
+      document.body.classList.remove("stale");
+    } catch {
+      document.body.classList.add("stale");
+    }
+  }
+  setTimeout(refresh, shown.dataset.refresh * 1000);
+}
+if (main().dataset.refresh) setTimeout(refresh, main().dataset.refresh * 1000);
+let leading = false;
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
+  if (leading) {
+    leading = false;
+    const entry = document.querySelector(`nav a[data-key="${CSS.escape(event.key)}"]`);
+    if (entry) entry.click();
+  } else if (event.key === "g") {
+    leading = true;
+  } else if (event.key === "/") {
+    const field = document.querySelector("main form[role=search] input:not([type=hidden])");
+    if (field) { event.preventDefault(); field.focus(); }
+  }
+});

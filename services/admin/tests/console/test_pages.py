@@ -1,0 +1,188 @@
+"""The console over HTTP, as a browser without scripts has it."""
+
+import json
+import re
+from html import unescape
+
+import httpx
+import pytest
+
+from ariane.admin.v1 import audit_service_pb2 as audit_pb
+from ariane.admin.v1 import group_service_pb2 as group_pb
+from ariane.admin.v1.group_service_pb2_grpc import GroupServiceStub
+from ariane.broker.v1.group_service_pb2 import ConsumerGroup
+from ariane_admin.console.app import PAGES
+from ariane_admin.console.changes import CHANGES
+from ariane_admin.console.guard import HEADERS
+from ariane_sdk import ClusterClient, Message, Producer
+
+
+@pytest.fixture
+async def browser(admin):
+    async with httpx.AsyncClient(base_url=admin.console_url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+async def topic(cluster):
+    async with ClusterClient(cluster.name_servers) as client, Producer(cluster.name_servers) as p:
+        await client.create_topic("seen", queue_count=1, exists_ok=True)
+        body = b'{"order": 17, "note": "<script>alert(1)</script>"}'
+        yield await p.send(Message("seen", body, tag="t", keys=["k17"]))
+        await client.delete_topic("seen", missing_ok=True)
+
+
+def hidden(page):
+    """The hidden fields of a page's last form."""
+    form = page.text.rpartition("<form")[2]
+    found = re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', form)
+    return {name: unescape(value) for name, value in found}
+
+
+async def token(browser):
+    return hidden(await browser.get("/topics"))["csrf"]
+
+
+async def change(browser, path, **fields):
+    """Send a form, answer the question that comes, and go where the console leads."""
+    question = await browser.post(path, data={"csrf": await token(browser), **fields})
+    assert "Are you sure?" in question.text, question.text
+    return await browser.post(path, data=hidden(question), follow_redirects=True)
+
+
+async def test_every_page_answers_closed_to_strangers(browser, topic):
+    paths = {
+        "/topics/{topic}": "/topics/seen",
+        "/groups/{group}": "/groups/nobody",
+        "/client": "/client?id=nobody",
+        "/messages/{topic}/{message_id}": f"/messages/seen/{topic.message_id}",
+        "/cluster/{broker}": "/cluster/broker-a",
+        "/audit/{sequence:int}": "/audit/77777",
+    }
+    statuses = {"/groups/nobody": 404, "/client?id=nobody": 409, "/audit/77777": 404}
+    statuses["/transactions"] = 501
+    for pattern in PAGES:
+        path = paths.get(pattern, pattern)
+        page = await browser.get(path)
+        assert page.status_code == statuses.get(path, 200), (path, page.text)
+        assert page.text.count("<main") == 1
+        assert {page.headers[name] for name in HEADERS} == set(HEADERS.values())
+    assert (await browser.get("/nowhere")).status_code == 404
+    assert "color-scheme" in (await browser.get("/static/console.css")).text
+
+
+async def test_a_body_is_decoded_and_never_becomes_a_script(browser, topic):
+    page = await browser.get("/messages", params={"topic": "seen", "key": "k17"})
+    assert topic.message_id in page.text
+    assert "<script>alert" not in page.text
+    whole = await browser.get(f"/messages/seen/{topic.message_id}")
+    assert "&#34;order&#34;: 17,\n" in whole.text
+    assert "<script>alert" not in whole.text
+    raw = await browser.get(f"/messages/seen/{topic.message_id}?body=hex")
+    assert "7b 22 6f" in raw.text
+
+
+async def test_a_change_asks_first_and_is_audited_with_the_browsers_address(browser, entries):
+    first = await browser.post(
+        "/topics/create", data={"csrf": await token(browser), "topic": "made", "queues": "2"}
+    )
+    assert "Create topic made with 2 queues on each broker?" in first.text
+    assert (await browser.get("/topics/made")).status_code == 404
+    done = await browser.post("/topics/create", data=hidden(first), follow_redirects=True)
+    assert "Topic made is there." in done.text
+    gone = await change(browser, "/topics/delete", topic="made")
+    assert "Topic made is gone." in gone.text
+    created, deleted = await entries(resource_name="made")
+    assert created.source_address.startswith("127.0.0.1:")
+    assert deleted.outcome == audit_pb.AUDIT_OUTCOME_DONE
+    listed = await browser.get("/audit", params={"resource": "made"})
+    assert listed.text.count("TopicService") == 0
+    assert listed.text.count("DeleteTopic") == 1
+    shown = await browser.get(f"/audit/{deleted.begin_sequence}")
+    assert "&#34;topic&#34;: &#34;made&#34;" in shown.text
+
+
+async def test_a_strangers_form_changes_nothing(browser, entries):
+    fields = {"topic": "stolen", "queues": "1", "confirmed": "1"}
+    own = await token(browser)
+    for sent, headers in (
+        (fields, {}),
+        ({**fields, "csrf": "0" * 64}, {}),
+        ({**fields, "csrf": own}, {"sec-fetch-site": "cross-site"}),
+    ):
+        refused = await browser.post("/topics/create", data=sent, headers=headers)
+        assert refused.status_code == 403
+    async with httpx.AsyncClient(base_url=browser.base_url) as other:
+        refused = await other.post("/topics/create", data={**fields, "csrf": own})
+        assert refused.status_code == 403
+    strange = await browser.get("/", headers={"host": "evil.example.com"})
+    assert strange.status_code == 400
+    assert await entries(resource_name="stolen") == []
+
+
+async def test_a_link_says_nothing_in_the_consoles_name(browser):
+    page = await browser.get("/topics", params={"done": "Send us your password", "seal": "x"})
+    assert "password" not in page.text
+
+
+async def test_what_is_refused_is_said_in_one_line(browser):
+    missing = await browser.get("/topics/never-there")
+    assert missing.status_code == 404
+    assert "no live broker carries topic" in missing.text
+    wrong = await browser.get("/messages", params={"topic": "seen", "begin": "soon"})
+    assert wrong.status_code == 400
+    csrf = await token(browser)
+    for path, fields in (
+        ("/topics/create", {"topic": "x", "queues": "many"}),
+        ("/topics/create", {"queues": "1"}),
+        ("/dead-letters/redrive", {"group": "g", "place": "here"}),
+        ("/definitions/import", {"definitions": "none"}),
+        ("/groups/reset", {"group": "g", "topic": "t", "to": "time"}),
+    ):
+        refused = await browser.post(path, data={"csrf": csrf, "confirmed": "1", **fields})
+        assert refused.status_code == 400, (path, refused.text)
+
+
+async def test_definitions_are_taken_out_and_brought_in(browser, topic):
+    taken = (await browser.get("/definitions/export")).json()
+    assert "seen" in {each["topic"] for each in taken["topics"]}
+    done = await change(browser, "/definitions/import", definitions=json.dumps({"topics": []}))
+    assert "0 changes were made." in done.text
+
+
+async def test_a_message_is_sent_once_more(browser, topic):
+    done = await change(browser, "/messages/send", topic="seen", again=topic.message_id)
+    assert "Sent: it lies at" in done.text
+
+
+async def test_a_group_is_paused_reset_and_deleted(browser, cluster, group):
+    paused = await change(browser, "/groups/pause", group=group)
+    assert "is paused." in paused.text
+    resumed = await change(browser, "/groups/pause", group=group, resume="1")
+    assert "may consume again." in resumed.text
+    gone = await change(browser, "/groups/delete", group=group)
+    assert "is gone." in gone.text
+
+
+@pytest.fixture
+async def group(admin):
+    wanted = ConsumerGroup(consumer_group="paused", consume_enabled=True, attempts_max=16)
+    await GroupServiceStub(admin).CreateGroup(group_pb.CreateGroupRequest(group=wanted))
+    return "paused"
+
+
+async def test_a_broker_and_a_setting_are_changed(browser):
+    drained = await change(browser, "/cluster/drain", broker="broker-a")
+    assert "takes no more messages" in drained.text
+    restored = await change(browser, "/cluster/restore", broker="broker-a")
+    assert "takes messages again" in restored.text
+    fields = {"service": "namesrv", "name": "concurrent_calls_max", "value": "4096"}
+    changed = await change(browser, "/settings/update", **fields)
+    assert "in 2 process(es)." in changed.text
+
+
+def test_every_change_has_a_question_and_its_path_a_page():
+    menu = {path.split("/")[1] for path in PAGES}
+    for path, one in CHANGES.items():
+        assert one.question.endswith(("?", ".", "{place}")), path
+        assert path.split("/")[1] in {*menu, "definitions"}
