@@ -86,6 +86,14 @@ mutants: $(STAMP) ## Small wrong changes to the core: which does no test notice?
 clients: $(STAMP) ## The clients in Go, Java and TypeScript, as far as their toolchains are here; ONLY="go java"
 	@$(BIN)/python -m tools.clients $(ONLY)
 
+.PHONY: images
+images: $(STAMP) ## The services' container images, by docker or podman; ONLY="broker admin"
+	@$(BIN)/python -m tools.images $(ONLY)
+
+.PHONY: stack-test
+stack-test: $(STAMP) images ## The stack of compose/ for real: traffic, a broker killed and replaced, nothing lost
+	@$(BIN)/pytest -s integration/stack $(PYTEST_ARGS)
+
 .PHONY: dist
 dist: $(STAMP) ## Wheel and source distribution of every published member, checked, in dist/
 	@$(BIN)/python -m tools.dist

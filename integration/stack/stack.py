@@ -1,0 +1,104 @@
+"""The stack of compose/ as containers, started and spoken to from outside of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import Final, Self
+
+from tools import images
+from tools.workspace import ROOT
+
+COMPOSE: Final = ROOT / "compose"
+PROJECT: Final = "ariane-trial"
+NETWORK: Final = f"{PROJECT}_cluster"
+GATEWAY: Final = "10.77.0.1"
+NAME_SERVERS: Final = ["127.0.0.1:9876", "127.0.0.1:9877"]
+ENGINES: Final = {"docker": ["docker", "compose"], "podman": ["podman-compose"]}
+
+
+def missing() -> str:
+    """What this machine lacks for the stack; empty when it has all."""
+    engine = engine_here()
+    if not engine:
+        return "a container engine with compose"
+    listed = subprocess.run(
+        (engine, "images", "--format", "{{.Repository}}"), capture_output=True, check=False
+    ).stdout.decode()
+    built = {line.rpartition("ariane/")[2] for line in listed.splitlines()}
+    absent = [name for name in images.TARGETS if name not in built]
+    return f"the images of {', '.join(absent)}, which `make images` builds" if absent else ""
+
+
+def engine_here() -> str:
+    """docker or podman, where it runs and has compose."""
+    for engine, words in ENGINES.items():
+        if images.works(engine) and shutil.which(words[0]):
+            done = subprocess.run((*words, "version"), capture_output=True, check=False)
+            if done.returncode == 0:
+                return engine
+    return ""
+
+
+class Stack:
+    """One run of it; its volumes and its network go at the end."""
+
+    def __init__(self) -> None:
+        self.engine = engine_here()
+        self._words = [*ENGINES[self.engine], "-p", PROJECT, "-f", "compose.yaml"]
+
+    def up(self, *services: str) -> None:
+        """Start services, or those that are away."""
+        self.compose("up", "-d", *services)
+        for service in services:
+            # Some compose tools tell of no failure.
+            state = self.run("inspect", "-f", "{{.State.Status}}", self.container(service)).strip()
+            assert state == "running", f"{service} is {state}"
+
+    def container(self, service: str) -> str:
+        """The name of a service's container."""
+        names = {f"{PROJECT}_{service}_1", f"{PROJECT}-{service}-1"}
+        [name] = names & set(self.run("ps", "-a", "--format", "{{.Names}}").split())
+        return name
+
+    def run(self, *words: str) -> str:
+        """Have the engine do something; return what it writes."""
+        done = subprocess.run((self.engine, *words), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def compose(self, *words: str) -> None:
+        """Have compose do something."""
+        command = [*self._words, *words]
+        done = subprocess.run(
+            command, cwd=COMPOSE, env=os.environ, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def __enter__(self) -> Self:
+        self._leave()
+        if self.engine == "podman":
+            # Older compose tools of it know no addresses of networks.
+            self.run("network", "create", "--subnet", "10.77.0.0/24", "--gateway", GATEWAY, NETWORK)
+        secrets = COMPOSE / "secrets"
+        secrets.mkdir(exist_ok=True)
+        for name, text in SECRETS.items():
+            path = secrets / name
+            if not path.exists():
+                path.write_text(text + "\n")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        """Remove what an earlier run, or this one, has left."""
+        subprocess.run([*self._words, "down", "-v"], cwd=COMPOSE, capture_output=True, check=False)
+        subprocess.run((self.engine, "network", "rm", NETWORK), capture_output=True, check=False)
+
+
+SECRETS: Final = {
+    "database_password": "only-for-the-trial",
+    "database_url": "postgresql+psycopg://ariane:only-for-the-trial@postgres/ariane",
+}

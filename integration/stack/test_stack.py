@@ -1,0 +1,143 @@
+"""The stack of compose/ really runs: traffic from outside, a broker replaced, and nothing lost."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+
+import pytest
+from flight_demo.flights import package_folder, read_flights
+from stack import NAME_SERVERS, Stack, missing
+
+from ariane_sdk.errors import ArianeError
+from ariane_sdk.sync import ClusterClient, Message, Producer, PushConsumer
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+SERVICES = (
+    *("namesrv-1", "namesrv-2", "postgres", "broker-a", "broker-b"),
+    *("txn-checker-1", "txn-checker-2", "admin"),
+)
+EVENTS = 20_000
+BROKERS = {"broker-a", "broker-b"}
+PATIENCE_S = 180.0
+
+
+def until(ask, what: str):
+    end = time.monotonic() + PATIENCE_S
+    while not (answer := ask()):
+        assert time.monotonic() < end, what
+        time.sleep(0.2)
+    return answer
+
+
+def live_brokers() -> set[str]:
+    try:
+        with ClusterClient(NAME_SERVERS) as cluster:
+            return {each.broker_name for each in cluster.list_brokers()}
+    except ArianeError:
+        return set()
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    if lacks := missing():
+        pytest.skip(f"this machine has not {lacks}")
+    with Stack() as stack:
+        begin = time.monotonic()
+        stack.up(*SERVICES)
+        until(lambda: live_brokers() == BROKERS, "brokers have registered")
+        with ClusterClient(NAME_SERVERS) as cluster, Producer(NAME_SERVERS) as producer:
+            cluster.create_topic("first", queue_count=1)
+            producer.send(Message("first", b"here"))
+        print(f"from nothing to the first message: {time.monotonic() - begin:.1f} s")
+        yield stack
+
+
+def consumed(topic: str, count: int) -> list[bytes]:
+    """The bodies of a topic, once there are so many different ones."""
+    bodies: list[bytes] = []
+
+    def listen(messages):
+        bodies.extend(bytes(message.body) for message in messages)
+
+    with PushConsumer(
+        NAME_SERVERS,
+        group=f"{topic}-readers",
+        subscriptions={topic: "*"},
+        listener=listen,
+        start="earliest",
+    ):
+        until(lambda: len(set(bodies)) >= count, f"{count} messages have come")
+    return bodies
+
+
+def test_flights_go_through_from_outside(stack):
+    rows = [
+        {"carrier": each.carrier, "origin": each.origin, "number": each.number}
+        for each in islice(read_flights(package_folder()), EVENTS)
+    ]
+    messages = [
+        Message(
+            "flights",
+            json.dumps(row | {"place": place}).encode(),
+            tag=row["carrier"],
+            message_group=row["origin"],
+        )
+        for place, row in enumerate(rows)
+    ]
+    with ClusterClient(NAME_SERVERS) as cluster, Producer(NAME_SERVERS) as producer:
+        cluster.create_topic("flights", queue_count=4)
+        assert len(producer.send_batch(messages)) == EVENTS
+    came = [json.loads(body) for body in set(consumed("flights", EVENTS))]
+    assert Counter(row["carrier"] for row in came) == Counter(row["carrier"] for row in rows)
+
+
+def test_a_broker_is_killed_and_replaced_and_nothing_is_lost(stack):
+    acknowledged: set[bytes] = set()
+    brokers: set[str] = set()
+    stopping = threading.Event()
+
+    def send():
+        number = 0
+        with Producer(NAME_SERVERS) as producer:
+            while not stopping.is_set():
+                body = f"{number}".encode()
+                number += 1
+                try:
+                    result = producer.send(Message("ledger", body))
+                except ArianeError:
+                    continue  # Not acknowledged: it may be there or not.
+                acknowledged.add(body)
+                brokers.add(result.message_queue.broker_name)
+
+    with ClusterClient(NAME_SERVERS) as cluster:
+        cluster.create_topic("ledger", queue_count=2)
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        until(lambda: len(acknowledged) > 500 and brokers == BROKERS, "both brokers take messages")
+        container = stack.container("broker-a")
+        stack.run("kill", container)
+        before = len(acknowledged)
+        until(lambda: len(acknowledged) > before + 200, "the other broker goes on")
+        stack.run("rm", "-f", container)
+        stack.up("broker-a")
+        brokers.clear()
+        until(lambda: brokers == BROKERS, "the new container takes messages")
+    finally:
+        stopping.set()
+        sender.join()
+    assert acknowledged <= set(consumed("ledger", len(acknowledged)))
+
+
+def test_services_run_without_rights_and_cannot_write_beside_their_data(stack):
+    for service in ("namesrv-1", "broker-a", "txn-checker-1", "admin"):
+        container = stack.container(service)
+        assert stack.run("exec", container, "id", "-u").strip() == "10001"
+        script = "touch /opt/x 2>/dev/null || echo refused"
+        assert stack.run("exec", container, "sh", "-c", script).strip() == "refused"

@@ -1,0 +1,149 @@
+"""What describes the stack is right, as far as that can be told without a container engine."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ariane_servicekit.configuration.settings_sources import environment_name
+from tools import images
+from tools.reference.settings_page import SERVICES
+from tools.workspace import ROOT
+
+COMPOSE = ROOT / "compose"
+STACKS = {
+    name: yaml.safe_load((COMPOSE / name).read_text())
+    for name in ("compose.yaml", "compose.dev.yaml")
+}
+MANIFESTS = [
+    document
+    for path in sorted((COMPOSE / "kubernetes").glob("*.yaml"))
+    for document in yaml.safe_load_all(path.read_text())
+]
+VARIABLES = {
+    environment_name(settings, field) for _, settings in SERVICES for field in settings.model_fields
+} | {"ARIANE_NAME_SERVERS"}
+
+
+def ours(stack: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: each for name, each in stack["services"].items() if name != "postgres"}
+
+
+def containers() -> list[dict[str, Any]]:
+    pods = [
+        each["spec"]["template"]["spec"] for each in MANIFESTS if "template" in each.get("spec", {})
+    ]
+    assert len(pods) > 3
+    for pod in pods:
+        assert pod["securityContext"]["runAsNonRoot"]
+    return [container for pod in pods for container in pod["containers"]]
+
+
+def test_every_image_has_a_target_and_is_built_by_the_verb():
+    targets = set(
+        re.findall(r"^FROM service AS (\S+)$", (COMPOSE / "Dockerfile").read_text(), re.MULTILINE)
+    )
+    assert targets == set(images.TARGETS)
+    for stack in STACKS.values():
+        for service in ours(stack).values():
+            target = service["build"]["target"]
+            assert target in targets
+            assert f"/{target}:" in service["image"]
+    used = {container["image"].removeprefix("ariane/") for container in containers()}
+    assert used == targets
+
+
+def test_settings_of_containers_are_settings_of_services():
+    assert len(VARIABLES) > 100
+    said = {
+        name.removesuffix("_FILE")
+        for stack in STACKS.values()
+        for service in ours(stack).values()
+        for name in service.get("environment", {})
+    }
+    said |= {
+        variable["name"]
+        for container in containers()
+        for variable in container.get("env", [])
+        if variable["name"] != "POD_NAME"
+    }
+    assert len(said) > 10
+    assert said <= VARIABLES
+
+
+def test_services_of_the_stack_are_bounded_watched_and_without_rights():
+    for name, service in ours(STACKS["compose.yaml"]).items():
+        assert service["read_only"], name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["mem_limit"], name
+        assert service["cpus"], name
+        assert service["healthcheck"]["test"][0] == "CMD", name
+    for container in containers():
+        assert container["securityContext"]["readOnlyRootFilesystem"]
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert container["resources"]["limits"]["memory"]
+        assert container["readinessProbe"]["grpc"]
+
+
+def test_what_is_named_in_a_stack_is_there_and_ports_are_taken_once():
+    for stack in STACKS.values():
+        ports = [
+            port.split(":")[-2] for each in ours(stack).values() for port in each.get("ports", [])
+        ]
+        assert len(ports) == len(set(ports)) > 0
+        for name, service in stack["services"].items():
+            for volume in service.get("volumes", []):
+                assert volume.split(":")[0] in stack["volumes"], name
+            for secret in service.get("secrets", []):
+                assert secret in stack["secrets"], name
+            for other in service.get("depends_on", []):
+                assert other in stack["services"], name
+            mode = service.get("network_mode", "service:" + name)
+            assert mode.removeprefix("service:") in stack["services"], name
+
+
+def test_brokers_say_where_their_ports_are_published():
+    for stack in STACKS.values():
+        for service in stack["services"].values():
+            said = service.get("environment", {}).get("ARIANE_BROKER_ADVERTISED_ADDRESS")
+            if said:
+                assert said.startswith("${ARIANE_HOST:-")
+                published = {port.split(":")[0] for port in service["ports"]}
+                assert said.rpartition(":")[2] in published
+
+
+def test_kustomize_puts_the_manifests_together():
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not on this machine")
+    command = ("kubectl", "kustomize", str(COMPOSE / "kubernetes"))
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    made = list(yaml.safe_load_all(done.stdout))
+    assert {each["kind"] for each in made} >= {"StatefulSet", "Deployment", "Service", "Namespace"}
+    assert all(each["metadata"].get("namespace", "ariane") == "ariane" for each in made)
+
+
+def test_units_are_understood_by_systemd():
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd is not on this machine")
+    units = [str(path) for path in sorted((COMPOSE / "systemd").glob("*.service"))]
+    assert len(units) == len(images.TARGETS)
+    command = ("systemd-analyze", "verify", *units)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    complaints = [line for line in done.stderr.splitlines() if "is not executable" not in line]
+    assert complaints == []
+
+
+def test_units_start_programs_of_the_members():
+    for unit in (COMPOSE / "systemd").glob("*.service"):
+        [program] = re.findall(r"^ExecStart=/opt/ariane/bin/(\S+)", unit.read_text(), re.MULTILINE)
+        name = unit.name.removesuffix(".service").rstrip("@")
+        assert program == name
+        assert Path(ROOT, "services", name.removeprefix("ariane-"), "pyproject.toml").exists()
