@@ -35,6 +35,19 @@ class Wing(NamedTuple):
 
 
 OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
+    "audit": Wing(
+        "See who changed what through admin, and whether the trail is whole.",
+        {
+            "list": Room(
+                "ariane_admin.commands.audit:list_entries",
+                "List changes that were made through admin, newest first.",
+            ),
+            "verify": Room(
+                "ariane_admin.commands.audit:verify",
+                "Check that no record of the trail was altered or removed.",
+            ),
+        },
+    ),
     "bench": Wing(
         "Measure a cluster from here: as fast as it goes, or at a fixed rate.\n\n"
         "Each measurement makes a topic of its own on all brokers and deletes it, counts what was"
@@ -172,6 +185,20 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
             "bundle": Room(
                 "ariane_admin.commands.debug:bundle",
                 "Write what a cluster says of itself into one file, for somebody who helps.",
+            ),
+        },
+    ),
+    "definition": Wing(
+        "Take the definitions of topics and groups out of a cluster, and bring them into one.",
+        {
+            "export": Room(
+                "ariane_admin.commands.definition:export",
+                "Write the definitions of all topics and groups as JSON.",
+            ),
+            "import": Room(
+                "ariane_admin.commands.definition:import_definitions",
+                "Make the topics and groups of FILE that are missing, and change those that"
+                " differ.",
             ),
         },
     ),

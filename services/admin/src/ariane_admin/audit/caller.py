@@ -6,10 +6,8 @@ import hmac
 from dataclasses import dataclass
 from typing import Final
 
+from ariane_admin.asking.admin_service import USER_KEY
 from ariane_servicekit import Call
-
-USER_KEY: Final = "x-ariane-user"
-"""Metadata key: who asks, by own account. The trail keeps it as claimed."""
 
 ORIGIN_KEY: Final = "x-ariane-origin"
 """Metadata key: from where, as the console saw its browser. Counts with the console's pass only."""

@@ -215,7 +215,10 @@ async def _setting(ask: Asker, given: Given) -> str:
 
 async def _import(ask: Asker, given: Given) -> str:
     try:
-        definitions = ParseDict(json.loads(given["definitions"]), definition_pb.Definitions())
+        read = json.loads(given["definitions"])
+        if not isinstance(read, dict):
+            raise WronglyFilled("An object with topics and groups is expected.")
+        definitions = ParseDict(read, definition_pb.Definitions())
     except (ValueError, ParseError) as error:
         raise WronglyFilled(f"These are no definitions: {error}") from error
     request = definition_pb.ImportDefinitionsRequest(definitions=definitions)

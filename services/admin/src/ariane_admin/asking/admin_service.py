@@ -1,0 +1,57 @@
+"""The way to admin's service, for commands that ask it."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from ariane_admin.asking.connection import ADMIN_VARIABLE, DEFAULT_ADMIN, check_address
+from ariane_sdk import ClusterClient
+
+if TYPE_CHECKING:
+    from grpc.aio import Channel
+
+USER_KEY: Final = "x-ariane-user"
+"""Metadata key: who asks, by own account. The audit trail keeps it as claimed."""
+
+ADMIN_SECONDS_MAX: Final = 30.0
+"""How long one call may take: admin asks many others."""
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def admin_option(command: _Command) -> _Command:
+    """Give a command the option ``--admin`` and the argument `admin`."""
+    option = click.option(
+        "--admin",
+        default=DEFAULT_ADMIN,
+        envvar=ADMIN_VARIABLE,
+        show_default=True,
+        show_envvar=True,
+        metavar="HOST:PORT",
+        callback=lambda _context, _parameter, value: check_address(value),
+        help="Where admin is.",
+    )
+    return option(command)
+
+
+@asynccontextmanager
+async def admin_channel(address: str) -> AsyncIterator[Channel]:
+    """A channel to admin, for the length of a block; answers of every size are taken."""
+    async with ClusterClient(address) as client:
+        yield client.channel(address)
+
+
+def own_name() -> tuple[tuple[str, str]]:
+    """Metadata of a change: who sits here."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "somebody"
+    name = f"{user}@{socket.gethostname()}"
+    return ((USER_KEY, name.encode("ascii", "replace").decode()),)

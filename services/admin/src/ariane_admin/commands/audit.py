@@ -1,0 +1,158 @@
+"""``ariane audit``: who changed what through admin, and whether the trail is whole."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import click
+
+from ariane.admin.v1 import audit_service_pb2 as audit_pb
+from ariane.admin.v1.audit_service_pb2_grpc import AuditServiceStub
+from ariane_admin.asking.admin_service import ADMIN_SECONDS_MAX, admin_channel, admin_option
+from ariane_admin.asking.cluster_doors import answer_to_question
+from ariane_admin.asking.connection import run_async
+from ariane_admin.errors import CommandFailed
+from ariane_admin.messages.start_position import MomentType
+from ariane_admin.terminal.output import Output, Row, first_of, output_option
+from ariane_admin.terminal.times import moment_text, timestamp_of
+
+_COLUMNS: Final = ("sequence", "begun", "user", "from", "method", "name", "outcome", "reason")
+_PAGE_MAX: Final = 1000
+_SHA256_BYTES: Final = 32
+
+
+@click.command("list")
+@click.option("--user", default="", help="Only what this user asked for.")
+@click.option("--method", default="", help="Only this method, such as DeleteTopic.")
+@click.option("--name", default="", help="Only what was asked for this topic, group or broker.")
+@click.option("--from", "begin", type=MomentType(), help="Only begun at this time or later.")
+@click.option("--until", "end", type=MomentType(), help="Only begun before this time.")
+@click.option(
+    "--count", type=click.IntRange(1), default=100, show_default=True, help="At most so many."
+)
+@admin_option
+@output_option
+def list_entries(
+    *,
+    user: str,
+    method: str,
+    name: str,
+    begin: datetime | None,
+    end: datetime | None,
+    count: int,
+    admin: str,
+    output: Output,
+) -> None:
+    """List changes that were made through admin, newest first.
+
+    A user in brackets is who they say they are: nobody has checked it. An outcome "begun" has no
+    end: it is in work, or admin died meanwhile, and it may have been done.
+
+    \b
+    Examples:
+      ariane audit list --name orders
+      ariane audit list --method DeleteTopic -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    request = audit_pb.ListAuditEntriesRequest(
+        user=user,
+        method=method,
+        resource_name=name,
+        begin_time=timestamp_of(begin),
+        end_time=timestamp_of(end),
+    )
+
+    async def ask() -> list[Row]:
+        rows: list[Row] = []
+        async with admin_channel(admin) as channel:
+            stub = AuditServiceStub(channel)
+            while len(rows) <= count:
+                request.page_size = min(count + 1 - len(rows), _PAGE_MAX)
+                call = stub.ListAuditEntries(request, timeout=ADMIN_SECONDS_MAX)
+                page = await answer_to_question(call, f"admin {admin}")
+                rows += map(_row, page.entries)
+                request.page_token = page.next_page_token
+                if not request.page_token:
+                    break
+        return rows
+
+    output.rows(_COLUMNS, first_of(run_async(ask()), count))
+
+
+@click.command("verify")
+@click.option(
+    "--known",
+    metavar="SEQUENCE:SHA256",
+    default="",
+    help="A record as it was noted elsewhere, such as in admin's log.",
+)
+@admin_option
+@output_option
+def verify(*, known: str, admin: str, output: Output) -> None:
+    """Check that no record of the trail was altered or removed.
+
+    A trail that somebody wrote anew as a whole fits in itself: note the last record and its hash
+    elsewhere (this command tells both, and admin's log has them), and give them back by --known.
+    Exit status 1 when the trail is broken.
+
+    \b
+    Examples:
+      ariane audit verify
+      ariane audit verify --known 1042:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+    """  # noqa: D301, E501 - \b is click's mark for text that keeps its lines
+    request = audit_pb.VerifyAuditTrailRequest()
+    if known:
+        request.known_sequence, request.known_sha256 = _known(known)
+
+    async def ask() -> Row:
+        count = 0
+        async with admin_channel(admin) as channel:
+            stub = AuditServiceStub(channel)
+            while True:
+                call = stub.VerifyAuditTrail(request, timeout=ADMIN_SECONDS_MAX)
+                told = await answer_to_question(call, f"admin {admin}")
+                count += told.record_count
+                if told.broken_sequence:
+                    raise CommandFailed(f"the audit trail is broken: {told.finding}")
+                if not told.next_sequence:
+                    break
+                request.first_sequence = told.next_sequence
+        return {
+            "records": count,
+            "last_sequence": told.last_sequence,
+            "last_sha256": told.last_sha256.hex(),
+        }
+
+    row = run_async(ask())
+    sentence = "The trail is whole: {records} records; the last is {last_sequence}:{last_sha256}"
+    output.done(sentence.format_map(row), row)
+
+
+def _row(entry: audit_pb.AuditEntry) -> Row:
+    return {
+        "sequence": entry.begin_sequence,
+        "begun": moment_text(entry, "begin_time"),
+        "ended": moment_text(entry, "end_time"),
+        "user": entry.user or (f"({entry.claimed_user})" if entry.claimed_user else ""),
+        "from": entry.source_address,
+        "method": entry.method.rpartition("/")[2],
+        "name": entry.resource_name,
+        "outcome": audit_pb.AuditOutcome.Name(entry.outcome).removeprefix("AUDIT_OUTCOME_").lower(),
+        "reason": entry.failure_reason,
+        "message": entry.failure_message,
+        "request": entry.request_json,
+        "before": entry.before_json,
+        "after": entry.after_json,
+        "sha256": entry.record_sha256.hex(),
+    }
+
+
+def _known(text: str) -> tuple[int, bytes]:
+    sequence, _, digits = text.partition(":")
+    try:
+        sha256 = bytes.fromhex(digits)
+    except ValueError:
+        sha256 = b""
+    if not sequence.isdecimal() or len(sha256) != _SHA256_BYTES:
+        raise click.BadParameter(f"{text!r}: SEQUENCE:SHA256 is expected, as verify tells it")
+    return int(sequence), sha256

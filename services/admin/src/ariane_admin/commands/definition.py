@@ -1,0 +1,124 @@
+"""``ariane definition``: all topics and groups, out of one cluster and into another."""
+
+from __future__ import annotations
+
+import json
+from typing import TextIO
+
+import click
+
+from ariane_admin.asking.admin_service import (
+    ADMIN_SECONDS_MAX,
+    admin_channel,
+    admin_option,
+    own_name,
+)
+from ariane_admin.asking.cluster_doors import answer_of, answer_to_question
+from ariane_admin.asking.connection import run_async
+from ariane_admin.errors import CommandFailed
+from ariane_admin.terminal.client_warnings import say_warning
+from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.output import Output, Row, output_option
+
+
+@click.command("export")
+@click.option(
+    "--to",
+    "file",
+    type=click.File("w", encoding="utf-8", lazy=False),
+    default="-",
+    help="The file; standard output if not given.",
+)
+@admin_option
+def export(*, file: TextIO, admin: str) -> None:
+    """Write the definitions of all topics and groups as JSON.
+
+    A broker that does not answer fails it: an export with holes looks whole.
+
+    \b
+    Example:
+      ariane definition export --to definitions.json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - slow to load
+
+    from ariane.admin.v1 import definition_service_pb2 as definition_pb  # noqa: PLC0415
+    from ariane.admin.v1.definition_service_pb2_grpc import (  # noqa: PLC0415
+        DefinitionServiceStub,
+    )
+
+    async def ask() -> definition_pb.ExportDefinitionsResponse:
+        async with admin_channel(admin) as channel:
+            call = DefinitionServiceStub(channel).ExportDefinitions(
+                definition_pb.ExportDefinitionsRequest(), timeout=ADMIN_SECONDS_MAX
+            )
+            return await answer_to_question(call, f"admin {admin}")
+
+    told = run_async(ask())
+    for name in told.uneven_names:
+        say_warning(f"{name} differs between brokers: written as the first has it")
+    row = MessageToDict(told.definitions, preserving_proto_field_name=True)
+    file.write(json.dumps(row, indent=2, ensure_ascii=False) + "\n")
+
+
+@click.command("import")
+@click.argument("file", type=click.File("r", encoding="utf-8"))
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@yes_option
+@admin_option
+@output_option
+def import_definitions(
+    *, file: TextIO, dry_run: bool, yes: bool, admin: str, output: Output
+) -> None:
+    """Make the topics and groups of FILE that are missing, and change those that differ.
+
+    Nothing is deleted, and doing it again changes nothing.
+
+    \b
+    Examples:
+      ariane definition import definitions.json --dry-run
+      ariane definition import definitions.json --yes
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    from google.protobuf.json_format import ParseDict, ParseError  # noqa: PLC0415 - slow to load
+
+    from ariane.admin.v1 import definition_service_pb2 as definition_pb  # noqa: PLC0415
+    from ariane.admin.v1.definition_service_pb2_grpc import (  # noqa: PLC0415
+        DefinitionServiceStub,
+    )
+
+    try:
+        read = json.load(file)
+        if not isinstance(read, dict):
+            raise ParseError("an object with topics and groups is expected")  # noqa: TRY301 - one end
+        definitions = ParseDict(read, definition_pb.Definitions())
+    except (ValueError, ParseError) as error:
+        raise CommandFailed(f"{file.name}: {error}", ExitStatus.USAGE) from error
+    if not dry_run:
+        count = len(definitions.topics) + len(definitions.groups)
+        confirm(f"Make {count} topics and groups as {file.name} has them?", yes=yes)
+    request = definition_pb.ImportDefinitionsRequest(definitions=definitions, validate_only=dry_run)
+
+    async def ask() -> definition_pb.ImportDefinitionsResponse:
+        async with admin_channel(admin) as channel:
+            call = DefinitionServiceStub(channel).ImportDefinitions(
+                request, timeout=ADMIN_SECONDS_MAX, metadata=own_name()
+            )
+            return await answer_of(call, f"admin {admin}")
+
+    told = run_async(ask())
+    rows: list[Row] = [
+        {
+            "subject": each.subject,
+            "broker": each.broker_name,
+            "action": each.action,
+            "failure": each.failure,
+        }
+        for each in told.changes
+    ]
+    output.rows(("subject", "broker", "action", "failure"), rows)
+    failed = sum(bool(each.failure) for each in told.changes)
+    if told.silent_brokers:
+        names = ", ".join(each.broker_name for each in told.silent_brokers)
+        raise CommandFailed(f"{names} did not answer and got nothing", ExitStatus.UNREACHABLE)
+    if failed:
+        raise CommandFailed(f"{failed} of {len(rows)} changes failed")

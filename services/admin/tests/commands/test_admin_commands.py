@@ -1,0 +1,92 @@
+"""Commands that ask admin, against a real one in a process of its own."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_servicekit.running.processes import ServiceProcess
+
+
+@pytest.fixture
+def admin_process(cluster, tmp_path, monkeypatch):
+    """Admin of the cluster; its folder."""
+    process = ServiceProcess(
+        "admin",
+        "ariane_admin.service",
+        (
+            *("--data-path", str(tmp_path / "admin"), "--name-servers", cluster.name_servers),
+            *("--console-listen", "127.0.0.1:0"),
+        ),
+        tmp_path / "admin.log",
+    )
+    cluster.call_blocking(process.start)
+    monkeypatch.setenv("ARIANE_ADMIN", process.address)
+    yield process, tmp_path / "admin" / "admin.db"
+    assert cluster.call_blocking(process.stop) == 0
+
+
+def test_definitions_leave_entries_and_an_altered_trail_is_found(
+    admin_process, ariane, ariane_json, tmp_path
+):
+    _, database = admin_process
+    ariane("topic", "create", "defined-here", "--queues", "3")
+    file = tmp_path / "definitions.json"
+    ariane("definition", "export", "--to", str(file))
+    taken = json.loads(file.read_text())
+    assert "defined-here" in {each["topic"] for each in taken["topics"]}
+    ariane("topic", "delete", "defined-here", "--yes")
+    file.write_text(
+        json.dumps(
+            {"topics": [{"topic": "defined-here", "read_queue_count": 3, "write_queue_count": 3}]}
+        )
+    )
+    planned = ariane_json("definition", "import", str(file), "--dry-run")
+    assert {each["action"] for each in planned} == {"created"}
+    assert ariane_json("audit", "list") == []
+    ariane("definition", "import", str(file), "--yes")
+    [entry] = ariane_json("audit", "list", "--method", "ImportDefinitions")
+    assert entry["outcome"] == "done"
+    assert "@" in entry["user"]
+    whole = ariane_json("audit", "verify")
+    assert whole["records"] == 2
+    known = f"{whole['last_sequence']}:{whole['last_sha256']}"
+    assert "whole" in ariane("audit", "verify", "--known", known)
+    with sqlite3.connect(database) as connection:
+        connection.execute("UPDATE audit_record SET claimed_user = 'eve' WHERE sequence = 1")
+    broken = ariane("audit", "verify", status=ExitStatus.FAILED)
+    assert "the audit trail is broken: record 1" in broken
+    ariane("topic", "delete", "defined-here", "--yes")
+
+
+def test_wrong_input_is_one_line(ariane, admin_process, tmp_path, monkeypatch):
+    file = tmp_path / "wrong.json"
+    file.write_text("[]")
+    for arguments in (
+        ("audit", "verify", "--known", "7:abc"),
+        ("audit", "list", "--admin", "nowhere"),
+        ("definition", "import", str(file), "--yes"),
+    ):
+        ariane(*arguments, status=ExitStatus.USAGE)
+    monkeypatch.setenv("ARIANE_ADMIN", "127.0.0.1:1")
+    refused = ariane("audit", "list", status=ExitStatus.UNREACHABLE)
+    assert len(refused.splitlines()) == 1
+
+
+def test_admin_refuses_to_start_in_one_line(tmp_path, admin_process):
+    process, _ = admin_process
+    command = (sys.executable, "-m", "ariane_admin.service")
+    for arguments in (
+        (),
+        ("--data-path", str(tmp_path), "--console-listen", "0.0.0.0:0"),
+        ("--data-path", str(tmp_path), "--listen", process.address),
+    ):
+        done = subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, check=False, timeout=120
+        )
+        assert done.returncode == 2, done.stderr
+        assert len(done.stderr.splitlines()[-1:]) == 1
+        assert done.stderr.splitlines()[-1].startswith("ariane-admin: ")
