@@ -30,11 +30,17 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # How long an example takes, or making one, says how busy the machine is.
 settings.register_profile("ariane", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("ariane")
+settings.register_profile("quick", settings.get_profile("ariane"), derandomize=True)
 
 # What collecting makes lives until the end of the run: looking through it again and again for
 # garbage would be a tenth of all work.
 gc.disable()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw the same examples in every quick run, so that none fails by chance; else new ones."""
+    settings.load_profile("quick" if config.option.markexpr == "not slow" else "ariane")
+
 
 SHARED_CLUSTERS = {
     "spark": re.compile(r"mark\.spark|\blocal_cluster\b"),
