@@ -160,6 +160,16 @@ class TestStanding:
         elected = await first.turn()
         assert (elected.replica_set.epoch, elected.replica_set.primary_id) == (1, 0)
 
+    async def test_a_set_begins_although_replicas_are_there_before_its_first_primary(
+        self, standing
+    ):
+        first = standing(0)
+        await first.turn()
+        await standing(1).turn()
+        elected = await first.turn()
+        assert elected.replica_set.addresses == {0: "h:0", 1: "h:1"}
+        assert elected.replica_set.epoch == 1
+
     async def in_sync(self, row, broker_ids):
         begun = ReplicaSet().begun(0, "h:0")
         both = begun.at(1, "h:1")

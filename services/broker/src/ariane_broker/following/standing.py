@@ -98,6 +98,8 @@ class Standing:
 
     def _lost_store(self, found: ReplicaSet) -> bool:
         """Whether the set counts on a log that this broker has no more."""
+        if not found.epoch:  # Nobody has been primary yet.
+            return False
         is_wanted = found.unclean and found.wanted_id == self._broker_id
         has_others = len(found.addresses) > 1
         return self._is_new and not self._latest_epoch() and has_others and not is_wanted
