@@ -155,7 +155,7 @@ async def test_a_message_is_sent_once_more(browser, topic):
     assert "Sent: it lies at" in done.text
 
 
-async def test_a_group_is_paused_reset_and_deleted(browser, cluster, group):
+async def test_a_group_is_paused_and_deleted(browser, cluster, group):
     paused = await change(browser, "/groups/pause", group=group)
     assert "is paused." in paused.text
     resumed = await change(browser, "/groups/pause", group=group, resume="1")
