@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import grpc
+from opentelemetry.metrics import NoOpMeter
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from ariane_servicekit.telling.telemetry import CallMetrics, Telemetry
@@ -42,6 +43,8 @@ def test_calls_are_counted_by_method_and_code():
 
 def test_without_readers_nothing_is_kept():
     telemetry = Telemetry("probe")
-    metrics = CallMetrics(telemetry.meter("test"))
+    meter = telemetry.meter("test")
+    assert isinstance(meter, NoOpMeter)
+    metrics = CallMetrics(meter)
     metrics.end(metrics.begin(), "/a.B/C", grpc.StatusCode.OK)
     telemetry.close()

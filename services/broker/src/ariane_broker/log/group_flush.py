@@ -1,8 +1,8 @@
-r"""Forcing the commit log to the disk: one flush serves all that wait.
+r"""Forcing the commit log to the disk: one flush serves all requests that wait.
 
-A flush waits on the disk, so it runs in the one flusher thread. Those who ask while a flush is
-under way wait for the next one, together; under synchronous flush this is what makes a thousand
-senders cost hardly more than one.
+A flush blocks on the disk, so it runs in the one flusher thread. Requests that come while a flush
+is under way wait together for the next one. Under synchronous flush a thousand senders therefore
+cost hardly more than one.
 
 ::
 
@@ -10,10 +10,10 @@ senders cost hardly more than one.
                     \               (under way)        /            \             /
     flusher          fdatasync ----------------------->              fdatasync -->
 
-Nobody waits in a task of his own, and the loop hears of a flush in one turn: half of what a flush
-of few messages costs would be that.
+A waiting request is a callback, not a task, and the event loop handles the end of a flush in one
+turn: a task for each request would be half of the cost of a flush of few messages.
 
-A flush that fails is never repeated. Who waits learns that nobody knows; the store refuses
+A flush that fails is never repeated. Waiting requests get FLUSH_UNCONFIRMED; the store refuses
 everything from then on, and the broker ends.
 """
 
@@ -30,12 +30,12 @@ from ariane_storage.store import Store
 
 
 class _Waiting(NamedTuple):
-    """Somebody who waits.
+    """A request that waits for a flush.
 
     Attributes:
-        commit_log_offset: Until all that is before it is on the disk.
-        deadline_s: How long, by the clock of the loop.
-        told: Is told.
+        commit_log_offset: The log up to here must be on the disk.
+        deadline_s: When the wait ends at the latest, by the clock of the event loop.
+        told: Called at the end of the wait.
     """
 
     commit_log_offset: int
@@ -44,7 +44,7 @@ class _Waiting(NamedTuple):
 
 
 class GroupFlush:
-    """Who waits for which end of the log to be on the disk. Lives on one loop."""
+    """Keeps the requests that wait for flushes, and begins flushes. Lives on one event loop."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class GroupFlush:
         on_flushed: Callable[[], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """Start with nobody waiting.
+        """Start without waiting requests.
 
         Args:
-            log: What to flush.
+            log: The store whose commit log is flushed.
             flusher: Runs one flush at a time.
             timeout_seconds: The longest wait for a flush.
             on_flushed: Called on the loop after each flush.
@@ -69,7 +69,7 @@ class GroupFlush:
         self._timeout_seconds = timeout_seconds
         self._on_flushed = on_flushed
         self._on_failed = on_failed
-        # In the order in which their time is up.
+        # By deadline, the earliest first.
         self._waiting: list[_Waiting] = []
         self._under_way: asyncio.Future[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
@@ -77,12 +77,12 @@ class GroupFlush:
     def when_flushed(
         self, commit_log_offset: int, told: Callable[[ServiceError | None], None]
     ) -> None:
-        """Have somebody told once everything before a commit-log offset is on the disk.
+        """Call back when the commit log up to an offset is on the disk.
 
         Args:
             commit_log_offset: The offset.
-            told: Called once, on the loop and not from in here, with nothing, or with
-                FLUSH_UNCONFIRMED when the flush failed or took too long.
+            told: Called once, later and on the event loop: with None, or with FLUSH_UNCONFIRMED
+                when the flush failed or took too long.
         """
         loop = asyncio.get_running_loop()
         if commit_log_offset <= self._log.flushed_offset:
@@ -111,13 +111,13 @@ class GroupFlush:
         """Flush; in the flusher's thread."""
         try:
             flushed_offset = self._log.flush()
-        except Exception as error:  # noqa: BLE001 - whatever it is: nobody knows what is on the disk.
+        except Exception as error:  # noqa: BLE001 - after any error the disk's state is unknown.
             loop.call_soon_threadsafe(self._failed, error)
         else:
             loop.call_soon_threadsafe(self._flushed, flushed_offset)
 
     def _flushed(self, flushed_offset: int) -> None:
-        """A flush is over: the disk goes on with the next one while those are told who waited."""
+        """Handle the end of a flush: begin the next one first, then call back what has waited."""
         served: list[_Waiting] = []
         later: list[_Waiting] = []
         for each in self._waiting:
@@ -138,16 +138,16 @@ class GroupFlush:
         self._on_failed(error)
 
     def _over(self) -> None:
-        """Nothing is under way."""
+        """Note that no flush is under way."""
         over, self._under_way = self._under_way, None
         if over is not None:
             over.set_result(None)
 
     def _expire(self) -> None:
-        """Tell those who have waited too long; their flush goes on."""
+        """Call back the requests whose deadline has passed; the flush itself goes on."""
         self._alarm = None
         loop = asyncio.get_running_loop()
-        # The clock of the loop is coarser than a timer: what rang is due.
+        # A timer may fire a little before its time by the loop's clock.
         now_s = loop.time() + 0.001
         late = [each for each in self._waiting if each.deadline_s <= now_s]
         self._waiting = self._waiting[len(late) :]

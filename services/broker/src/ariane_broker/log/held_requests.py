@@ -1,14 +1,14 @@
 """Requests that are held until something arrives: one mechanism for all of them.
 
-Whoever may be held watches queues. Its watch remembers in which of them something arrived since it
-last took them, whether it was waiting then or not, so that it looks at those and at no other,
-however many it watches. Whoever looks at a queue and watches it in the same loop turn misses
-nothing.
+A request that may be held has a watch on its queues. The watch remembers in which queues messages
+arrived since the request last took that set, also while the request was not waiting. The request
+then looks at these queues only, however many it watches. A request that looks at a queue and begins
+to watch it in the same turn of the event loop misses no arrival.
 
-``wake`` is called in the loop turn in which something arrived and ends the wait of exactly those
-that watch the queue: they run in the next turn, once, however many appends there were in this one.
-A wait also ends when its hold time is over, when it is interrupted, when the broker stops, and with
-the call that it belongs to.
+``wake`` is called in the loop turn in which messages arrived in a queue, and ends the wait of the
+requests that watch this queue. They run in the next turn, once, however many appends there were in
+this one. A wait also ends when its hold time is over, when it is interrupted, when the broker
+stops, and with the call that it belongs to.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ HOLD_SECONDS_MAX: Final = 30.0
 
 
 class Watch:
-    """Some queues, and in which of them something arrived.
+    """The queues that a request watches, and those of them in which messages arrived.
 
     Attributes:
-        queues: All of them.
-        arrived: Those in which something arrived; whoever looks at them takes them away.
+        queues: All watched queues.
+        arrived: Queues in which messages arrived; the request removes those that it looks at.
     """
 
     __slots__ = ("_told", "_woken", "arrived", "queues")
@@ -48,7 +48,7 @@ class Watch:
             self._woken.set_result(None)
 
     async def wait(self, seconds: float) -> bool:
-        """Wait until something arrives; whether it did."""
+        """Wait until messages arrive in a watched queue; return whether they did."""
         loop = asyncio.get_running_loop()
         self._woken = loop.create_future()
         timer = loop.call_later(seconds, self.interrupt)
@@ -60,7 +60,7 @@ class Watch:
         return bool(self.arrived)
 
     def tell(self, queue: QueueKey) -> None:
-        """Something arrived in a queue."""
+        """Note that messages arrived in a watched queue, and end the wait."""
         self.arrived.add(queue)
         self.interrupt()
         if self._told is not None:
@@ -68,7 +68,7 @@ class Watch:
 
 
 class HeldRequests:
-    """Who watches what, and who waits."""
+    """The watches of all requests, by queue, and the requests that wait now."""
 
     def __init__(self, *, count_max: int) -> None:
         self._count_max = count_max
@@ -78,20 +78,20 @@ class HeldRequests:
 
     @property
     def count(self) -> int:
-        """How many wait now."""
+        """The number of requests that wait now."""
         return len(self._waiting)
 
     @property
     def open(self) -> bool:
-        """Whether anybody may still wait: until the broker stops."""
+        """Whether requests may still wait; False once the broker stops."""
         return self._open
 
     def watch(self, queues: Iterable[QueueKey], told: Callable[[], None] | None = None) -> Watch:
-        """Take note of what arrives in some queues, until it is forgotten.
+        """Make a watch on some queues; it notes arrivals until ``forget``.
 
         Args:
             queues: The queues.
-            told: Called in the loop turn of each arrival; for those who wait for others.
+            told: Called in the loop turn of each arrival, for callers that do not use ``wait``.
         """
         watch = Watch(frozenset(queues), told)
         for queue in watch.queues:
@@ -99,7 +99,7 @@ class HeldRequests:
         return watch
 
     def forget(self, watch: Watch) -> None:
-        """Take no note for it any longer."""
+        """End a watch."""
         for queue in watch.queues:
             watches = self._watches[queue]
             watches.discard(watch)
@@ -107,14 +107,14 @@ class HeldRequests:
                 del self._watches[queue]
 
     async def wait(self, watch: Watch, seconds: float) -> bool:
-        """Wait until something arrives that is watched.
+        """Wait until messages arrive in a queue of a watch.
 
         Args:
-            watch: Says for what to wait.
+            watch: The watch.
             seconds: The longest wait.
 
         Returns:
-            Whether something has arrived; False when the time was over, the wait was interrupted
+            Whether messages have arrived; False when the time was over, the wait was interrupted
             or the broker stops.
 
         Raises:
@@ -133,18 +133,18 @@ class HeldRequests:
             self._waiting.discard(watch)
 
     def wake(self, queue: QueueKey) -> None:
-        """Something arrived in the queue."""
+        """Tell all watches on a queue that messages arrived in it."""
         for watch in self._watches.get(queue, ()):
             watch.tell(queue)
 
     def wake_all(self, queues: Iterable[QueueKey]) -> None:
-        """Something arrived in each of the queues."""
+        """Tell all watches on some queues that messages arrived in them."""
         if self._watches:
             for queue in self._watches.keys() & queues:
                 self.wake(queue)
 
     def close(self) -> None:
-        """End all waits, and let nobody wait any more."""
+        """End all waits; requests that come later do not wait."""
         self._open = False
         for watch in self._waiting:
             watch.interrupt()

@@ -1,12 +1,14 @@
 """What an acknowledgement of this broker promises: decided here, and nowhere else.
 
-Whoever has appended waits for the promise of all that lies before the end of it. A promise is a set
-of conditions; that it is written holds as soon as the append returns, and needs none::
+A caller appends records and then waits until the promise holds for the commit log up to the end of
+those records. A promise is a set of conditions. Being written needs no condition: the records are
+written when the append returns::
 
     conditions          level that is reached
     (none)              memory: a power loss may take it
     flushed             flushed: it is on the disk of this broker
-    replicated          replicated: all in sync have it; memory or flushed while nobody else is
+    replicated          replicated: all replicas in sync have it; without such a replica the level
+                        is memory or flushed
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from ariane_servicekit.errors import ServiceError
 _T = TypeVar("_T")
 
 Told: TypeAlias = Callable[[ServiceError | None], None]
-"""Is called once, with why nobody knows whether a condition holds, or with nothing when it does."""
+"""A callback, called once: with None when a condition holds, with the error when it may not."""
 
 
 class AcknowledgedLevel(StrEnum):
@@ -34,11 +36,12 @@ class AcknowledgedLevel(StrEnum):
 
 
 class Condition(NamedTuple):
-    """What has to be true of all that lies before a commit-log offset.
+    """Something that must become true for the commit log up to an offset.
 
     Attributes:
-        level: What is reached once it is.
-        when: Has somebody told, on the loop and not from in here, that it is.
+        level: The level that a message reaches when the condition holds.
+        when: Registers a callback for an offset. It is called later, on the event loop, never
+            during the call that registers it.
     """
 
     level: AcknowledgedLevel
@@ -59,16 +62,16 @@ class Promise:
 
     @property
     def level(self) -> AcknowledgedLevel:
-        """What is reached once all hold."""
+        """The level that a message reaches when all conditions hold."""
         return self._level
 
     def when_kept(self, end: int, told: Told) -> None:
-        """Have somebody told once all conditions hold of what lies before a commit-log offset.
+        """Call back when all conditions hold for the commit log up to an offset.
 
         Args:
             end: The offset.
-            told: Called once, on the loop and not from in here: with nothing, or with the first
-                error of a condition.
+            told: Called once, later and on the event loop: with None, or with the first error of
+                a condition.
         """
         left = len(self._conditions)
         if left == 1:
@@ -80,7 +83,7 @@ class Promise:
 
         def holds(error: ServiceError | None) -> None:
             nonlocal left
-            if left < 1:  # Another one has failed before.
+            if left < 1:  # Another condition has failed before.
                 return
             left = left - 1 if error is None else 0
             if not left:
@@ -92,42 +95,43 @@ class Promise:
     def then(
         self, end: int, say: Callable[[AcknowledgedLevel, ServiceError | None], _T]
     ) -> asyncio.Future[_T]:
-        """What is to be said once it is known how safe all before a commit-log offset is.
+        """Return a future of an answer that depends on the level that is reached.
 
         Args:
-            end: The offset.
-            say: Is given the level that is reached, and why nobody knows whether it is more.
+            end: The commit-log offset up to which the conditions must hold.
+            say: Makes the answer from the level that is reached and, where the wait for a higher
+                level failed, from its error.
         """
         said: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
 
         def told(error: ServiceError | None) -> None:
-            if said.done():  # Who waited has gone.
+            if said.done():  # The caller was cancelled.
                 return
             level = self.level if error is None else AcknowledgedLevel.MEMORY
             try:
                 said.set_result(say(level, error))
-            except Exception as failure:  # noqa: BLE001 - told to who waits, and to no other.
+            except Exception as failure:  # noqa: BLE001 - it is the caller's who waits for the future.
                 said.set_exception(failure)
 
         self.when_kept(end, told)
         return said
 
     async def kept(self, end: int) -> AcknowledgedLevel:
-        """Wait until all conditions hold of what lies before a commit-log offset.
+        """Wait until all conditions hold for the commit log up to an offset.
 
         Raises:
-            ServiceError: What nobody knows: FLUSH_UNCONFIRMED.
+            ServiceError: FLUSH_UNCONFIRMED: whether the records are on the disk is unknown.
         """
         return await self.then(end, _level_or_error) if self.waits else self.level
 
 
 def promise_of(flush_mode: str, flush: GroupFlush) -> Promise:
-    """The promise of a broker with such settings."""
+    """Return the promise of a broker with this flush mode."""
     return Promise(flush_conditions(flush_mode, flush))
 
 
 def flush_conditions(flush_mode: str, flush: GroupFlush) -> tuple[Condition, ...]:
-    """What a broker with such settings promises of its own disk."""
+    """Return the conditions that concern the broker's own disk, for this flush mode."""
     if flush_mode == "sync":
         return (Condition(AcknowledgedLevel.FLUSHED, flush.when_flushed),)
     return ()

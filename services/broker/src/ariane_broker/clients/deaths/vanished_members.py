@@ -1,15 +1,17 @@
-r"""Members of groups whose stream broke without a goodbye, and what that says of their messages.
+r"""Members whose stream broke without a goodbye, and the messages that may have killed them.
 
-A consumer that a message kills leaves nothing but the end of its stream. Three steps find the
-message, each for the rest that the one before has left::
+The broker notices of a consumer that a message kills only the end of its stream. Three steps find
+the message; each step narrows the messages that the step before it suspected::
 
-    some death               all that the member was given        watched: they say what they take
-    a death while watched    all that it had in work then         alone: one at a time, nothing else
-    a death while alone      that one message                     a try that failed
+    event                    suspected messages                   members then take these
+    a first death            all that the member was given        watched: they name what they take
+    a death while watched    all that the member had in work      alone: one message at a time
+    a death while alone      that one message                     (it counts as a failed try)
 
-A broken stream may also be the network's fault. So only the last kind is held against a message,
-after a grace in which the member has not come back under its name; until then nobody gets the
-message. A member that comes back in time takes its suspicions along.
+A stream may also break by a fault of the network. Therefore only a death while alone counts against
+a message, and only after a grace in which the member has not come back under its name. No member
+gets the message during the grace. A member that comes back in time ends the suspicions that its
+absence had raised.
 """
 
 from __future__ import annotations
@@ -34,12 +36,12 @@ _NOTHING: Final[Mapping[GroupQueue, tuple[Suspicion, Suspicion]]] = {}
 
 
 class LonelyDeath(NamedTuple):
-    """A member that is dead, and the one message that it had in work.
+    """A dead member, and the one message that the member had in work.
 
     Attributes:
         client_id: The member.
-        place: Where the message is.
-        queue_offset: Of the message.
+        place: The group and the queue of the message.
+        queue_offset: The queue offset of the message.
         ordered: Whether the member consumed in order.
     """
 
@@ -54,10 +56,10 @@ class _Vanished:
     """A member that may be dead.
 
     Attributes:
-        work: What it had.
-        deadline: When it is taken to be dead, by the monotonic clock.
-        death: Which message it died of then, if that is known.
-        raised: What was suspected before it vanished and after, where that differs.
+        work: The messages that the member had.
+        deadline: When the member counts as dead, in seconds of the monotonic clock.
+        death: The message that the member had alone, if it had one alone.
+        raised: The suspicions that its end changed: before and after, by group and queue.
     """
 
     work: ClientWork
@@ -67,7 +69,7 @@ class _Vanished:
 
 
 class VanishedMembers:
-    """Knows what members have in work, and what it means when they vanish."""
+    """Keeps the work of members, and raises suspicions against messages when members vanish."""
 
     def __init__(
         self,
@@ -81,14 +83,14 @@ class VanishedMembers:
         grace_seconds: float,
         deaths_max: int,
     ) -> None:
-        """Know of nobody.
+        """Start without vanished members.
 
         Args:
             clients: The attached clients.
-            offsets: Where groups stand.
-            suspicions: What is suspected.
-            saved: Saves it.
-            statistics: Counts who vanishes.
+            offsets: The consumer offsets of groups.
+            suspicions: The suspected messages of each group and queue.
+            saved: Saves the suspicions.
+            statistics: Counts vanished members.
             monotonic: Seconds that never go back.
             grace_seconds: How long a member may be away.
             deaths_max: How many deaths a message may cause; 0: deaths are not looked at.
@@ -105,12 +107,12 @@ class VanishedMembers:
         self._doubts: dict[GroupQueue, int] = {}
 
     def handed_out(self, place: GroupQueue, client_id: str, end: int) -> None:
-        """A member was given messages of a queue.
+        """Note that a member was given messages of a queue.
 
         Args:
-            place: The queue.
-            client_id: The member; others are not known here.
-            end: Behind the last of them.
+            place: The group and the queue.
+            client_id: The member; clients that are not attached are only noted as alive.
+            end: The queue offset behind the last of the messages.
         """
         client = self._clients.find(client_id)
         if client is not None:
@@ -127,14 +129,14 @@ class VanishedMembers:
         *,
         alone: bool,
     ) -> None:
-        """The offset of a queue is stored; with it a member may say what it has in work.
+        """Note a stored offset, and the work that the member tells of beside it.
 
         Args:
-            place: The queue.
-            client_id: Who stores; empty for tools.
+            place: The group and the queue.
+            client_id: The client that stores the offset; empty for tools.
             consumer_offset: The offset.
-            in_work_end: Behind the last message in work; None when nobody says.
-            alone: Whether that is one message, and nothing else is in work.
+            in_work_end: The queue offset behind the last message in work; None if not told.
+            alone: Whether the member has one message in work, and no other in any queue.
         """
         if self._suspicions.passed(place, consumer_offset):
             self._saved.mark_changed()
@@ -145,15 +147,15 @@ class VanishedMembers:
             self._lives(client_id)
 
     def suspicion(self, place: GroupQueue) -> Suspicion:
-        """What members must beware of in a queue."""
+        """Return the suspected messages of a queue, which members take with care."""
         return self._suspicions.find(place)
 
     def in_doubt(self, place: GroupQueue) -> bool:
-        """Whether it is not known yet if a member died of the next message: nobody may have it."""
+        """Whether the next message is withheld: a member may have died of it a moment ago."""
         return place in self._doubts
 
     def vanished(self, client: AttachedClient) -> None:
-        """The stream of a client broke without a goodbye."""
+        """Handle the end of a client's stream that broke without a goodbye."""
         clustering = {
             group: membership
             for group, membership in client.memberships.items()
@@ -164,7 +166,7 @@ class VanishedMembers:
         death: LonelyDeath | None = None
         raised = _NOTHING
         if client.work.alone is not None:
-            # It had nothing else in work: nothing else is suspected.
+            # The member had no other message in work, so no other message is suspected.
             place, queue_offset = client.work.alone
             membership = clustering.get(place.consumer_group)
             if membership is not None:
@@ -185,7 +187,7 @@ class VanishedMembers:
         )
 
     def came_back(self, client: AttachedClient) -> None:
-        """A client attached; it may be one that vanished."""
+        """Handle a client that attached; a vanished member gets its work back."""
         gone = self._vanished.pop(client.client_id, None)
         if gone is None:
             return
@@ -197,9 +199,9 @@ class VanishedMembers:
                 self._saved.mark_changed()
 
     def due_deaths(self) -> list[LonelyDeath]:
-        """Members that are dead now and had one message alone in work; each is told once.
+        """Return members that count as dead now and had one message alone; each of them once.
 
-        Its queue stays in doubt until ``judged``.
+        The queue of each such message stays in doubt until ``judged``.
         """
         now = self._monotonic()
         due = [name for name, gone in self._vanished.items() if gone.deadline <= now]
@@ -207,7 +209,7 @@ class VanishedMembers:
         return [each.death for each in gone if each.death is not None]
 
     def judged(self, death: LonelyDeath) -> None:
-        """It is decided what a death means: its queue may be consumed."""
+        """Let a queue be consumed again, after the message of a death was dealt with."""
         self._settle_doubt(death)
 
     def _raise_suspicions(
@@ -237,7 +239,7 @@ class VanishedMembers:
             self._doubts[death.place] = left
 
     def _lives(self, client_id: str) -> None:
-        """Who asks for something lives, whatever became of its stream."""
+        """Grant a vanished member a new grace: its request shows that the member lives."""
         gone = self._vanished.get(client_id)
         if gone is not None:
             gone.deadline = self._monotonic() + self._grace_seconds
