@@ -288,7 +288,7 @@ def test_each_sends_and_each_other_receives(sending, receiving, worker, topics, 
 
 
 QUICK_STARTS = {
-    "go": (clients.GO / "bin" / "quick" / "main.go", ["go", "run", "./bin/quick"]),
+    "go": (clients.GO / "bin" / "_quick" / "main.go", ["go", "run", "./bin/_quick/main.go"]),
     "java": (
         clients.JAVA / "target" / "First.java",
         ["java", "-cp", ":".join(map(str, JAVA_CLASSES)), "target/First.java"],

@@ -23,7 +23,7 @@ STACKS = {
 }
 MANIFESTS = [
     document
-    for path in sorted((COMPOSE / "kubernetes").glob("*.yaml"))
+    for path in sorted((COMPOSE / "kubernetes").rglob("*.yaml"))
     for document in yaml.safe_load_all(path.read_text())
 ]
 VARIABLES = {
