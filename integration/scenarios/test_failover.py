@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from contextlib import suppress
+from datetime import timedelta
 
 import pytest
 from grpc import aio
@@ -198,3 +199,34 @@ async def test_the_role_is_handed_over_without_a_failed_send(local_cluster, aria
             assert sending.failed == 0
         found = await read_all(cluster)
     check(sending, found)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_who_takes_over_delivers_what_was_parked_and_ends_transactions(local_cluster, until):
+    async with local_cluster(*QUICK, replicas=1) as cluster:
+        [first], [second] = cluster.brokers, cluster.replicas
+        await in_sync(first, 0, 1)
+        long = ProducerSettings(send_timeout_s=60)
+        async with Producer(cluster.name_servers, group="cashiers", settings=long) as producer:
+            await producer.send(Message("orders", b"1"))
+            for number in range(2, 12):
+                await producer.send(Message("orders", b"%d" % number, delay=timedelta(seconds=8)))
+            kept = await producer.send_half(Message("orders", b"12"))
+            dropped = await producer.send_half(Message("orders", b"13"))
+            first.kill()
+            await first.wait()
+            await in_sync(second, 1)
+            await producer.rollback(dropped)
+            await producer.commit(kept)
+
+            async def all_there():
+                return len(await read_all(cluster)) >= 12
+
+            await until(all_there, seconds=60)
+            await first.start()
+            await in_sync(second, 0, 1)
+            # Whatever came twice would do so now.
+            await asyncio.sleep(2)
+        found = await read_all(cluster)
+    assert sorted(found.values()) == list(range(1, 13))

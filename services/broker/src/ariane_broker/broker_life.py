@@ -119,6 +119,8 @@ class BrokerLife:
                 or lost; the folder cannot be used.
         """
         self.announcement.listen_on(address)
+        if self.signs_of_life is not None:
+            self.signs_of_life.start(at_once=True)
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self.threads.state, self._open_store)
@@ -145,8 +147,6 @@ class BrokerLife:
             StartRefused: A name server knows another living broker of this name. Two of them would
                 share one place in the routes, and each would have half of the messages.
         """
-        if self.signs_of_life is not None:
-            self.signs_of_life.start(at_once=True)
         self.keeping.start()
         for background in self.loops:
             background.start()

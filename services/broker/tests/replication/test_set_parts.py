@@ -11,12 +11,14 @@ from ariane_broker.log.promise import AcknowledgedLevel, Condition
 from ariane_broker.replication.confirmation import Confirmation
 from ariane_broker.replication.copies import Copies
 from ariane_broker.replication.database_row import DatabaseRow
+from ariane_broker.replication.primary import Primary
 from ariane_broker.replication.promises import ReplicatedPromise, fenced
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.tables import SCHEMA
 from ariane_servicekit import ServiceError, SystemClock
 from ariane_servicekit.database import Database
+from ariane_storage import Store
 
 
 @pytest.fixture
@@ -134,6 +136,48 @@ class TestReign:
         assert not reign.holds
         found = await other.read()
         assert (found.primary_id, found.wanted_id, found.in_sync) == (None, 1, {0, 1})
+
+
+class TestPrimary:
+    async def test_it_gives_signs_of_life_while_its_store_is_still_recovered(self, rows, tmp_path):
+        one, other = rows
+        begun = ReplicaSet().begun(0, "a")
+        await one.change(begun)
+        elected = begun.elected(0, 1)
+        await one.change(elected)
+        now = 10.0
+        reign = Reign(
+            one,
+            elected,
+            0,
+            elected_at_s=now,
+            lease_s=5.0,
+            monotonic=lambda: now,
+            on_deposed=lambda: None,
+        )
+        primary = Primary(
+            reign,
+            Store(tmp_path / "not open yet"),
+            Copies([], now, flushed=False, behind_s_max=5.0),
+            Confirmation(lambda: True, wait_s_max=1),
+            monotonic=lambda: now,
+            is_sync_flush=False,
+            is_replicated=True,
+            in_sync_min=2,
+            on_confirmed=lambda: None,
+        )
+        now = 14.0
+        await primary.turn()
+        now = 18.0
+        assert reign.holds
+        assert (await other.read()).renewals == elected.renewals + 1
+        with pytest.raises(ServiceError) as caught:
+            primary.check()
+        assert caught.value.row.name == "TOO_FEW_IN_SYNC"
+        now = 20.0
+        with pytest.raises(ServiceError) as caught:
+            primary.check()
+        assert caught.value.row.name == "BROKER_NOT_PRIMARY"
 
 
 class TestStanding:

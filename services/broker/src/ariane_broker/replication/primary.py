@@ -94,6 +94,7 @@ class Primary:
         self._on_confirmed = on_confirmed
         self._feeds: dict[int, LogFeed] = {}
         self._is_open = True
+        self._has_begun = False
         self._away_told = False
 
     @property
@@ -108,6 +109,7 @@ class Primary:
         if self._is_replicated:
             # Whatever the one before has handed out lies before this.
             copying.confirm_up_to(self._store.max_offset)
+        self._has_begun = True
 
     # Appending.
 
@@ -195,10 +197,14 @@ class Primary:
     # Time passing.
 
     async def turn(self) -> None:
-        """Give a sign of life, take replicas in that have all, and out that were late for long."""
+        """Give a sign of life, take replicas in that have all, and out that were late for long.
+
+        Signs of life also while the store is still recovered, which may take longer than a lease.
+        """
         try:
             await self.reign.renew()
-            await self._take_in_and_out()
+            if self._has_begun:
+                await self._take_in_and_out()
         except Exception as error:  # noqa: BLE001 - of whatever database; the lease runs out.
             if not self._away_told:
                 _log.warning("shared_row_away", cause=" ".join(str(error).split()))
