@@ -409,7 +409,7 @@ class FilterRefused(CallError):
 
 
 class FilterFailed(CallError):
-    """An uploaded filter broke its limits or raised, and passed nothing."""
+    """A filter broke its limits or raised, and passed nothing."""
 
     reason = "FILTER_FAILED"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from ariane.common.v1.subscription_pb2 import FILTER_KIND_SQL92, FilterExpression, Subscription
+from ariane_sdk.checks.local_filter import Local, LocalFilter
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.checks.uploaded_filter import Uploaded, UploadedFilter
 from ariane_sdk.errors import FilterIllegal
@@ -73,15 +74,17 @@ class SqlFilter:
         )
 
 
-MessageFilter: TypeAlias = TagFilter | SqlFilter | UploadedFilter
+MessageFilter: TypeAlias = TagFilter | SqlFilter | UploadedFilter | LocalFilter
 
 
-def message_filter(expression: str | Sql | Uploaded) -> MessageFilter:
-    """The filter that somebody means: a condition, uploaded code, or a text about tags.
+def message_filter(expression: str | Sql | Uploaded | Local) -> MessageFilter:
+    """The filter that somebody means: a condition, code, or a text about tags.
 
     Raises:
         FilterIllegal: It is neither.
     """
     if isinstance(expression, Uploaded):
         return UploadedFilter(expression)
+    if isinstance(expression, Local):
+        return LocalFilter(expression)
     return SqlFilter(expression) if isinstance(expression, Sql) else TagFilter.parse(expression)

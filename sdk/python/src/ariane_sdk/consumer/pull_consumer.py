@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from ariane_sdk.checks.limits import check_timeout, checked_group, checked_topic
+from ariane_sdk.checks.local_filter import Local
 from ariane_sdk.checks.queue_arguments import (
     checked_count,
     checked_offset,
@@ -80,7 +81,7 @@ class PullConsumer:
         name_servers: NameServerAddresses,
         *,
         group: str,
-        subscriptions: Mapping[str, str | Sql | Uploaded] | None = None,
+        subscriptions: Mapping[str, str | Sql | Uploaded | Local] | None = None,
         start: StartPosition = "latest",
         auto_commit: bool = True,
         model: MessageModel = "clustering",
@@ -95,8 +96,8 @@ class PullConsumer:
         Args:
             name_servers: "host:port" of each name server, as a list or separated by commas.
             group: The consumer group, whose offsets are used also for assigned queues.
-            subscriptions: By topic, "*" for all messages, tags joined by "||", ``Sql`` or
-                ``Uploaded``.
+            subscriptions: By topic, "*" for all messages, tags joined by "||", ``Sql``,
+                ``Local`` or ``Uploaded``.
                 Nothing: queues are assigned by ``assign``, and the consumer is no member of the
                 group.
             start: Where the group begins in a queue that it has never consumed.
@@ -201,7 +202,7 @@ class PullConsumer:
         self,
         queues: Iterable[MessageQueue],
         *,
-        filters: Mapping[str, str | Sql | Uploaded] | None = None,
+        filters: Mapping[str, str | Sql | Uploaded | Local] | None = None,
     ) -> None:
         """Have these queues and no others, whoever else has them.
 

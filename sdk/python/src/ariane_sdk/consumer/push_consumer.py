@@ -11,6 +11,7 @@ from typing import Self
 
 from ariane_record.names import retry_topic
 from ariane_sdk.checks.limits import checked_group
+from ariane_sdk.checks.local_filter import Local
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.checks.uploaded_filter import Uploaded
@@ -74,7 +75,7 @@ class PushConsumer:
         name_servers: NameServerAddresses,
         *,
         group: str,
-        subscriptions: Mapping[str, str | Sql | Uploaded],
+        subscriptions: Mapping[str, str | Sql | Uploaded | Local],
         listener: Listener,
         start: StartPosition = "latest",
         batch_size: int = 32,
@@ -90,8 +91,8 @@ class PushConsumer:
         Args:
             name_servers: "host:port" of each name server, as a list or separated by commas.
             group: The consumer group. All members must have the same subscriptions.
-            subscriptions: By topic, "*" for all messages, tags joined by "||", ``Sql`` or
-                ``Uploaded``.
+            subscriptions: By topic, "*" for all messages, tags joined by "||", ``Sql``,
+                ``Local`` or ``Uploaded``.
             listener: Gets the messages. A coroutine function runs on the loop, a plain function in
                 threads.
             start: Where the group begins in a queue that it has never consumed.

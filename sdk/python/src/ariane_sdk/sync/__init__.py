@@ -15,6 +15,7 @@ from ariane_record.decoding.columns import RecordColumns
 from ariane_record.layout import Host
 from ariane_record.single.compression import Compression
 from ariane_sdk.checks.limits import RESERVED_PROPERTIES
+from ariane_sdk.checks.local_filter import Local
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.client.conflicts import ConflictSide, SubscriptionConflict
@@ -86,6 +87,7 @@ __all__ = [
     "Host",
     "Listener",
     "LiveBroker",
+    "Local",
     "MachineRoom",
     "MachineRoomNearby",
     "Message",

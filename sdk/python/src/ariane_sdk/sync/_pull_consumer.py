@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from ariane_sdk.checks.local_filter import Local
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.consumer import pull_consumer as _pull_consumer
@@ -30,7 +31,7 @@ class PullConsumer(BlockingClient[_pull_consumer.PullConsumer]):
         name_servers: NameServerAddresses,
         *,
         group: str,
-        subscriptions: Mapping[str, str | Sql | Uploaded] | None = None,
+        subscriptions: Mapping[str, str | Sql | Uploaded | Local] | None = None,
         start: StartPosition = "latest",
         auto_commit: bool = True,
         model: MessageModel = "clustering",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 
+from ariane_sdk.checks.local_filter import Local
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.client.listener import Listener
@@ -30,7 +31,7 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
         name_servers: NameServerAddresses,
         *,
         group: str,
-        subscriptions: Mapping[str, str | Sql | Uploaded],
+        subscriptions: Mapping[str, str | Sql | Uploaded | Local],
         listener: Listener,
         start: StartPosition = "latest",
         batch_size: int = 32,

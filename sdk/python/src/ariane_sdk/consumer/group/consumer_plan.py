@@ -8,6 +8,7 @@ from random import Random
 from typing import Literal, TypeAlias
 
 from ariane_sdk.checks.limits import checked_topic
+from ariane_sdk.checks.local_filter import Local
 from ariane_sdk.checks.sql_filter import MessageFilter, Sql, message_filter
 from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.consumer.group.allocation import AllocationStrategy, Averaging
@@ -47,7 +48,9 @@ def checked_strategy(strategy: AllocationStrategy | None) -> AllocationStrategy:
     return strategy
 
 
-def filters_of(subscriptions: Mapping[str, str | Sql | Uploaded]) -> dict[str, MessageFilter]:
+def filters_of(
+    subscriptions: Mapping[str, str | Sql | Uploaded | Local],
+) -> dict[str, MessageFilter]:
     """The filters of subscriptions.
 
     Raises:

@@ -36,7 +36,7 @@ from ariane_sdk.consumer.pulling.pull_source import PullSource
 from ariane_sdk.consumer.pulling.pull_stream import PullStream
 from ariane_sdk.consumer.pulling.pull_wire import PullAnswer, PulledRecords
 from ariane_sdk.consumer.pulling.pulled import damage_before_filter, fill, move_into_range
-from ariane_sdk.errors import CallError, QueueOffsetOutOfRange, RecordDamaged
+from ariane_sdk.errors import CallError, FilterFailed, QueueOffsetOutOfRange, RecordDamaged
 from ariane_sdk.message import MessageQueue
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.reconnecting import reconnect_delay_s
@@ -391,6 +391,8 @@ class PullLoop:
             fill(work, pulled, self._filters.get(work.queue.topic))
         except BodiesDamaged as damage:
             return damage
+        except FilterFailed as error:
+            self._queue_failed(work, FilterFailed(f"{work.queue}: {error}"))
         except (CodecMissing, RecordCorrupted, RecordDamaged) as error:
             self._queue_failed(work, CallError(f"{work.queue} at {asked.offsets[key]}: {error}"))
         return None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import compress
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ariane.broker.v1.pull_service_pb2 import (
     PULL_PROJECTION_BODIES,
@@ -14,6 +15,7 @@ from ariane.broker.v1.pull_service_pb2 import (
     QueueRecords,
 )
 from ariane_record.errors import RecordCorrupted
+from ariane_sdk.checks.local_filter import FilteredBodiesDamaged, LocalFilter
 from ariane_sdk.checks.sql_filter import MessageFilter
 from ariane_sdk.consumer.delivery.column_window import ColumnWindow
 from ariane_sdk.consumer.delivery.damaged_bodies import BodiesDamaged
@@ -22,7 +24,7 @@ from ariane_sdk.consumer.delivery.pulled_bodies import PulledBodies
 from ariane_sdk.consumer.pulling.pull_wire import PulledRecords
 from ariane_sdk.consumer.pulling.received_messages import received_messages
 from ariane_sdk.errors import CallError
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message import MessageQueue, ReceivedMessage
 from ariane_sdk.runtime.log import logger
 
 
@@ -39,6 +41,8 @@ def projection_of(
         window, tag_filter = work.window, filters.get(work.queue.topic)
         if not isinstance(window, ColumnWindow) or not window.bodies_suffice:
             return PULL_PROJECTION_UNSPECIFIED
+        if isinstance(tag_filter, LocalFilter):
+            return PULL_PROJECTION_UNSPECIFIED
         if tag_filter is not None and tag_filter.tags:
             # The broker compares hashes of tags: the tags themselves are looked at here.
             return PULL_PROJECTION_UNSPECIFIED
@@ -54,19 +58,28 @@ def fill(work: OwnedQueue, pulled: PulledRecords, tag_filter: MessageFilter | No
         tag_filter: What is wanted of its topic; all if not given.
 
     Raises:
-        BodiesDamaged: Some bodies cannot be read, and columns of them are wanted.
+        BodiesDamaged: Some bodies cannot be read, and columns of them are wanted, or the filter
+            looked into them.
+        FilterFailed: A local filter passed nothing.
         CodecMissing: The library that would decompress a body is not installed.
         RecordCorrupted: The records cannot be taken apart.
         RecordDamaged: One of them cannot.
     """
     head, tags = pulled.head, tag_filter.tags if tag_filter is not None else ()
     if head.body_runs:
-        if not isinstance(work.window, ColumnWindow) or tags:
+        if not isinstance(work.window, ColumnWindow) or tags or isinstance(tag_filter, LocalFilter):
             raise RecordCorrupted("bodies alone came, which nobody has asked for")
         work.window.put_bodies(PulledBodies(head.body_runs, pulled.bodies), head.next_queue_offset)
         work.wake()
         return
     sizes = np.frombuffer(head.record_sizes, "<i4")
+    if isinstance(tag_filter, LocalFilter):
+        pulled = _passed(pulled, sizes, work.queue, tag_filter)
+        sizes = np.frombuffer(pulled.head.record_sizes, "<i4")
+        if not len(sizes):
+            work.window.put((), head.next_queue_offset)
+            work.wake()
+            return
     if isinstance(work.window, ColumnWindow):
         work.window.put_records(pulled.records, sizes, head.next_queue_offset, tags)
         work.wake()
@@ -79,6 +92,31 @@ def fill(work: OwnedQueue, pulled: PulledRecords, tag_filter: MessageFilter | No
         sizes_bytes = list(compress(sizes_bytes, wanted))
     work.window.put(messages, head.next_queue_offset, sizes_bytes)
     work.wake()
+
+
+def _passed(
+    pulled: PulledRecords,
+    sizes: NDArray[np.int32],
+    queue: MessageQueue,
+    local_filter: LocalFilter,
+) -> PulledRecords:
+    """What a local filter lets pass of a pull.
+
+    Raises:
+        BodiesDamaged: It looked into bodies that cannot be read.
+        FilterFailed: It passed nothing.
+        RecordCorrupted: The records cannot be taken apart.
+    """
+
+    def messages() -> list[ReceivedMessage]:
+        return received_messages(pulled.records, sizes, queue)
+
+    try:
+        mask = local_filter.mask(pulled.records, sizes, messages)
+    except FilteredBodiesDamaged as damage:
+        judged = messages()
+        raise BodiesDamaged(damage.causes, [judged[row] for row in damage.causes]) from damage
+    return pulled if mask.all() else pulled.without(np.flatnonzero(~mask).tolist())
 
 
 def damage_before_filter(

@@ -1,0 +1,157 @@
+"""Which messages of a topic a consumer wants, decided in its own process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane.common.v1.subscription_pb2 import Subscription
+from ariane_record.decoding.columns import decode_columns
+from ariane_record.layout import ByteBuffer
+from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.errors import BodyDamaged, FilterFailed, FilterIllegal
+from ariane_sdk.message import ReceivedMessage
+
+if TYPE_CHECKING:
+    from ariane_sdk.checks.sql_filter import Sql
+
+_TRUTHS = frozenset((bool, np.bool_))
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A filter that runs in the consumer's own process, without a FilterServer.
+
+    ::
+
+        def matches(message):
+            return b"urgent" in bytes(message.body)
+
+        PushConsumer(
+            "127.0.0.1:9876",
+            group="desk",
+            subscriptions={"letters": Local(matches)},
+            listener=listen,
+        )
+
+    All messages of the topic travel to the consumer; those that do not match count as consumed. To
+    the group it is a subscription to all messages: its members must have the same filter, and
+    nobody checks that they do.
+
+    It means what an uploaded filter means. One that raises, or answers with anything but ``True``
+    or ``False``, stops its queue with ``FilterFailed``: nothing passes unfiltered, and nothing is
+    left out in silence. A message whose compressed body is damaged, and which the filter looks
+    into, becomes a dead letter.
+
+    Attributes:
+        matches: Takes a message and says whether it is wanted; or a condition, which is judged for
+            all messages of a pull at once, and needs no call for each.
+
+    Raises:
+        FilterIllegal: It is neither.
+    """
+
+    matches: Callable[[ReceivedMessage], bool] | Sql
+
+    def __post_init__(self) -> None:
+        from ariane_sdk.checks.sql_filter import Sql  # noqa: PLC0415 - that module needs this one.
+
+        if not isinstance(self.matches, Sql) and not callable(self.matches):
+            raise FilterIllegal(
+                f"local filter {self.matches!r:.100}: a function of a message, or Sql(...), is"
+                " expected"
+            )
+
+
+class FilteredBodiesDamaged(BodyDamaged):
+    """A filter looked into bodies that cannot be read.
+
+    Attributes:
+        causes: Why, by the row of the batch.
+    """
+
+    def __init__(self, causes: dict[int, str]) -> None:
+        super().__init__(f"{len(causes)} bodies cannot be read: {next(iter(causes.values()))}")
+        self.causes = causes
+
+
+class LocalFilter:
+    """A local filter of a topic; to the broker all messages are wanted."""
+
+    tags: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, local: Local) -> None:
+        self._matches = local.matches
+        self._condition: Any = None
+        if not callable(local.matches):
+            # Who filters otherwise does not pay for the parser.
+            from ariane_sql92 import compile_condition  # noqa: PLC0415 - as above
+
+            self._condition = compile_condition(local.matches.text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LocalFilter) and self._matches == other._matches
+
+    def __hash__(self) -> int:
+        return hash(self._matches)
+
+    def matches(self, tag: str) -> bool:  # noqa: ARG002 - as ``TagFilter`` has it
+        """Whether a message with this tag is wanted: tags do not decide."""
+        return True
+
+    def to_wire(self, topic: str) -> Subscription:
+        """The subscription of a topic with this filter."""
+        return TagFilter(frozenset()).to_wire(topic)
+
+    def mask(
+        self,
+        records: ByteBuffer,
+        sizes: NDArray[np.integer[Any]],
+        messages: Callable[[], Sequence[ReceivedMessage]],
+    ) -> NDArray[np.bool_]:
+        """Which records are wanted: bool[count].
+
+        Args:
+            records: Records that lie back to back.
+            sizes: Bytes of each.
+            messages: Gives them as messages.
+
+        Raises:
+            FilterFailed: It raised, or answered with no truth.
+            FilteredBodiesDamaged: It looked into bodies that cannot be read.
+            RecordCorrupted: The records cannot be taken apart.
+        """
+        if self._condition is not None:
+            columns = decode_columns(records, sizes.astype(np.int32, copy=False))
+            mask: NDArray[np.bool_] = self._condition.mask(columns.properties)
+            return mask
+        judged = messages()
+        try:
+            verdicts = list(map(self._matches, judged))  # type: ignore[arg-type]  # no condition.
+        except Exception:  # noqa: BLE001 - which message it was is found below.
+            verdicts = self._one_by_one(judged)
+        if not _TRUTHS.issuperset(map(type, verdicts)):
+            odd = next(each for each in verdicts if type(each) not in _TRUTHS)
+            raise FilterFailed(f"the local filter answered {odd!r:.100}, and not True or False")
+        return np.array(verdicts, np.bool_)
+
+    def _one_by_one(self, messages: Sequence[ReceivedMessage]) -> list[bool]:
+        """The verdicts after all, or which messages are to blame that there are none."""
+        verdicts, causes = [], {}
+        for row, message in enumerate(messages):
+            try:
+                verdicts.append(self._matches(message))  # type: ignore[operator]  # no condition.
+            except BodyDamaged as damage:
+                causes[row] = str(damage)
+            except Exception as error:
+                raise FilterFailed(
+                    f"the local filter raised {type(error).__name__} at queue offset"
+                    f" {message.queue_offset}: {error}"
+                ) from error
+        if causes:
+            raise FilteredBodiesDamaged(causes)
+        return verdicts
