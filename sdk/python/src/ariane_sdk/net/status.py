@@ -138,6 +138,8 @@ REASON_ROWS: Final[Mapping[str, ReasonRow]] = {
     "BATCH_DIFFERS": ReasonRow(BatchDiffers),
     "SINK_MOVED": ReasonRow(CallError),
     "SINK_NOT_FOUND": ReasonRow(SinkNotFound),
+    "RECEIPT_HANDLE_INVALID": ReasonRow(CallError),
+    "GROUP_OWNS_QUEUES": ReasonRow(GroupRefused),
     "RECEIPT_HANDLE_EXPIRED": ReasonRow(CallError),
     "BROKER_NAME_TAKEN": ReasonRow(CallError),
     "BROKER_NOT_REGISTERED": ReasonRow(CallError),
