@@ -10,6 +10,24 @@ import pytest
 
 from ariane_sdk import ClusterClient, Message, Producer, ProducerSettings, PushConsumer, QueueReader
 from ariane_sdk.errors import ArianeError, RouteNotFound, SendError, TopicRefused
+from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.small_store import SMALL_STORE
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    """A cluster of one broker for all tests that bring their own topic."""
+    folder = tmp_path_factory.mktemp("one")
+    with LocalCluster(folder, extra_broker_args=SMALL_STORE) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """The same with two brokers."""
+    folder = tmp_path_factory.mktemp("two")
+    with LocalCluster(folder, brokers=2, extra_broker_args=SMALL_STORE) as cluster:
+        yield cluster
 
 
 class Traffic:
@@ -74,16 +92,16 @@ async def sending(traffic):
             await task
 
 
-async def test_message_groups_follow_to_fewer_queues(local_cluster, ariane, until):
-    async with local_cluster() as cluster, Producer(cluster.name_servers) as producer:
-        status, _ = await ariane(cluster, "topic", "create", "orders", "--queues", "8")
+async def test_message_groups_follow_to_fewer_queues(one, ariane, until):
+    async with Producer(one.name_servers) as producer:
+        status, _ = await ariane(one, "topic", "create", "grouped", "--queues", "8")
         assert status == 0
         sends = []
 
         async def send_for_ever():
             while True:
                 for group in range(50):
-                    message = Message("orders", b"", message_group=f"g{group}")
+                    message = Message("grouped", b"", message_group=f"g{group}")
                     sends.append(producer.send_nowait(message))
                 await asyncio.sleep(0.002)
 
@@ -92,11 +110,11 @@ async def test_message_groups_follow_to_fewer_queues(local_cluster, ariane, unti
             enough = len(sends) + 1000
             await until(lambda enough=enough: _true(len(sends) > enough))
             status, _ = await ariane(
-                cluster, "topic", "update", "orders", "--write-queues", str(queues)
+                one, "topic", "update", "grouped", "--write-queues", str(queues)
             )
             assert status == 0
             results = await producer.send_batch(
-                [Message("orders", b"", message_group=f"g{group}") for group in range(50)]
+                [Message("grouped", b"", message_group=f"g{group}") for group in range(50)]
             )
             assert all(result.message_queue.queue_id < queues for result in results)
         task.cancel()
@@ -108,18 +126,16 @@ async def test_message_groups_follow_to_fewer_queues(local_cluster, ariane, unti
     assert all(offsets == sorted(offsets) for offsets in places.values())
 
 
-async def test_sixteen_queues_become_eight_without_losing_a_message(local_cluster, ariane, until):
-    async with local_cluster() as cluster, QueueReader(cluster.name_servers) as reader:
-        assert (await ariane(cluster, "topic", "create", "orders", "--queues", "16"))[0] == 0
-        traffic = Traffic(cluster.name_servers, "orders")
+async def test_sixteen_queues_become_eight_without_losing_a_message(one, ariane, until):
+    async with QueueReader(one.name_servers) as reader:
+        assert (await ariane(one, "topic", "create", "orders", "--queues", "16"))[0] == 0
+        traffic = Traffic(one.name_servers, "orders")
         async with running(traffic):
             async with sending(traffic):
                 await until(lambda: filled(reader, "orders", 16))
 
                 # First: nobody writes to the queues that are to go. Consumers still read them.
-                status, _ = await ariane(
-                    cluster, "topic", "update", "orders", "--write-queues", "8"
-                )
+                status, _ = await ariane(one, "topic", "update", "orders", "--write-queues", "8")
                 assert status == 0
                 ends = await ends_of_upper(reader, "orders")
                 assert len(ends) == 8
@@ -127,7 +143,7 @@ async def test_sixteen_queues_become_eight_without_losing_a_message(local_cluste
 
                 # Second: the group consumes what they keep.
                 async def drained():
-                    _, shown = await ariane(cluster, "group", "show", "readers")
+                    _, shown = await ariane(one, "group", "show", "readers")
                     upper = [
                         q for q in shown["queues"] if q["topic"] == "orders" and q["queue_id"] > 7
                     ]
@@ -138,7 +154,7 @@ async def test_sixteen_queues_become_eight_without_losing_a_message(local_cluste
                 assert await ends_of_upper(reader, "orders") == ends
 
                 # Third: nobody reads them any more.
-                status, _ = await ariane(cluster, "topic", "update", "orders", "--read-queues", "8")
+                status, _ = await ariane(one, "topic", "update", "orders", "--read-queues", "8")
                 assert status == 0
                 assert {queue.queue_id for queue in await reader.bounds("orders")} == set(range(8))
                 sent_before = len(traffic.acknowledged)
@@ -162,52 +178,52 @@ async def ends_of_upper(reader, topic):
 
 
 @pytest.mark.parametrize("way", ["topic", "broker"])
-async def test_who_may_not_write_here_writes_elsewhere(local_cluster, ariane, way, until):
+async def test_who_may_not_write_here_writes_elsewhere(two, ariane, way, until):
     """A producer that has an older route meets the refusal, and no send fails."""
+    topic = f"written-by-{way}"
     take, give = {
         "topic": (
-            ("topic", "update", "orders", "--permission", "4", "--broker", "broker-a"),
-            ("topic", "update", "orders", "--permission", "6", "--broker", "broker-a"),
+            ("topic", "update", topic, "--permission", "4", "--broker", "broker-a"),
+            ("topic", "update", topic, "--permission", "6", "--broker", "broker-a"),
         ),
         "broker": (("broker", "drain", "broker-a", "--yes"), ("broker", "restore", "broker-a")),
     }[way]
-    async with local_cluster(brokers=2) as cluster:
-        await ariane(cluster, "topic", "create", "orders", "--queues", "2")
-        traffic = Traffic(cluster.name_servers, "orders")
-        async with running(traffic):
+    await ariane(two, "topic", "create", topic, "--queues", "2")
+    traffic = Traffic(two.name_servers, topic)
+    async with running(traffic):
 
-            async def both():
-                return {r.message_queue.broker_name for r in await traffic.send(10)} == {
-                    "broker-a",
-                    "broker-b",
-                }
+        async def both():
+            return {r.message_queue.broker_name for r in await traffic.send(10)} == {
+                "broker-a",
+                "broker-b",
+            }
 
+        await until(both)
+        assert (await ariane(two, *take))[0] == 0
+        results = await traffic.send(50)
+        assert {result.message_queue.broker_name for result in results} == {"broker-b"}
+        assert (await ariane(two, *give))[0] == 0
+        # Where it was refused it comes back with the next route.
+        await traffic.producer.close()
+        traffic.producer = Producer(two.name_servers, group="writers")
+        async with traffic.producer:
             await until(both)
-            assert (await ariane(cluster, *take))[0] == 0
-            results = await traffic.send(50)
-            assert {result.message_queue.broker_name for result in results} == {"broker-b"}
-            assert (await ariane(cluster, *give))[0] == 0
-            # Where it was refused it comes back with the next route.
-            await traffic.producer.close()
-            traffic.producer = Producer(cluster.name_servers, group="writers")
-            async with traffic.producer:
-                await until(both)
-                await until(traffic.all_received)
+            await until(traffic.all_received)
 
 
-async def test_a_topic_that_may_only_be_written(local_cluster, ariane, until):
-    async with local_cluster() as cluster, QueueReader(cluster.name_servers) as reader:
-        await ariane(cluster, "topic", "create", "orders", "--queues", "1", "--permission", "2")
-        async with Producer(cluster.name_servers, group="writers") as producer:
-            result = await producer.send(Message("orders", b"kept"))
-        assert await reader.bounds("orders") == {}
+async def test_a_topic_that_may_only_be_written(one, ariane, until):
+    async with QueueReader(one.name_servers) as reader:
+        await ariane(one, "topic", "create", "write-only", "--queues", "1", "--permission", "2")
+        async with Producer(one.name_servers, group="writers") as producer:
+            result = await producer.send(Message("write-only", b"kept"))
+        assert await reader.bounds("write-only") == {}
         with pytest.raises(TopicRefused):
             await anext(reader.read_range(result.message_queue, 0, 1))
-        await ariane(cluster, "topic", "update", "orders", "--permission", "6")
+        await ariane(one, "topic", "update", "write-only", "--permission", "6")
         kept = {result.message_queue: (0, 1)}
 
         async def readable():
-            return await reader.bounds("orders") == kept
+            return await reader.bounds("write-only") == kept
 
         await until(readable)
 
@@ -269,15 +285,14 @@ async def test_a_send_creates_a_topic_with_four_queues_where_it_may(local_cluste
         assert (row["read_queues"], row["write_queues"]) == (4, 4)
 
 
-async def test_a_topic_takes_the_messages_that_it_is_for(local_cluster, ariane):
-    async with local_cluster(brokers=2) as cluster:
-        await ariane(cluster, "topic", "create", "trades", "--type", "fifo")
-        async with Producer(cluster.name_servers, group="writers") as producer:
-            with pytest.raises(ArianeError) as caught:
-                await producer.send(Message("trades", b"no group"))
-            assert cause_of(caught.value).reason == "MESSAGE_TYPE_MISMATCH"
-            assert not caught.value.outcome_unknown
-            sent = await producer.send(Message("trades", b"grouped", message_group="g"))
-        async with QueueReader(cluster.name_servers) as reader:
-            bounds = await reader.bounds("trades")
-        assert {queue: end for queue, (_, end) in bounds.items() if end} == {sent.message_queue: 1}
+async def test_a_topic_takes_the_messages_that_it_is_for(two, ariane):
+    await ariane(two, "topic", "create", "trades", "--type", "fifo")
+    async with Producer(two.name_servers, group="writers") as producer:
+        with pytest.raises(ArianeError) as caught:
+            await producer.send(Message("trades", b"no group"))
+        assert cause_of(caught.value).reason == "MESSAGE_TYPE_MISMATCH"
+        assert not caught.value.outcome_unknown
+        sent = await producer.send(Message("trades", b"grouped", message_group="g"))
+    async with QueueReader(two.name_servers) as reader:
+        bounds = await reader.bounds("trades")
+    assert {queue: end for queue, (_, end) in bounds.items() if end} == {sent.message_queue: 1}
