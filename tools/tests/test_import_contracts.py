@@ -34,6 +34,8 @@ LOG = "The commit log knows nothing"
 DERIVED = "Queues and index do not know"
 FOLLOWING = "Following a primary"
 COPYING = "Copying stands above recovery"
+FILTER_ROOMS = "In the FilterServer the jail knows nobody"
+JAILED = "What runs jailed knows no RPC"
 OPEN_STORE = "An open store does not know"
 ADMIN_SERVICE = "The admin service knows nothing of the command line"
 LIGHT_COMMANDS = "The command line starts without"
@@ -81,6 +83,10 @@ BAD_IMPORTS = [
         "ariane.broker.v1.transaction_service_pb2",
     ),
     (PROTOBUF, "ariane_broker.read", "ariane_broker.rpc"),
+    (FILTER_ROOMS, "ariane_filter.catalogue", "ariane_filter.running"),
+    (FILTER_ROOMS, "ariane_filter.pulling", "ariane_filter.rpc"),
+    (JAILED, "ariane_filter.jail", "grpc"),
+    (JAILED, "ariane_filter.jail.worker", "ariane.filter.v1.filter_pb2"),
     (BROKER_ROOMS, "ariane_broker.log", "ariane_broker.append"),
     (BROKER_ROOMS, "ariane_broker.groups", "ariane_broker.clients"),
     (BROKER_ROOMS, "ariane_broker.topics", "ariane_broker.read"),

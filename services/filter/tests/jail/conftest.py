@@ -7,6 +7,7 @@ from ariane_filter.jail.jailed_filter import JailedFilter
 from ariane_filter.jail.limits import FilterLanguage, FilterModule, JailLimits
 from ariane_filter.jail.process import JailLauncher
 from ariane_record.encoding.block import BlockEncoder
+from ariane_record.layout import SystemFlag
 
 
 class RecordedLauncher:
@@ -57,11 +58,13 @@ async def jailed(jail, launcher):
 def block():
     """Records of flights, with the sizes: three origins in turn, delays from 0 up."""
 
-    def make(count=9, *, bodies=None):
+    def make(count=9, *, bodies=None, compressed=False):
+        flag = int(SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZLIB) if compressed else 0
         encoder = BlockEncoder("flights", size_bytes_max=1 << 26)
         for number in range(count):
             encoder.add(
                 body=b"body" if bodies is None else bodies[number],
+                system_flag=flag,
                 born_timestamp_ms=1,
                 tag="UA",
                 keys=[f"key-{number}"],

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import zlib
 
 import numpy as np
 import pytest
@@ -316,3 +317,17 @@ async def test_workers_end_with_their_filter(jailed, launcher, block):
     await good.judge(*block(9))
     await good.close()
     assert launcher.processes[0]._process.returncode == -signal.SIGKILL
+
+
+async def test_a_body_that_cannot_be_read_is_no_strike(jailed, block):
+    """Its caller sees for itself whether the claim is true, and blames the filter if it is not."""
+    bodies = [zlib.compress(b"J"), b"J"]
+    filter_ = jailed("def matches(message): return message.body == b'J'")
+    for _ in range(4):
+        with pytest.raises(RecordCorrupted):
+            await filter_.judge(*block(2, bodies=bodies, compressed=True))
+    assert filter_.strike_count == 0
+    mask = await filter_.judge(*block(1, bodies=bodies, compressed=True))
+    assert mask.tolist() == [True]
+    assert isinstance(filter_.blame("it lied"), FilterFailed)
+    assert (filter_.strike_count, filter_.last_failure) == (1, "it lied")

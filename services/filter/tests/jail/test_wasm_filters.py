@@ -1,10 +1,13 @@
 """WebAssembly filters judge batches in the same jail."""
 
+import zlib
+
 import pytest
 import wasmtime
 
 from ariane_filter.jail.errors import FilterFailed, FilterInvalid
 from ariane_filter.jail.limits import FilterLanguage
+from ariane_record.errors import RecordCorrupted
 
 # Delivers messages whose body begins with J.
 BEGINS_WITH_J = """
@@ -145,3 +148,22 @@ async def test_bytes_that_are_no_module_are_refused(jailed, block):
     for code in (b"", b"nonsense", b"\0asm\1\0\0\0\xff"):
         with pytest.raises(FilterInvalid):
             await jailed(code, language=FilterLanguage.WASM).judge(*block(1))
+
+
+async def test_compressed_bodies_are_given_as_they_were_however_large_they_grow(wasm, block):
+    """Twelve bodies of 10 MiB do not fit into the worker's memory at once; one by one they do."""
+    large = [(b"J" if number % 3 else b"K") + bytes(10 << 20) for number in range(12)]
+    bodies = [zlib.compress(body) for body in (*large, b"J", b"K", b"")]
+    mask = await wasm(BEGINS_WITH_J, batch_cpu_s=120.0).judge(
+        *block(len(bodies), bodies=bodies, compressed=True)
+    )
+    assert mask.tolist() == [bool(number % 3) for number in range(12)] + [True, False, False]
+
+
+async def test_a_body_that_cannot_be_read_is_no_strike(wasm, block):
+    bodies = [zlib.compress(b"J"), b"J", zlib.compress(b"J")]
+    filter_ = wasm(BEGINS_WITH_J)
+    for _ in range(4):
+        with pytest.raises(RecordCorrupted):
+            await filter_.judge(*block(3, bodies=bodies, compressed=True))
+    assert filter_.strike_count == 0
