@@ -1,4 +1,4 @@
-"""``docs/promises.md`` names tests that are there, and numbers that are the defaults."""
+"""Pages name tests that are there; ``docs/promises.md`` names numbers that are the defaults."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tools.papers import Paper
 from tools.workspace import ROOT, repository_files
 
 PROMISES = Paper(ROOT, "docs/promises.md")
+ADMIN = Paper(ROOT, "docs/admin.md")
 TEST = re.compile(r"`(test_\w+\.py)::(test_\w+)`")
 NUMBER = re.compile(r"^\| .+? \| (.+?) \| `(\w+)\.(\w+)` \|$", re.MULTILINE)
 
@@ -36,7 +37,7 @@ def test_named_tests_are_there():
         if path.name.startswith("test_") and path.suffix == ".py"
         for name in definition.findall(path.read_text())
     )
-    named = set(TEST.findall(PROMISES.text))
+    named = set(TEST.findall(PROMISES.text + ADMIN.text))
     assert {test: there[test] for test in named if there[test] != 1} == {}
 
 

@@ -26,10 +26,10 @@ async def browser(admin):
 @pytest.fixture
 async def topic(cluster):
     async with ClusterClient(cluster.name_servers) as client, Producer(cluster.name_servers) as p:
-        await client.create_topic("seen", queue_count=1, exists_ok=True)
+        await client.create_topic("adm-seen", queue_count=1, exists_ok=True)
         body = b'{"order": 17, "note": "<script>alert(1)</script>"}'
-        yield await p.send(Message("seen", body, tag="t", keys=["k17"]))
-        await client.delete_topic("seen", missing_ok=True)
+        yield await p.send(Message("adm-seen", body, tag="t", keys=["k17"]))
+        await client.delete_topic("adm-seen", missing_ok=True)
 
 
 def hidden(page):
@@ -52,10 +52,10 @@ async def change(browser, path, **fields):
 
 async def test_every_page_answers_closed_to_strangers(browser, topic):
     paths = {
-        "/topics/{topic}": "/topics/seen",
+        "/topics/{topic}": "/topics/adm-seen",
         "/groups/{group}": "/groups/nobody",
         "/client": "/client?id=nobody",
-        "/messages/{topic}/{message_id}": f"/messages/seen/{topic.message_id}",
+        "/messages/{topic}/{message_id}": f"/messages/adm-seen/{topic.message_id}",
         "/cluster/{broker}": "/cluster/broker-a",
         "/audit/{sequence:int}": "/audit/77777",
     }
@@ -72,34 +72,34 @@ async def test_every_page_answers_closed_to_strangers(browser, topic):
 
 
 async def test_a_body_is_decoded_and_never_becomes_a_script(browser, topic):
-    page = await browser.get("/messages", params={"topic": "seen", "key": "k17"})
+    page = await browser.get("/messages", params={"topic": "adm-seen", "key": "k17"})
     assert topic.message_id in page.text
     assert "<script>alert" not in page.text
-    whole = await browser.get(f"/messages/seen/{topic.message_id}")
+    whole = await browser.get(f"/messages/adm-seen/{topic.message_id}")
     assert "&#34;order&#34;: 17,\n" in whole.text
     assert "<script>alert" not in whole.text
-    raw = await browser.get(f"/messages/seen/{topic.message_id}?body=hex")
+    raw = await browser.get(f"/messages/adm-seen/{topic.message_id}?body=hex")
     assert "7b 22 6f" in raw.text
 
 
 async def test_a_change_asks_first_and_is_audited_with_the_browsers_address(browser, entries):
     first = await browser.post(
-        "/topics/create", data={"csrf": await token(browser), "topic": "made", "queues": "2"}
+        "/topics/create", data={"csrf": await token(browser), "topic": "adm-made", "queues": "2"}
     )
-    assert "Create topic made with 2 queues on each broker?" in first.text
-    assert (await browser.get("/topics/made")).status_code == 404
+    assert "Create topic adm-made with 2 queues on each broker?" in first.text
+    assert (await browser.get("/topics/adm-made")).status_code == 404
     done = await browser.post("/topics/create", data=hidden(first), follow_redirects=True)
-    assert "Topic made is there." in done.text
-    gone = await change(browser, "/topics/delete", topic="made")
-    assert "Topic made is gone." in gone.text
-    created, deleted = await entries(resource_name="made")
+    assert "Topic adm-made is there." in done.text
+    gone = await change(browser, "/topics/delete", topic="adm-made")
+    assert "Topic adm-made is gone." in gone.text
+    created, deleted = await entries(resource_name="adm-made")
     assert created.source_address.startswith("127.0.0.1:")
     assert deleted.outcome == audit_pb.AUDIT_OUTCOME_DONE
-    listed = await browser.get("/audit", params={"resource": "made"})
+    listed = await browser.get("/audit", params={"resource": "adm-made"})
     assert listed.text.count("TopicService") == 0
     assert listed.text.count("DeleteTopic") == 1
     shown = await browser.get(f"/audit/{deleted.begin_sequence}")
-    assert "&#34;topic&#34;: &#34;made&#34;" in shown.text
+    assert "&#34;topic&#34;: &#34;adm-made&#34;" in shown.text
 
 
 async def test_a_strangers_form_changes_nothing(browser, entries):
@@ -129,7 +129,7 @@ async def test_what_is_refused_is_said_in_one_line(browser):
     missing = await browser.get("/topics/never-there")
     assert missing.status_code == 404
     assert "no live broker carries topic" in missing.text
-    wrong = await browser.get("/messages", params={"topic": "seen", "begin": "soon"})
+    wrong = await browser.get("/messages", params={"topic": "adm-seen", "begin": "soon"})
     assert wrong.status_code == 400
     csrf = await token(browser)
     for path, fields in (
@@ -145,13 +145,13 @@ async def test_what_is_refused_is_said_in_one_line(browser):
 
 async def test_definitions_are_taken_out_and_brought_in(browser, topic):
     taken = (await browser.get("/definitions/export")).json()
-    assert "seen" in {each["topic"] for each in taken["topics"]}
+    assert "adm-seen" in {each["topic"] for each in taken["topics"]}
     done = await change(browser, "/definitions/import", definitions=json.dumps({"topics": []}))
     assert "0 changes were made." in done.text
 
 
 async def test_a_message_is_sent_once_more(browser, topic):
-    done = await change(browser, "/messages/send", topic="seen", again=topic.message_id)
+    done = await change(browser, "/messages/send", topic="adm-seen", again=topic.message_id)
     assert "Sent: it lies at" in done.text
 
 
@@ -166,9 +166,9 @@ async def test_a_group_is_paused_and_deleted(browser, cluster, group):
 
 @pytest.fixture
 async def group(admin):
-    wanted = ConsumerGroup(consumer_group="paused", consume_enabled=True, attempts_max=16)
+    wanted = ConsumerGroup(consumer_group="adm-paused", consume_enabled=True, attempts_max=16)
     await GroupServiceStub(admin).CreateGroup(group_pb.CreateGroupRequest(group=wanted))
-    return "paused"
+    return "adm-paused"
 
 
 async def test_a_broker_and_a_setting_are_changed(browser):

@@ -98,25 +98,25 @@ async def test_a_setting_is_changed_only_where_it_may(admin, entries):
 
 async def test_definitions_go_out_and_come_in(admin, entries):
     topics, stub = TopicServiceStub(admin), DefinitionServiceStub(admin)
-    wanted = Topic(topic="defined", read_queue_count=3)
+    wanted = Topic(topic="adm-defined", read_queue_count=3)
     await topics.CreateTopic(topic_pb.CreateTopicRequest(topic=wanted))
     taken = await stub.ExportDefinitions(definition_pb.ExportDefinitionsRequest())
-    [topic] = [each for each in taken.definitions.topics if each.topic == "defined"]
+    [topic] = [each for each in taken.definitions.topics if each.topic == "adm-defined"]
     assert topic.read_queue_count == 3
-    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="defined"))
+    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="adm-defined"))
     bring = definition_pb.ImportDefinitionsRequest(
         definitions=definition_pb.Definitions(topics=[topic]), validate_only=True
     )
     told = await stub.ImportDefinitions(bring)
     assert [(c.subject, c.action, c.failure) for c in told.changes] == [
-        ("topic defined", "created", "")
+        ("topic adm-defined", "created", "")
     ] * 2
     bring.validate_only = False
     await stub.ImportDefinitions(bring)
     again = await stub.ImportDefinitions(bring)
     assert not again.changes
     assert len(await entries(method="ImportDefinitions")) == 2
-    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="defined"))
+    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="adm-defined"))
 
 
 async def test_history_is_sampled(admin):
@@ -127,7 +127,9 @@ async def test_history_is_sampled(admin):
         points = (await stub.GetHistory(request)).points
         await asyncio.sleep(0.05)
     assert 0 < points[-1].value < 1
-    listed = await stub.ListSeries(history_pb.ListSeriesRequest())
+    listed = await stub.ListSeries(
+        history_pb.ListSeriesRequest(kind=history_pb.SERIES_KIND_DISK_RATIO)
+    )
     assert {each.name for each in listed.series} == {"broker-a", "broker-b"}
     with pytest.raises(AioRpcError) as refused:
         await stub.GetHistory(history_pb.GetHistoryRequest())

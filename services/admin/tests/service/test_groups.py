@@ -27,11 +27,11 @@ def groups(admin):
 async def work(cluster):
     """A topic with 30 messages."""
     async with ClusterClient(cluster.name_servers) as client, Producer(cluster.name_servers) as p:
-        await client.create_topic("work", queue_count=2, exists_ok=True)
+        await client.create_topic("adm-work", queue_count=2, exists_ok=True)
         for number in range(30):
-            await p.send(Message("work", b"%d" % number))
-        yield "work"
-        await client.delete_topic("work")
+            await p.send(Message("adm-work", b"%d" % number))
+        yield "adm-work"
+        await client.delete_topic("adm-work")
 
 
 def settings(name, **given):
@@ -39,22 +39,22 @@ def settings(name, **given):
 
 
 async def test_the_life_of_a_group_leaves_its_entries(groups, entries):
-    await groups.CreateGroup(group_pb.CreateGroupRequest(group=settings("clerks")))
+    await groups.CreateGroup(group_pb.CreateGroupRequest(group=settings("adm-clerks")))
     with pytest.raises(AioRpcError) as refused:
-        await groups.CreateGroup(group_pb.CreateGroupRequest(group=settings("clerks")))
+        await groups.CreateGroup(group_pb.CreateGroupRequest(group=settings("adm-clerks")))
     assert refused.value.code() is StatusCode.ALREADY_EXISTS
-    paused = settings("clerks")
+    paused = settings("adm-clerks")
     paused.consume_enabled = False
     changed = await groups.UpdateGroup(group_pb.UpdateGroupRequest(group=paused))
     assert [p.group.consume_enabled for p in changed.group.placements] == [False, False]
-    listed = await groups.ListGroups(group_pb.ListGroupsRequest(name_prefix="cler"))
-    assert [each.consumer_group for each in listed.groups] == ["clerks"]
+    listed = await groups.ListGroups(group_pb.ListGroupsRequest(name_prefix="adm-cler"))
+    assert [each.consumer_group for each in listed.groups] == ["adm-clerks"]
     assert not listed.groups[0].uneven
-    await groups.DeleteGroup(group_pb.DeleteGroupRequest(consumer_group="clerks"))
+    await groups.DeleteGroup(group_pb.DeleteGroupRequest(consumer_group="adm-clerks"))
     with pytest.raises(AioRpcError) as refused:
-        await groups.GetGroup(group_pb.GetGroupRequest(consumer_group="clerks"))
+        await groups.GetGroup(group_pb.GetGroupRequest(consumer_group="adm-clerks"))
     assert refused.value.code() is StatusCode.NOT_FOUND
-    outcomes = [each.outcome for each in await entries(resource_name="clerks")]
+    outcomes = [each.outcome for each in await entries(resource_name="adm-clerks")]
     done, failed = audit_pb.AUDIT_OUTCOME_DONE, audit_pb.AUDIT_OUTCOME_FAILED
     assert outcomes == [done, failed, done, done]
 
@@ -67,7 +67,7 @@ async def test_backlogs_members_and_offsets_of_a_live_group(cluster, groups, adm
 
     consumer = PushConsumer(
         cluster.name_servers,
-        group="crew",
+        group="adm-crew",
         subscriptions={work: "*"},
         listener=listen,
         start="earliest",
@@ -76,7 +76,7 @@ async def test_backlogs_members_and_offsets_of_a_live_group(cluster, groups, adm
         while len(taken) < 30:  # noqa: ASYNC110 - there is nothing to be told by.
             await asyncio.sleep(0.05)
         members = await groups.ListGroupMembers(
-            group_pb.ListGroupMembersRequest(consumer_group="crew")
+            group_pb.ListGroupMembersRequest(consumer_group="adm-crew")
         )
         [member] = members.members
         assert {q.topic for q in member.assignment} >= {work}
@@ -85,7 +85,7 @@ async def test_backlogs_members_and_offsets_of_a_live_group(cluster, groups, adm
         )
         assert state.client.client.hello.client_id == member.member.client_id
         assert state.state.facts
-    reset = group_pb.ResetGroupOffsetsRequest(consumer_group="crew", topic=work, earliest=True)
+    reset = group_pb.ResetGroupOffsetsRequest(consumer_group="adm-crew", topic=work, earliest=True)
     reset.validate_only = True
     told = await groups.ResetGroupOffsets(reset)
     assert {each.queue_offset for each in told.offsets} == {0}
@@ -100,25 +100,25 @@ async def test_backlogs_members_and_offsets_of_a_live_group(cluster, groups, adm
         lag_pb.ListGroupLagsRequest(topic=work, order=lag_pb.LAG_ORDER_MESSAGE_COUNT)
     )
     [lag] = listed.lags
-    assert (lag.consumer_group, lag.message_count, lag.member_count) == ("crew", 30, 0)
+    assert (lag.consumer_group, lag.message_count, lag.member_count) == ("adm-crew", 30, 0)
     assert lag.HasField("delay")
     queues = await lags.ListQueueLags(
-        lag_pb.ListQueueLagsRequest(consumer_group="crew", topic=work)
+        lag_pb.ListQueueLagsRequest(consumer_group="adm-crew", topic=work)
     )
     assert sum(each.lag.message_count for each in queues.lags) == 30
     cloned = await groups.CloneGroupOffsets(
         group_pb.CloneGroupOffsetsRequest(
-            consumer_group="crew", target_consumer_group="crew-2", topic=work
+            consumer_group="adm-crew", target_consumer_group="adm-crew-2", topic=work
         )
     )
     assert {each.queue_offset for each in cloned.offsets} == {0}
-    for name in ("crew", "crew-2"):
+    for name in ("adm-crew", "adm-crew-2"):
         await groups.DeleteGroup(group_pb.DeleteGroupRequest(consumer_group=name))
 
 
 async def test_a_reset_without_a_target_is_refused(groups):
     with pytest.raises(AioRpcError) as refused:
         await groups.ResetGroupOffsets(
-            group_pb.ResetGroupOffsetsRequest(consumer_group="crew", topic="work")
+            group_pb.ResetGroupOffsetsRequest(consumer_group="adm-crew", topic="adm-work")
         )
     assert refused.value.code() in {StatusCode.INVALID_ARGUMENT, StatusCode.NOT_FOUND}

@@ -27,25 +27,25 @@ def messages(admin):
 async def letters(cluster):
     """A topic with 25 messages, their sends' results by number."""
     async with ClusterClient(cluster.name_servers) as client, Producer(cluster.name_servers) as p:
-        await client.create_topic("letters", queue_count=2, exists_ok=True)
+        await client.create_topic("adm-letters", queue_count=2, exists_ok=True)
         results = [
-            await p.send(Message("letters", b"body %d" % n, tag="post", keys=[f"k{n}"]))
+            await p.send(Message("adm-letters", b"body %d" % n, tag="post", keys=[f"k{n}"]))
             for n in range(25)
         ]
         yield results
-        await client.delete_topic("letters")
+        await client.delete_topic("adm-letters")
 
 
 async def test_a_message_is_found_by_each_of_its_names(messages, letters):
     sent = letters[7]
     for message_id in (sent.message_id, sent.unique_id):
         found = await messages.GetMessage(
-            message_pb.GetMessageRequest(topic="letters", message_id=message_id)
+            message_pb.GetMessageRequest(topic="adm-letters", message_id=message_id)
         )
         assert found.message.body == b"body 7"
         assert found.message.position.queue_offset == sent.queue_offset
     found = await messages.QueryMessages(
-        message_pb.QueryMessagesRequest(topic="letters", key="k7", body_bytes_max=4)
+        message_pb.QueryMessagesRequest(topic="adm-letters", key="k7", body_bytes_max=4)
     )
     assert [m.body for m in found.messages] == [b"body"]
     assert list(found.truncations) == [True]
@@ -58,7 +58,7 @@ async def test_the_newest_come_first_page_by_page(messages, letters):
     found, token = [], ""
     while True:
         page = await messages.QueryMessages(
-            message_pb.QueryMessagesRequest(topic="letters", page_size=10, page_token=token)
+            message_pb.QueryMessagesRequest(topic="adm-letters", page_size=10, page_token=token)
         )
         found += page.messages
         token = page.next_page_token
@@ -73,17 +73,17 @@ async def test_the_newest_come_first_page_by_page(messages, letters):
 async def test_an_operator_sends_a_message_and_it_is_told_whose_it_is(messages, letters, entries):
     sent = await messages.SendMessage(
         message_pb.SendMessageRequest(
-            topic="letters",
+            topic="adm-letters",
             message=MessageText(body=b"secret of a customer", tag="post", keys=["by-hand"]),
             broker_name="broker-b",
         )
     )
     assert sent.position.broker_name == "broker-b"
     found = await messages.GetMessage(
-        message_pb.GetMessageRequest(topic="letters", message_id=sent.position.message_id)
+        message_pb.GetMessageRequest(topic="adm-letters", message_id=sent.position.message_id)
     )
     assert found.message.properties["ariane.sent_by"] == "admin"
-    [entry] = await entries(resource_name="letters")
+    [entry] = await entries(resource_name="adm-letters")
     assert "secret" not in entry.request_json
     assert "by-hand" in entry.request_json
 
@@ -94,33 +94,33 @@ async def test_dead_letters_are_read_and_sent_back(cluster, admin, letters, entr
 
     consumer = PushConsumer(
         cluster.name_servers,
-        group="judges",
-        subscriptions={"letters": "*"},
+        group="adm-judges",
+        subscriptions={"adm-letters": "*"},
         listener=refuse,
         start="earliest",
     )
     stub = DeadLetterServiceStub(admin)
-    request = letter_pb.ListDeadLettersRequest(consumer_group="judges", page_size=10)
+    request = letter_pb.ListDeadLettersRequest(consumer_group="adm-judges", page_size=10)
     async with consumer:
         found = []
         while len(found) < 25:
             found = await _all_letters(stub, request)
             await asyncio.sleep(0.1)
     assert {letter.message.body for letter in found} == {b"body %d" % n for n in range(25)}
-    assert {letter.origin_topic for letter in found} == {"letters"}
+    assert {letter.origin_topic for letter in found} == {"adm-letters"}
     assert "no such order" in found[0].cause
-    one = letter_pb.RedriveDeadLettersRequest(consumer_group="judges", places=[found[0].place])
+    one = letter_pb.RedriveDeadLettersRequest(consumer_group="adm-judges", places=[found[0].place])
     done = await stub.RedriveDeadLetters(one)
     assert (done.redriven_count, done.duplicate_count) == (1, 0)
     again = await stub.RedriveDeadLetters(one)
     assert (again.redriven_count, again.duplicate_count) == (0, 1)
     assert len(await _all_letters(stub, request)) == 24
     rest = await stub.RedriveDeadLetters(
-        letter_pb.RedriveDeadLettersRequest(consumer_group="judges")
+        letter_pb.RedriveDeadLettersRequest(consumer_group="adm-judges")
     )
     assert rest.redriven_count == 24
     assert await _all_letters(stub, request) == []
-    assert len(await entries(resource_name="judges")) == 3
+    assert len(await entries(resource_name="adm-judges")) == 3
     with pytest.raises(AioRpcError) as refused:
         await stub.ListDeadLetters(letter_pb.ListDeadLettersRequest(consumer_group="nobody"))
     assert refused.value.code() is StatusCode.NOT_FOUND
@@ -151,11 +151,11 @@ async def test_what_waits_is_counted_and_taken_back(cluster, admin, letters, ent
         return sum(each.delayed_messages.timed_pending_count for each in listed.brokers)
 
     async with Producer(cluster.name_servers) as producer:
-        sent = await producer.send(Message("letters", b"later", delay=timedelta(hours=1)))
+        sent = await producer.send(Message("adm-letters", b"later", delay=timedelta(hours=1)))
     assert await waiting() == 1
-    recall = delayed_pb.RecallMessageRequest(recall_handle=sent.recall_handle, topic="letters")
+    recall = delayed_pb.RecallMessageRequest(recall_handle=sent.recall_handle, topic="adm-letters")
     assert (await stub.RecallMessage(recall)).recalled
-    [entry] = await entries(resource_name="letters")
+    [entry] = await entries(resource_name="adm-letters")
     assert entry.method.endswith("RecallMessage")
     with pytest.raises(AioRpcError) as refused:
         await stub.RecallMessage(delayed_pb.RecallMessageRequest(recall_handle="x", topic="t"))

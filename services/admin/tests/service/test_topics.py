@@ -22,23 +22,23 @@ def topics(admin):
 
 async def test_the_life_of_a_topic_leaves_its_entries(topics, entries):
     created = await topics.CreateTopic(
-        topic_pb.CreateTopicRequest(topic=Topic(topic="life", read_queue_count=2)),
+        topic_pb.CreateTopicRequest(topic=Topic(topic="adm-life", read_queue_count=2)),
         metadata=METADATA,
     )
     assert [each.broker_name for each in created.outcomes] == ["broker-a", "broker-b"]
     assert [p.topic.write_queue_count for p in created.topic.placements] == [2, 2]
     await topics.UpdateTopic(
-        topic_pb.UpdateTopicRequest(topic="life", read_queue_count=3, write_queue_count=3)
+        topic_pb.UpdateTopicRequest(topic="adm-life", read_queue_count=3, write_queue_count=3)
     )
-    read = await topics.GetTopic(topic_pb.GetTopicRequest(topic="life"))
+    read = await topics.GetTopic(topic_pb.GetTopicRequest(topic="adm-life"))
     assert [p.topic.read_queue_count for p in read.topic.placements] == [3, 3]
     assert not read.topic.uneven
-    queues = await topics.ListTopicQueues(topic_pb.ListTopicQueuesRequest(topic="life"))
+    queues = await topics.ListTopicQueues(topic_pb.ListTopicQueuesRequest(topic="adm-life"))
     assert [(q.broker_name, q.bounds.queue_id) for q in queues.queues] == [
         (name, number) for name in ("broker-a", "broker-b") for number in range(3)
     ]
-    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="life"))
-    made, changed, gone = await entries(resource_name="life")
+    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="adm-life"))
+    made, changed, gone = await entries(resource_name="adm-life")
     assert made.method == "ariane.admin.v1.TopicService/CreateTopic"
     assert made.claimed_user == "ann"
     assert made.source_address.startswith(("127.0.0.1:", "[::1]:"))
@@ -47,7 +47,7 @@ async def test_the_life_of_a_topic_leaves_its_entries(topics, entries):
     before, after = json.loads(changed.before_json), json.loads(changed.after_json)
     assert before["placements"][0]["topic"]["read_queue_count"] == 2
     assert after["topic"]["placements"][0]["topic"]["read_queue_count"] == 3
-    assert json.loads(gone.before_json)["topic"] == "life"
+    assert json.loads(gone.before_json)["topic"] == "adm-life"
 
 
 async def test_a_change_that_is_refused_leaves_its_entry(topics, entries):
@@ -62,43 +62,44 @@ async def test_a_change_that_is_refused_leaves_its_entry(topics, entries):
 
 async def test_a_change_that_some_brokers_refuse_is_done_in_part(topics, entries):
     only_a = topic_pb.CreateTopicRequest(
-        topic=Topic(topic="half", read_queue_count=1), broker_names=["broker-a"]
+        topic=Topic(topic="adm-half", read_queue_count=1), broker_names=["broker-a"]
     )
     await topics.CreateTopic(only_a)
-    everywhere = topic_pb.CreateTopicRequest(topic=Topic(topic="half", read_queue_count=2))
+    everywhere = topic_pb.CreateTopicRequest(topic=Topic(topic="adm-half", read_queue_count=2))
     created = await topics.CreateTopic(everywhere)
     refused = {each.broker_name: each.HasField("error") for each in created.outcomes}
     assert refused == {"broker-a": True, "broker-b": False}
     assert created.topic.uneven
-    *_, last = await entries(resource_name="half")
+    *_, last = await entries(resource_name="adm-half")
     assert last.outcome == audit_pb.AUDIT_OUTCOME_PARTLY
     with pytest.raises(AioRpcError) as refused:
         await topics.CreateTopic(everywhere)
     assert refused.value.code() is StatusCode.ALREADY_EXISTS
-    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="half"))
+    assert refused.value.details().count("Choose another name") == 1
+    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="adm-half"))
 
 
 async def test_an_ordered_topic_has_an_order_of_queues_and_takes_it_along(topics):
-    wanted = Topic(topic="trades", read_queue_count=1, message_type=MESSAGE_TYPE_FIFO)
+    wanted = Topic(topic="adm-trades", read_queue_count=1, message_type=MESSAGE_TYPE_FIFO)
     await topics.CreateTopic(topic_pb.CreateTopicRequest(topic=wanted))
-    read = await topics.GetTopic(topic_pb.GetTopicRequest(topic="trades"))
+    read = await topics.GetTopic(topic_pb.GetTopicRequest(topic="adm-trades"))
     assert read.topic.queue_order == "broker-a:1;broker-b:1"
-    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="trades"))
-    plain = Topic(topic="trades", read_queue_count=1)
+    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="adm-trades"))
+    plain = Topic(topic="adm-trades", read_queue_count=1)
     await topics.CreateTopic(topic_pb.CreateTopicRequest(topic=plain))
-    read = await topics.GetTopic(topic_pb.GetTopicRequest(topic="trades"))
+    read = await topics.GetTopic(topic_pb.GetTopicRequest(topic="adm-trades"))
     assert read.topic.queue_order == ""
-    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="trades"))
+    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="adm-trades"))
 
 
 async def test_topics_are_listed_page_by_page(topics):
-    names = [f"page-{number}" for number in range(5)]
+    names = [f"adm-page-{number}" for number in range(5)]
     for name in names:
         await topics.CreateTopic(topic_pb.CreateTopicRequest(topic=Topic(topic=name)))
     found, token = [], ""
     while True:
         page = await topics.ListTopics(
-            topic_pb.ListTopicsRequest(name_prefix="page-", page_size=2, page_token=token)
+            topic_pb.ListTopicsRequest(name_prefix="adm-page-", page_size=2, page_token=token)
         )
         assert len(page.topics) <= 2
         found += [each.topic for each in page.topics]

@@ -85,6 +85,7 @@ def import_definitions(
     from ariane.admin.v1.definition_service_pb2_grpc import (  # noqa: PLC0415
         DefinitionServiceStub,
     )
+    from ariane_admin.asking.definition_parts import parts_of  # noqa: PLC0415
 
     try:
         read = json.load(file)
@@ -96,16 +97,24 @@ def import_definitions(
     if not dry_run:
         count = len(definitions.topics) + len(definitions.groups)
         confirm(f"Make {count} topics and groups as {file.name} has them?", yes=yes)
-    request = definition_pb.ImportDefinitionsRequest(definitions=definitions, validate_only=dry_run)
+    changes: list[definition_pb.DefinitionChange] = []
+    silent: set[str] = set()
 
-    async def ask() -> definition_pb.ImportDefinitionsResponse:
+    async def ask() -> None:
         async with admin_channel(admin) as channel:
-            call = DefinitionServiceStub(channel).ImportDefinitions(
-                request, timeout=ADMIN_SECONDS_MAX, metadata=own_name()
-            )
-            return await answer_of(call, f"admin {admin}")
+            stub = DefinitionServiceStub(channel)
+            for part in parts_of(definitions):
+                request = definition_pb.ImportDefinitionsRequest(
+                    definitions=part, validate_only=dry_run
+                )
+                call = stub.ImportDefinitions(
+                    request, timeout=ADMIN_SECONDS_MAX, metadata=own_name()
+                )
+                told = await answer_of(call, f"admin {admin}")
+                changes.extend(told.changes)
+                silent.update(each.broker_name for each in told.silent_brokers)
 
-    told = run_async(ask())
+    run_async(ask())
     rows: list[Row] = [
         {
             "subject": each.subject,
@@ -113,12 +122,12 @@ def import_definitions(
             "action": each.action,
             "failure": each.failure,
         }
-        for each in told.changes
+        for each in changes
     ]
     output.rows(("subject", "broker", "action", "failure"), rows)
-    failed = sum(bool(each.failure) for each in told.changes)
-    if told.silent_brokers:
-        names = ", ".join(each.broker_name for each in told.silent_brokers)
+    failed = sum(bool(each.failure) for each in changes)
+    if silent:
+        names = ", ".join(sorted(silent))
         raise CommandFailed(f"{names} did not answer and got nothing", ExitStatus.UNREACHABLE)
     if failed:
         raise CommandFailed(f"{failed} of {len(rows)} changes failed")

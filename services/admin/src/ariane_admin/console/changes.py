@@ -22,6 +22,7 @@ from ariane.broker.v1.client_service_pb2 import TransactionOutcome
 from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane.common.v1.message_pb2 import Message, MessageType
 from ariane.namesrv.v1.route_pb2 import TopicPermission
+from ariane_admin.asking.definition_parts import parts_of
 from ariane_admin.console.api import Asker
 from ariane_admin.console.blocks import to
 from ariane_admin.console.pages.messages import letter_query, time_in
@@ -221,11 +222,13 @@ async def _import(ask: Asker, given: Given) -> str:
         definitions = ParseDict(read, definition_pb.Definitions())
     except (ValueError, ParseError) as error:
         raise WronglyFilled(f"These are no definitions: {error}") from error
-    request = definition_pb.ImportDefinitionsRequest(definitions=definitions)
-    told = await ask(ask.api.definitions.ImportDefinitions, request)
-    failed = [each for each in told.changes if each.failure]
+    changes: list[definition_pb.DefinitionChange] = []
+    for part in parts_of(definitions):
+        request = definition_pb.ImportDefinitionsRequest(definitions=part)
+        changes += (await ask(ask.api.definitions.ImportDefinitions, request)).changes
+    failed = [each for each in changes if each.failure]
     shown = f" {len(failed)} failed: {failed[0].subject}: {failed[0].failure}." if failed else ""
-    return f"{len(told.changes) - len(failed)} changes were made.{shown}"
+    return f"{len(changes) - len(failed)} changes were made.{shown}"
 
 
 def _number(given: Given, name: str) -> int:

@@ -9,6 +9,7 @@ from ariane_admin.errors import CommandFailed
 from ariane_sdk.errors import ArianeError, DeadlinePassed, IllegalArgument, ServiceUnavailable
 from ariane_servicekit import ErrorRules, ServiceError, field_invalid
 from ariane_servicekit.database import DATABASE_ERROR_RULES
+from ariane_servicekit.error_table import ERROR_TABLE
 
 _PREFIX: Final = "ERROR_REASON_"
 _KNOWN: Final = frozenset(ErrorReason.keys())
@@ -29,7 +30,9 @@ def public_error(error: ArianeError) -> ServiceError:
         return ServiceError(reason, message, {"cause": error.reason, **error.metadata})
     if _PREFIX + error.reason in _KNOWN:
         known = ErrorReason.Value(_PREFIX + error.reason)
-        return ServiceError(known, message, error.metadata)
+        # The service that refused has said what to do: it is said once, by whoever answers last.
+        said = message.removesuffix(".").removesuffix(ERROR_TABLE[known].hint.removesuffix("."))
+        return ServiceError(known, said.rstrip(". "), error.metadata)
     if isinstance(error, IllegalArgument):
         return field_invalid("request", f"is refused: {message}")
     fault = ErrorReason.ERROR_REASON_INTERNAL_FAULT

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -66,16 +67,10 @@ class DefinitionServicer(DefinitionServiceServicer):
     ) -> definition_pb.ImportDefinitionsResponse:
         """Make what is missing, and change what differs."""
         answers = await self._cluster.answers(cluster_name=request.cluster_name)
-        changes: list[definition_pb.DefinitionChange] = []
-        for held in await answers.ask(self._held):
-            for topic in request.definitions.topics:
-                there = held.topics.get(topic.topic)
-                if there is None or topic_settings(there) != topic_settings(topic):
-                    changes.append(await self._bring_topic(held, topic, request.validate_only))
-            for group in request.definitions.groups:
-                known = held.groups.get(group.consumer_group)
-                if known is None or _group_settings(known) != _group_settings(group):
-                    changes.append(await self._bring_group(held, group, request.validate_only))
+        held = await answers.ask(self._held)
+        # Each broker gets its changes one by one, all brokers at the same time.
+        brought = await asyncio.gather(*(self._bring(each, request) for each in held))
+        changes = [change for each in brought for change in each]
         if not request.validate_only:
             await self._keep_orders(request.definitions)
         return definition_pb.ImportDefinitionsResponse(
@@ -123,6 +118,20 @@ class DefinitionServicer(DefinitionServiceServicer):
             {e.topic: e for e in topics if not e.system and not is_system_topic(e.topic)},
             {e.consumer_group: e for e in groups if not is_system_group(e.consumer_group)},
         )
+
+    async def _bring(
+        self, held: _Held, request: definition_pb.ImportDefinitionsRequest
+    ) -> list[definition_pb.DefinitionChange]:
+        changes = []
+        for topic in request.definitions.topics:
+            there = held.topics.get(topic.topic)
+            if there is None or topic_settings(there) != topic_settings(topic):
+                changes.append(await self._bring_topic(held, topic, request.validate_only))
+        for group in request.definitions.groups:
+            known = held.groups.get(group.consumer_group)
+            if known is None or _group_settings(known) != _group_settings(group):
+                changes.append(await self._bring_group(held, group, request.validate_only))
+        return changes
 
     async def _bring_topic(
         self, held: _Held, topic: topic_pb.Topic, validate_only: bool

@@ -1,0 +1,22 @@
+"""Definitions in parts that one call can bring in: a broker saves its tables after each change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ariane.admin.v1.definition_service_pb2 import Definitions
+
+PART: Final = 200
+"""Topics and groups of one call: some seconds of a broker's time."""
+
+
+def parts_of(definitions: Definitions) -> Iterator[Definitions]:
+    """All of it, part by part, topics first; one empty part where there is nothing."""
+    topics, groups = definitions.topics, definitions.groups
+    for begin in range(0, len(topics), PART):
+        yield Definitions(topics=topics[begin : begin + PART])
+    for begin in range(0, len(groups), PART):
+        yield Definitions(groups=groups[begin : begin + PART])
+    if not topics and not groups:
+        yield Definitions()
