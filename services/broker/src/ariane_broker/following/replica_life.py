@@ -5,7 +5,7 @@ r"""The life of a broker that is not primary: recover, follow, stand for electio
     open the store -> read the row -> follow the primary ---------> stop
                          ^     \                      |
                          |      elected: the process composes a primary on the same store
-                         every fifth of a lease
+                         twenty times a lease
 
 Calls of clients are refused with BROKER_NOT_PRIMARY, which names the primary.
 """
@@ -41,8 +41,8 @@ from ariane_servicekit import (
 )
 from ariane_storage.errors import StorageError, StorePoisoned
 
-TURNS_PER_LEASE: Final = 8
-"""How often the row is read: a new primary is found, or elected, an eighth of a lease later."""
+TURNS_PER_LEASE: Final = 20
+"""How often the row is read: a new primary is found, or elected, a twentieth of a lease later."""
 
 READY_LEASES_MAX: Final = 2
 """Leases that a start waits for a primary: longer than an election takes."""
