@@ -258,6 +258,18 @@ class TestCopies:
         assert copies.late(5.5) == {1}
         assert Copies([1], 0.0, flushed=True, behind_s_max=5.0).safe(one) == 40
 
+    def test_what_comes_after_a_change_of_topics_counts_once_the_copy_has_that_too(self):
+        copies = Copies([1], 0.0, flushed=False, behind_s_max=5.0)
+        copy = copies.attached(1, "", 0.0)
+        copies.state_changed(1, 50)
+        copies.state_changed(2, 70)
+        copy.progressed(100, 0, end=100, now_s=1.0)
+        assert copies.confirmed(100) == 50
+        copy.state_version = 1
+        assert copies.confirmed(100) == 70
+        copy.state_version = 2
+        assert copies.confirmed(100) == 100
+
     def test_who_keeps_pace_is_never_late_although_there_is_always_more(self):
         copies = Copies([1], 0.0, flushed=False, behind_s_max=1.0)
         copy = copies.attached(1, "", 0.0)

@@ -116,19 +116,23 @@ class ReplicaProgress(_message.Message):
 
     WRITTEN_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     FLUSHED_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
+    STATE_VERSION_FIELD_NUMBER: _builtins.int
     written_commit_log_offset: _builtins.int
     """Everything before it is written."""
     flushed_commit_log_offset: _builtins.int
     """Everything before it is forced to disk; never beyond the written one."""
+    state_version: _builtins.int
+    """The version of what was decided (topics, groups) that the replica has put in its place."""
     def __init__(
         self,
         *,
         written_commit_log_offset: _builtins.int = ...,
         flushed_commit_log_offset: _builtins.int = ...,
+        state_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flushed_commit_log_offset", b"flushed_commit_log_offset", "written_commit_log_offset", b"written_commit_log_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flushed_commit_log_offset", b"flushed_commit_log_offset", "state_version", b"state_version", "written_commit_log_offset", b"written_commit_log_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -284,22 +288,28 @@ class PrimaryHeartbeat(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     CONFIRMED_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
+    STATE_VERSION_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """The primary's epoch."""
     confirmed_commit_log_offset: _builtins.int
     """Everything before it may be handed out to consumers."""
     max_commit_log_offset: _builtins.int
     """The primary's end, exclusive."""
+    state_version: _builtins.int
+    """Grows with each change of topics and groups in this epoch. A replica that has an earlier one
+    pulls the state at once: what is appended after the change is not confirmed before.
+    """
     def __init__(
         self,
         *,
         epoch: _builtins.int = ...,
         confirmed_commit_log_offset: _builtins.int = ...,
         max_commit_log_offset: _builtins.int = ...,
+        state_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed_commit_log_offset", b"confirmed_commit_log_offset", "epoch", b"epoch", "max_commit_log_offset", b"max_commit_log_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed_commit_log_offset", b"confirmed_commit_log_offset", "epoch", b"epoch", "max_commit_log_offset", b"max_commit_log_offset", "state_version", b"state_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

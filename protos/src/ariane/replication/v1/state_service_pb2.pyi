@@ -129,12 +129,15 @@ class StateHead(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     MAX_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     DELETED_TOPIC_ENDS_FIELD_NUMBER: _builtins.int
+    STATE_VERSION_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """The primary's epoch."""
     max_commit_log_offset: _builtins.int
     """No file speaks of the log beyond this commit-log offset. A replica puts them in their places
     once its own log reaches it.
     """
+    state_version: _builtins.int
+    """The version of what was decided, as in PrimaryHeartbeat; the files may be newer."""
     @_builtins.property
     def deleted_topic_ends(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Topics that were deleted, by name: their records below this commit-log offset are, too."""
@@ -145,10 +148,11 @@ class StateHead(_message.Message):
         epoch: _builtins.int = ...,
         max_commit_log_offset: _builtins.int = ...,
         deleted_topic_ends: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        state_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_topic_ends", b"deleted_topic_ends", "epoch", b"epoch", "max_commit_log_offset", b"max_commit_log_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_topic_ends", b"deleted_topic_ends", "epoch", b"epoch", "max_commit_log_offset", b"max_commit_log_offset", "state_version", b"state_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

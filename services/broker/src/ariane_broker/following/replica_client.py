@@ -59,11 +59,13 @@ class StatePull(NamedTuple):
         end: Once the log reaches this commit-log offset.
         deleted_topics: Up to where records of topics are deleted.
         parts: The files.
+        version: Which change of topics and groups they have.
     """
 
     end: int
     deleted_topics: dict[str, int]
     parts: list[StatePart]
+    version: int
 
 
 class ReplicaClient:
@@ -107,6 +109,10 @@ class ReplicaClient:
         self._state_interval_s = state_interval_s
         self._sleep = sleep
         self._on_taken = on_taken
+        self._state_version = 0
+        self._state_wanted = asyncio.Event()
+        self._call: Any = None
+        self._telling = asyncio.Lock()
 
     async def follow(
         self, address: str, known_epoch: int, on_following: Callable[[], None]
@@ -128,6 +134,8 @@ class ReplicaClient:
             async with asyncio.timeout(CONNECT_S_MAX):
                 await channel.channel_ready()
             stub = StateServiceStub(channel)
+            self._state_version = 0
+            self._state_wanted.clear()
             await self._put_state(await self._pull_state(stub), wait=False)
             pulling = asyncio.create_task(self._keep_pulling(stub), name="pull-state")
             try:
@@ -155,20 +163,24 @@ class ReplicaClient:
                 behind_bytes=welcome.end - welcome.begin,
             )
             on_following()
-            await self._tell(call)
+            self._call = call
+            await self._tell()
             while True:
                 async with asyncio.timeout(welcome.silence_s):
                     response: Any = await call.read()
                 if response is aio.EOF:
                     return
                 await self._take(response)
-                await self._tell(call)
+                await self._tell()
         finally:
+            self._call = None
             call.cancel()
 
     async def _take(self, response: log_pb.FollowLogResponse) -> None:
         if response.HasField("heartbeat"):
             self._taker.primary_end = response.heartbeat.max_commit_log_offset
+            if response.heartbeat.state_version > self._state_version:
+                self._state_wanted.set()
             return
         chunk = response.chunk
         content = chunk.log_bytes
@@ -188,13 +200,18 @@ class ReplicaClient:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._flusher, self._store.flush)
 
-    async def _tell(self, call: Any) -> None:
-        store = self._store
-        progress = log_pb.ReplicaProgress(
-            written_commit_log_offset=store.max_offset,
-            flushed_commit_log_offset=store.flushed_offset,
-        )
-        await call.write(log_pb.FollowLogRequest(progress=progress))
+    async def _tell(self) -> None:
+        """Say how far this replica is, if it follows now."""
+        async with self._telling:
+            if self._call is None:
+                return
+            store = self._store
+            progress = log_pb.ReplicaProgress(
+                written_commit_log_offset=store.max_offset,
+                flushed_commit_log_offset=store.flushed_offset,
+                state_version=self._state_version,
+            )
+            await self._call.write(log_pb.FollowLogRequest(progress=progress))
 
     def _hello(self, known_epoch: int) -> log_pb.ReplicaHello:
         store, identity = self._store, self._identity
@@ -216,7 +233,14 @@ class ReplicaClient:
 
     async def _keep_pulling(self, stub: Any) -> None:
         while True:
-            await self._sleep(self._state_interval_s)
+            sleeping = asyncio.ensure_future(self._sleep(self._state_interval_s))
+            waking = asyncio.ensure_future(self._state_wanted.wait())
+            try:
+                await asyncio.wait((sleeping, waking), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                sleeping.cancel()
+                waking.cancel()
+            self._state_wanted.clear()
             try:
                 await self._put_state(await self._pull_state(stub), wait=True)
             except (aio.AioRpcError, StorageError, OSError) as error:
@@ -231,13 +255,14 @@ class ReplicaClient:
                 for name, crc in known.items()
             ]
         )
-        end, deleted = 0, dict[str, int]()
+        end, version, deleted = 0, 0, dict[str, int]()
         parts: list[StatePart] = []
         gathered = bytearray()
         responses: AsyncIterator[Any] = stub.PullState(request, timeout=STATE_CALL_S_MAX)
         async for response in responses:
             if response.HasField("head"):
                 end = response.head.max_commit_log_offset
+                version = response.head.state_version
                 deleted = dict(response.head.deleted_topic_ends)
                 continue
             gathered += response.piece.content
@@ -246,15 +271,22 @@ class ReplicaClient:
             if response.piece.is_last:
                 parts.append(StatePart(response.piece.name, bytes(gathered)))
                 gathered.clear()
-        return StatePull(end, deleted, parts)
+        return StatePull(end, deleted, parts, version)
 
     async def _put_state(self, pull: StatePull, *, wait: bool) -> None:
-        """Put state files in their places; snapshots once the log reaches what they speak of."""
-        while wait and self._store.max_offset < pull.end:
+        """Put state files in their places: what was decided at once, and the primary hears of it.
+
+        Snapshots once the log reaches what they speak of, or with a later pull.
+        """
+        decided = [part for part in pull.parts if part.name in DECIDED]
+        await self._run(self._put_parts, decided, pull.deleted_topics)
+        self._state_version = pull.version
+        await self._tell()
+        snapshots = [part for part in pull.parts if part.name not in DECIDED]
+        while wait and self._store.max_offset < pull.end and not self._state_wanted.is_set():
             await self._sleep(STATE_STEP_S)
-        ready = self._store.max_offset >= pull.end
-        parts = [part for part in pull.parts if ready or part.name in DECIDED]
-        await self._run(self._put_parts, parts, pull.deleted_topics)
+        if self._store.max_offset >= pull.end:
+            await self._run(self._put_parts, snapshots, {})
 
     def _put_parts(self, parts: list[StatePart], deleted_topics: dict[str, int]) -> None:
         """Blocks."""

@@ -10,6 +10,9 @@ Everything before the smallest of these places is *confirmed*::
 
 Whom it waits for are all members of the in-sync set, and beside them those who are about to be
 taken in: so that whoever can be elected, as the shared row says, has all that is confirmed.
+
+Topics and groups are not in the log. When they change, what is appended afterwards counts in a copy
+only once that has the change, too.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ class Copy:
         attached: Whether it follows now.
         caught_up_s: When it last had all there was, by the monotonic clock.
         heard_s: When it was last heard of.
+        state_version: Which change of topics and groups it has.
     """
 
     broker_id: int
@@ -39,6 +43,7 @@ class Copy:
     attached: bool = False
     caught_up_s: float = 0.0
     heard_s: float = 0.0
+    state_version: int = 0
     _end_before: int = 0
     _end_before_s: float = 0.0
 
@@ -72,6 +77,8 @@ class Copies:
             broker_id: Copy(broker_id, caught_up_s=now_s) for broker_id in in_sync
         }
         self._waited_for = frozenset(self.members)
+        # Versions, and where the log ended; those that all have are forgotten.
+        self._state_changes: list[tuple[int, int]] = []
 
     @property
     def waited_for(self) -> frozenset[int]:
@@ -82,8 +89,12 @@ class Copies:
         """A replica begins to follow; how far it is it has yet to say."""
         copy = self.members.setdefault(broker_id, Copy(broker_id, caught_up_s=now_s))
         copy.address, copy.attached, copy.heard_s = address, True, now_s
-        copy.written = copy.flushed = 0
+        copy.written = copy.flushed = copy.state_version = 0
         return copy
+
+    def state_changed(self, version: int, end: int) -> None:
+        """Topics or groups have changed when the log ended at an offset."""
+        self._state_changes.append((version, end))
 
     def wait_for(self, in_sync: Iterable[int]) -> None:
         """These are, or are about to be, members of the in-sync set beside the primary."""
@@ -91,7 +102,16 @@ class Copies:
 
     def safe(self, copy: Copy) -> int:
         """Up to where a replica's copy counts."""
-        return copy.flushed if self._flushed else copy.written
+        safe = copy.flushed if self._flushed else copy.written
+        for version, end in self._state_changes:
+            if copy.state_version < version:
+                return min(safe, end)
+        return safe
+
+    def _forget_state_changes(self) -> None:
+        known = min((copy.state_version for copy in self.members.values()), default=0)
+        if self._state_changes and self._state_changes[0][0] <= known:
+            self._state_changes = [one for one in self._state_changes if one[0] > known]
 
     def confirmed(self, own: int) -> int:
         """Up to where all have the log that are waited for.
@@ -99,6 +119,7 @@ class Copies:
         Args:
             own: Up to where the primary's own log counts.
         """
+        self._forget_state_changes()
         others = (self.members[one] for one in self._waited_for if one in self.members)
         known = [self.safe(copy) for copy in others]
         return min([own, *known]) if len(known) == len(self._waited_for) else 0

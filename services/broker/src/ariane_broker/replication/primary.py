@@ -55,6 +55,7 @@ class Primary:
         reign: Its time.
         copies: What it knows of its replicas.
         confirmation: Who waits for them.
+        state_version: Grows with each change of topics and groups.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Primary:
         self._feeds: dict[int, LogFeed] = {}
         self._is_open = True
         self._has_begun = False
+        self.state_version = 0
         self._away_told = False
 
     @property
@@ -132,6 +134,14 @@ class Primary:
             feed.wake()
         if not self._is_sync_flush and not self.copies.waited_for:
             self.advance()
+
+    def state_changed(self) -> None:
+        """Topics or groups have changed, on the disk; nothing was appended since."""
+        if self._has_begun:
+            self.state_version += 1
+            self.copies.state_changed(self.state_version, self._store.max_offset)
+            for feed in self._feeds.values():
+                feed.wake()
 
     def advance(self) -> None:
         """See how far all have come: after each flush of ours, and each step of a replica."""
@@ -178,11 +188,14 @@ class Primary:
             raise log_diverged(f"what follows {common} is not kept any more", begin, end)
         return common
 
-    def progressed(self, copy: Copy, feed: LogFeed, written: int, flushed: int) -> None:
+    def progressed(
+        self, copy: Copy, feed: LogFeed, written: int, flushed: int, state_version: int
+    ) -> None:
         """A replica says how far it is."""
         if self._feeds.get(copy.broker_id) is not feed:
             return  # An earlier stream of it.
         end, now_s = self._store.max_offset, self._monotonic()
+        copy.state_version = state_version
         copy.progressed(written, flushed, end=end, now_s=now_s)
         feed.progressed(written)
         self.advance()

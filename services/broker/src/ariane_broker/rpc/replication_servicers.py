@@ -61,7 +61,11 @@ class LogServicer(LogServiceServicer):
         reading = asyncio.create_task(self._read(requests, copy, feed))
         try:
             yield log_pb.FollowLogResponse(welcome=self._welcome(feed))
+            told_version = 0
             while not feed.is_closed and not reading.done():
+                if told_version != self._primary.state_version:
+                    told_version = self._primary.state_version
+                    yield log_pb.FollowLogResponse(heartbeat=self._heartbeat())
                 run = feed.take()
                 if run is not None:
                     yield log_pb.FollowLogResponse(chunk=self._chunk(run))
@@ -87,6 +91,7 @@ class LogServicer(LogServiceServicer):
                     feed,
                     progress.written_commit_log_offset,
                     progress.flushed_commit_log_offset,
+                    progress.state_version,
                 )
         finally:
             feed.close()
@@ -135,6 +140,7 @@ class LogServicer(LogServiceServicer):
             epoch=self._primary.reign.epoch,
             confirmed_commit_log_offset=self._store.confirmed_offset,
             max_commit_log_offset=self._store.max_offset,
+            state_version=self._primary.state_version,
         )
 
 
@@ -151,12 +157,14 @@ class StateServicer(StateServiceServicer):
         self, request: state_pb.PullStateRequest, context: aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[state_pb.PullStateResponse]:
         known = {one.name: one.content_crc32 for one in request.known_files}
+        state_version = self._primary.state_version
         parts = await asyncio.to_thread(lambda: list(self._state.parts(known)))
         head = state_pb.StateHead(
             epoch=self._primary.reign.epoch,
             # Asked after the files were read: none of them speaks of anything later.
             max_commit_log_offset=self._store.max_offset,
             deleted_topic_ends=self._store.copying.deleted_topic_ends,
+            state_version=state_version,
         )
         yield state_pb.PullStateResponse(head=head)
         for part in parts:

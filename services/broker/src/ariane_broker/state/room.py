@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ariane_broker.clients.deaths import suspicions as death_suspicions
 from ariane_broker.clients.deaths.suspicions import Suspicions
 from ariane_broker.durable.saved_state import SavedState
+from ariane_broker.durable.told_file import ToldFile
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.groups.queue_locks import QueueLocks
@@ -50,9 +51,12 @@ def state_room(outside: Outside, storing: StoringRoom) -> StateRoom:
     offsets = ConsumerOffsets(now_ms=now_ms)
     folder = StoreFiles(settings.store_path).config
     files = StateFiles(
-        topics=state_file.StateFile(folder / "topics.json", outside.disk),
+        topics=_told(storing, state_file.StateFile(folder / "topics.json", outside.disk)),
         offsets=state_file.StateFile(folder / "consumerOffset.json", outside.disk),
-        groups=state_file.StateFile(folder / "subscriptionGroup.json", outside.disk),
+        groups=_told(
+            storing,
+            state_file.StateFile(folder / "subscriptionGroup.json", outside.disk),
+        ),
         locks=state_file.StateFile(folder / "queueLocks.json", outside.disk),
         deaths=state_file.StateFile(folder / death_suspicions.FILE_NAME, outside.disk),
         epochs=state_file.StateFile(folder / log_epochs.FILE_NAME, outside.disk),
@@ -103,3 +107,9 @@ def state_room(outside: Outside, storing: StoringRoom) -> StateRoom:
         epochs,
         receiving,
     )
+
+
+def _told(storing: StoringRoom, file: state_file.StateFile) -> state_file.StateFile | ToldFile:
+    """A file of which replicas hear when it was saved, where there are any."""
+    primary = storing.primary
+    return file if primary is None else ToldFile(file, primary.state_changed)

@@ -1,0 +1,37 @@
+"""A state file that tells when it was saved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from ariane_broker.durable.saved_state import StateFile
+
+
+class ToldFile:
+    """A file, and somebody who is told on the loop, in front of whoever waited for the save."""
+
+    def __init__(self, file: StateFile, on_saved: Callable[[], None]) -> None:
+        """Take the file; on the loop that is told."""
+        self._file = file
+        self._on_saved = on_saved
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def used_backup(self) -> bool:
+        """Whether the last ``load`` had to fall back to the generation before."""
+        return self._file.used_backup
+
+    def load(self) -> dict[str, Any] | None:
+        """What was saved last, or None when there is no such file."""
+        return self._file.load()
+
+    def previous(self) -> dict[str, Any] | None:
+        """The generation before the last, or None when there is none to believe."""
+        return self._file.previous()
+
+    def save(self, document: dict[str, Any], /) -> None:
+        """Replace the file; any thread."""
+        self._file.save(document)
+        self._loop.call_soon_threadsafe(self._on_saved)
