@@ -65,6 +65,11 @@ class Sources:
         except SyntaxError:
             return ast.Module(body=[], type_ignores=[])
 
+    @cache  # noqa: B019 - lives as long as the one run
+    def nodes(self, name: str) -> tuple[ast.AST, ...]:
+        """All nodes of the syntax tree of a Python file, for rules that look at each."""
+        return tuple(ast.walk(self.syntax(name)))
+
 
 def is_test(name: str) -> bool:
     """Whether a file belongs to tests or measurements rather than to a package."""

@@ -7,7 +7,7 @@ with a seed. The places that touch the world are few and named here.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
 from typing import Final
 
@@ -100,9 +100,9 @@ def world_calls(sources: Sources) -> Iterator[Finding]:
     for name in sources.python:
         if not any(fnmatch(name, core) for core in CORES) or _is_world(name):
             continue
-        tree = sources.syntax(name)
-        origins = _origins(tree)
-        for node in ast.walk(tree):
+        nodes = sources.nodes(name)
+        origins = _origins(nodes)
+        for node in nodes:
             if isinstance(node, ast.Call):
                 called = _full_name(node.func, origins)
                 instead = _instead(called)
@@ -114,10 +114,10 @@ def _is_world(name: str) -> bool:
     return any(fnmatch(name, pattern) for pattern in WORLD)
 
 
-def _origins(tree: ast.Module) -> dict[str, str]:
+def _origins(nodes: Iterable[ast.AST]) -> dict[str, str]:
     """Where each imported name comes from: ``{"now": "time.time"}``."""
     origins: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 top = alias.name.split(".")[0]
