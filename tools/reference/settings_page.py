@@ -49,6 +49,8 @@ CONTRADICTIONS: Final[tuple[tuple[Settings, str], ...]] = (
     (BrokerSettings, "--store-path store --message-bytes-max 8388608"),
     (BrokerSettings, "--store-path store --segment-bytes 1048576"),
     (NamesrvSettings, "--listen 9876"),
+    (FilterSettings, "--data-path filters --listen 0.0.0.0:9885 --insecure"),
+    (FilterSettings, "--data-path filters --uploads python"),
     (CheckerSettings, "--check-count-max 3"),
     (AdminSettings, "--name-servers 127.0.0.1:9876"),
     (AdminSettings, "--data-path admin --console-listen 0.0.0.0:9882"),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ariane_filter.jail.limits import JailLimits
 from ariane_servicekit import CHANGEABLE, Address, ListenAddress, ServiceSettings
@@ -89,6 +89,15 @@ class FilterSettings(ServiceSettings):
         "of them, one host three quarters.",
         json_schema_extra=CHANGEABLE,
     )
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if self.advertised_address is None and self.listen.is_wildcard:
+            raise ValueError(
+                f"listen: {self.listen} is no address that consumers can connect to; "
+                "set advertised_address"
+            )
+        return self
 
     @property
     def limits(self) -> JailLimits:
