@@ -31,10 +31,12 @@ from ariane_sdk.consumer.group.sticky import Sticky
 from ariane_sdk.consumer.offsets.start_position import StartPosition
 from ariane_sdk.consumer.pull_consumer import PullConsumer
 from ariane_sdk.consumer.push_consumer import PushConsumer
+from ariane_sdk.consumer.receive_consumer import ReceiveConsumer
 from ariane_sdk.message import (
     AcknowledgedLevel,
     Message,
     MessageQueue,
+    Receipt,
     ReceivedMessage,
     SendResult,
 )
@@ -91,6 +93,8 @@ __all__ = [
     "QueueLag",
     "QueueReader",
     "QueueSelector",
+    "Receipt",
+    "ReceiveConsumer",
     "ReceivedMessage",
     "RecordColumns",
     "Redrive",

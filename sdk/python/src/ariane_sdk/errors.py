@@ -42,6 +42,7 @@
         +-- TransactionDecided      the transaction ended otherwise before; outcome
         +-- TransactionNotFound     no half message is known by this id
         +-- TransactionForeign      it is another producer group's, and has no outcome yet
+        +-- ReceiptExpired          another consumer has the message by now, or it is settled
         +-- BatchDiffers            the batch was committed before with other contents
         +-- SinkNotFound            no broker knows the sink of exactly-once writes
         +-- RequestTooLarge         more than the service takes in one call
@@ -462,6 +463,12 @@ class TransactionForeign(CallError):
     """The half message is of another producer group, which alone may end it; nothing has ended."""
 
     reason = "TRANSACTION_FOREIGN"
+
+
+class ReceiptExpired(CallError):
+    """What was received is another's by now, or was settled; of a recall, it was delivered."""
+
+    reason = "RECEIPT_HANDLE_EXPIRED"
 
 
 class BatchDiffers(CallError):

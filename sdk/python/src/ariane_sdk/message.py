@@ -182,6 +182,26 @@ def send_results(
     return list(map(_new_send_result, columns))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Receipt:
+    """What settles messages of one queue that were received together.
+
+    Attributes:
+        message_queue: Their queue.
+        address: The broker that gave them, "host:port".
+        token: Names them to the broker.
+        attempts: How often each was handed out by now: one number, or one for each in order.
+        invisible_until_ms: Until when nobody else gets them, by the broker's clock, unless that is
+            changed.
+    """
+
+    message_queue: MessageQueue
+    address: str
+    token: bytes
+    attempts: tuple[int, ...]
+    invisible_until_ms: int
+
+
 class ReceivedMessage(MessageView):
     """A message that was received: the body at hand, everything else decoded when asked for.
 
@@ -190,9 +210,13 @@ class ReceivedMessage(MessageView):
 
     Attributes:
         message_queue: The queue it came from.
+        receipt: What settles it; only messages of a ``ReceiveConsumer`` have one.
     """
 
-    __slots__ = ("message_queue",)
+    __slots__ = ("message_queue", "receipt")
+
+    if TYPE_CHECKING:  # A slot that most messages leave empty.
+        receipt: Receipt
 
     def __init__(self, view: MessageView, message_queue: MessageQueue) -> None:
         """Take a message that came out of a queue."""

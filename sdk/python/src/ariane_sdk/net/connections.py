@@ -12,6 +12,7 @@ from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceStub
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
 from ariane.broker.v1.query_service_pb2_grpc import QueryServiceStub
+from ariane.broker.v1.receive_service_pb2_grpc import ReceiveServiceStub
 from ariane.broker.v1.retry_service_pb2_grpc import RetryServiceStub
 from ariane.broker.v1.send_service_pb2 import (
     DESCRIPTOR as SEND,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceAsyncStub
     from ariane.broker.v1.pull_service_pb2_grpc import PullServiceAsyncStub
     from ariane.broker.v1.query_service_pb2_grpc import QueryServiceAsyncStub
+    from ariane.broker.v1.receive_service_pb2_grpc import ReceiveServiceAsyncStub
     from ariane.broker.v1.retry_service_pb2_grpc import RetryServiceAsyncStub
     from ariane.broker.v1.send_service_pb2_grpc import SendServiceAsyncStub
     from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceAsyncStub
@@ -156,6 +158,10 @@ class Connections:
     def pull(self, address: str) -> PullServiceAsyncStub:
         """The pull service of a broker."""
         return PullServiceStub(self.channel(address))
+
+    def receiving(self, address: str) -> ReceiveServiceAsyncStub:
+        """The receive service of a broker."""
+        return ReceiveServiceStub(self.channel(address))
 
     def queries(self, address: str) -> QueryServiceAsyncStub:
         """The query service of a broker."""

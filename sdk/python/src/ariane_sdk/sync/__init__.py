@@ -40,6 +40,7 @@ from ariane_sdk.message import (
     AcknowledgedLevel,
     Message,
     MessageQueue,
+    Receipt,
     ReceivedMessage,
     SendResult,
 )
@@ -62,6 +63,7 @@ from ariane_sdk.sync._producer import Producer
 from ariane_sdk.sync._pull_consumer import PullConsumer
 from ariane_sdk.sync._push_consumer import PushConsumer
 from ariane_sdk.sync._queue_reader import QueueReader
+from ariane_sdk.sync._receive_consumer import ReceiveConsumer
 from ariane_sdk.sync._transaction import Transaction
 
 __all__ = [
@@ -101,6 +103,8 @@ __all__ = [
     "QueueLag",
     "QueueReader",
     "QueueSelector",
+    "Receipt",
+    "ReceiveConsumer",
     "ReceivedMessage",
     "RecordColumns",
     "Redrive",

@@ -1,0 +1,1 @@
+"""Receiving without owning queues: messages with receipts, settled one by one."""
