@@ -14,6 +14,7 @@ from ariane_sdk import (
     PullConsumer,
     PushConsumer,
     QueueReader,
+    ReceiveConsumer,
 )
 from ariane_sdk.errors import ArianeError, SendError
 
@@ -226,3 +227,16 @@ def test_nothing_is_loaded_before_a_test_asks_for_it():
     asks = f"import sys, pytest_ariane.plugin; print({heavy} & set(sys.modules))"
     said = subprocess.run((sys.executable, "-c", asks), capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "set()"
+
+
+async def test_receipts_expire_by_the_clock(ariane_name_servers, ariane_topic, ariane_clock):
+    await send(ariane_name_servers, ariane_topic, b"a")
+    async with ReceiveConsumer(
+        ariane_name_servers, group="receivers", subscriptions={ariane_topic: "*"}, invisible_s=600
+    ) as consumer:
+        (first,) = await consumer.receive_batch(timeout_s=60)
+        assert first.receipt.attempts == (1,)
+        ariane_clock.advance(601)
+        (again,) = await consumer.receive_batch(timeout_s=60)
+        assert (again.body, again.receipt.attempts) == (b"a", (2,))
+        await consumer.ack(again)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from services.broker.tests.receive.receive_calls import (
     Receiver,
     attempts,
@@ -157,6 +158,19 @@ async def test_only_wanted_messages_are_handed_out(broker):
     assert all(await one.ack(*received))
     assert await one.standing() == [(3, 0, 0, 0, 0)]
     assert await one.receive("orders", "bills", tag="x") == []
+
+
+async def test_lags_know_what_is_settled_behind_the_offset_and_what_is_in_hand(broker):
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"%d" % n for n in range(8)])
+    one = Receiver(broker)
+    received = await one.receive(message_count_max=5)
+    await one.ack(*received[1:4])
+    await one.nack(received[4], delay_s=60)
+    request = offset_pb.ListConsumerLagsRequest(consumer_group="billing", topic="orders")
+    (lag,) = (await broker.offsets.ListConsumerLags(request)).lags
+    assert (lag.consumer_offset, lag.max_queue_offset, lag.message_count) == (0, 8, 5)
+    assert (lag.in_flight_count, lag.delayed_count) == (1, 1)
 
 
 async def test_a_new_group_begins_where_it_says(broker):

@@ -542,6 +542,8 @@ class ConsumerLag(_message.Message):
     SUSPECTED_COUNT_FIELD_NUMBER: _builtins.int
     DEATH_COUNT_FIELD_NUMBER: _builtins.int
     UNREAD_FIELD_NUMBER: _builtins.int
+    IN_FLIGHT_COUNT_FIELD_NUMBER: _builtins.int
+    DELAYED_COUNT_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
     topic: _builtins.str
@@ -562,6 +564,10 @@ class ConsumerLag(_message.Message):
     """Whether the queue is not among those that are read: nobody gets its messages. Of such queues
     those are listed that have some, for groups that have an offset in the topic.
     """
+    in_flight_count: _builtins.int
+    """Of `message_count`, those that members who own no queues have in hand now."""
+    delayed_count: _builtins.int
+    """Of `message_count`, those that failed and wait for their delay in the queue."""
     @_builtins.property
     def oldest_store_time(self) -> _timestamp_pb2.Timestamp:
         """When the oldest message not consumed yet was stored; absent without a backlog."""
@@ -579,10 +585,12 @@ class ConsumerLag(_message.Message):
         suspected_count: _builtins.int = ...,
         death_count: _builtins.int = ...,
         unread: _builtins.bool = ...,
+        in_flight_count: _builtins.int = ...,
+        delayed_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["oldest_store_time", b"oldest_store_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "consumer_offset", b"consumer_offset", "death_count", b"death_count", "max_queue_offset", b"max_queue_offset", "message_count", b"message_count", "oldest_store_time", b"oldest_store_time", "queue_id", b"queue_id", "suspected_count", b"suspected_count", "topic", b"topic", "unread", b"unread"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "consumer_offset", b"consumer_offset", "death_count", b"death_count", "delayed_count", b"delayed_count", "in_flight_count", b"in_flight_count", "max_queue_offset", b"max_queue_offset", "message_count", b"message_count", "oldest_store_time", b"oldest_store_time", "queue_id", b"queue_id", "suspected_count", b"suspected_count", "topic", b"topic", "unread", b"unread"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

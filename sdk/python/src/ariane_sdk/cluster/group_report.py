@@ -42,6 +42,8 @@ class QueueLag:
             die of.
         death_count: How many died of the message at the consumer offset, in order.
         unread: Whether the queue is not among those that are read: nobody gets its messages.
+        in_flight_count: Of the messages, those that members who own no queues have in hand.
+        delayed_count: Of the messages, those that failed and wait in the queue.
     """
 
     group: str
@@ -53,6 +55,8 @@ class QueueLag:
     suspected_count: int = 0
     death_count: int = 0
     unread: bool = False
+    in_flight_count: int = 0
+    delayed_count: int = 0
 
 
 def group_member_of(member: client_service_pb2.GroupMember) -> GroupMember:
@@ -73,4 +77,6 @@ def queue_lag_of(lag: offset_service_pb2.ConsumerLag, broker_name: str) -> Queue
         lag.suspected_count,
         lag.death_count,
         lag.unread,
+        lag.in_flight_count,
+        lag.delayed_count,
     )

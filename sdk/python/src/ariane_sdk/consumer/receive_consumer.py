@@ -140,6 +140,25 @@ class ReceiveConsumer(StatelessClient):
                 return batch
         return []
 
+    async def batches(
+        self, count_max: int = RECEIVE_COUNT_DEFAULT
+    ) -> AsyncGenerator[list[ReceivedMessage]]:
+        """Messages without end in lists, each of one broker.
+
+        Args:
+            count_max: Messages of a list at most.
+
+        Raises:
+            IllegalArgument: The count is none.
+            ClientNotRunning: It does not run.
+            RouteNotFound: No live broker carries a topic.
+            CallError: The group may not receive.
+        """
+        checked_count("count_max", count_max)
+        async with aclosing(self._batches(count_max, None)) as batches:
+            async for batch in batches:
+                yield batch
+
     async def receive(
         self, count_max: int = RECEIVE_COUNT_DEFAULT
     ) -> AsyncGenerator[ReceivedMessage]:

@@ -39,6 +39,7 @@ class ReceiveConsumer(BlockingClient[_receive_consumer.ReceiveConsumer]):
         )
 
     receive_batch = blocking(_receive_consumer.ReceiveConsumer.receive_batch)
+    batches = blocking_iterator(_receive_consumer.ReceiveConsumer.batches)
     receive = blocking_iterator(_receive_consumer.ReceiveConsumer.receive)
     ack = blocking(_receive_consumer.ReceiveConsumer.ack)
     nack = blocking(_receive_consumer.ReceiveConsumer.nack)

@@ -21,6 +21,7 @@ from ariane_broker.consuming.offset_changes import (
 from ariane_broker.groups.consumer_offsets import GroupOffset
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.queue_key import QueueKey
+from ariane_broker.receive.standing import Standings
 from ariane_broker.rpc.wire.wire_time import milliseconds_of, time_of
 from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_servicekit import field_invalid, take_page
@@ -36,11 +37,13 @@ class OffsetServicer(OffsetServiceServicer):
         members: VanishedMembers,
         epochs: LogEpochs,
         unread: UnreadQueues,
+        standings: Standings,
     ) -> None:
         self._changes = changes
         self._members = members
         self._epochs = epochs
         self._unread = unread
+        self._standings = standings
 
     async def GetConsumerOffsets(
         self, request: offset_pb.GetConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
@@ -164,17 +167,21 @@ class OffsetServicer(OffsetServiceServicer):
         oldest_ms = backlog.oldest_store_timestamp_ms
         suspicion = self._members.suspicion(GroupQueue(place.consumer_group, place.queue))
         suspected_end = suspicion.alone_end or suspicion.watched_end
+        # Where members receive, what lies behind the offset may be settled.
+        standing = self._standings.of_queue(place.consumer_group, place.queue)
         return offset_pb.ConsumerLag(
             consumer_group=place.consumer_group,
             topic=place.queue.topic,
             queue_id=place.queue.queue_id,
             consumer_offset=place.consumer_offset,
             max_queue_offset=backlog.max_queue_offset,
-            message_count=backlog.message_count,
+            message_count=(backlog.message_count if standing is None else standing.unsettled_count),
             oldest_store_time=None if oldest_ms is None else time_of(oldest_ms),
             suspected_count=max(0, suspected_end - place.consumer_offset),
             death_count=suspicion.deaths_of(place.consumer_offset),
             unread=self._unread.is_unread(place.queue),
+            in_flight_count=0 if standing is None else standing.in_flight_count,
+            delayed_count=0 if standing is None else standing.delayed_count,
         )
 
     def _target(

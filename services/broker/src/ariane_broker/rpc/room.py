@@ -97,7 +97,11 @@ def rpc_room(
             state.groups, changing.group_changes, retrying.group_deletion
         ),
         "OffsetService": OffsetServicer(
-            changing.offset_changes, changing.members, state.epochs, changing.unread
+            changing.offset_changes,
+            changing.members,
+            state.epochs,
+            changing.unread,
+            receiving.standings,
         ),
         "PullService": _pull_servicer(
             state, storing, changing, reading, answers=answers, broker_name=broker_name

@@ -34,7 +34,7 @@ from ariane_sdk.errors import GroupNotFound
 
 _LAG_COLUMNS = (
     *("topic", "broker", "queue_id", "consumer_offset", "max_offset", "lag", "oldest", "owner"),
-    *("suspected", "deaths", "unread"),
+    *("suspected", "deaths", "unread", "in_flight", "delayed"),
 )
 _TOTALS = ("members", "lag")
 _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
@@ -218,6 +218,8 @@ def _lag_row(lag: QueueLag, owners: Mapping[MessageQueue, str]) -> Row:
         "suspected": lag.suspected_count,
         "deaths": lag.death_count,
         "unread": lag.unread,
+        "in_flight": lag.in_flight_count,
+        "delayed": lag.delayed_count,
     }
 
 
