@@ -57,3 +57,14 @@ def test_a_queue_or_offset_that_is_not_there_is_said(ariane, filled, queue, stat
 
 def test_a_group_reads_all_queues(ariane, filled):
     ariane("consume", filled, "--group", "g", "--queue", "broker-a:0", status=ExitStatus.USAGE)
+
+
+def test_members_receive_and_acknowledge(ariane, ariane_json, filled):
+    total = sum(queue["messages"] for queue in ariane_json("topic", "show", filled))
+    receive = ("consume", filled, "--group", "receivers", "--receive", "--from", "earliest")
+    first = ariane(*receive, "--count", "2").splitlines()
+    rest = ariane(*receive, "--count", str(total - 2)).splitlines()
+    assert len(set(first + rest)) == total
+    lags = ariane_json("group", "lag", "receivers")
+    assert {(lag["lag"], lag["in_flight"], lag["delayed"]) for lag in lags} == {(0, 0, 0)}
+    ariane("consume", filled, "--receive", status=ExitStatus.USAGE)

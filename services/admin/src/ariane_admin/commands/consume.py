@@ -21,7 +21,7 @@ from ariane_admin.terminal.error_statuses import reasoned
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, output_option
 from ariane_record.control_characters import shown_lines
-from ariane_sdk import PushConsumer, QueueReader, ReceivedMessage
+from ariane_sdk import PushConsumer, QueueReader, ReceiveConsumer, ReceivedMessage
 from ariane_sdk.errors import BodyDamaged, MessagesFailed
 
 _LISTENER_BATCH = 32
@@ -155,6 +155,11 @@ def _shown_body(body: bytes) -> bytes:
     "--no-follow", is_flag=True, help="Stop at the end of what is stored. Not with --group."
 )
 @click.option("--group", help="Consume as a member of this group, and store how far it came.")
+@click.option(
+    "--receive",
+    is_flag=True,
+    help="With --group: receive without owning queues, and acknowledge each message written.",
+)
 @name_servers_option
 @output_option
 def consume(
@@ -166,6 +171,7 @@ def consume(
     tags: tuple[str, ...],
     no_follow: bool,
     group: str | None,
+    receive: bool,
     name_servers: str,
     output: Output,
 ) -> int:
@@ -184,21 +190,30 @@ def consume(
       ariane consume orders --from earliest --no-follow -o json
       ariane consume orders --queue broker-a:0=4711 --count 10 --no-follow
       ariane consume orders --group billing --tag created
+      ariane consume orders --group waiters --receive --from earliest
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if group is not None and no_follow:
         raise click.UsageError("--no-follow and --group exclude each other")
     if group is not None and queues:
         raise click.UsageError("--queue and --group exclude each other")
+    if receive and (group is None or start not in {"earliest", "latest"}):
+        raise click.UsageError("--receive needs --group, and --from earliest or latest")
     lines = _Lines(output, tags, count)
     begin = Begin(start, queues)
     if no_follow:
         return run_async(_up_to_the_end(name_servers, topic, begin, lines))
     if group is None:
         return run_async(_following(name_servers, topic, begin, lines))
+    wanted = {topic: " || ".join(tags) or "*"}
+    if receive:
+        receiver = ReceiveConsumer(
+            name_servers, group=group, subscriptions=wanted, from_oldest=start == "earliest"
+        )
+        return run_async(_receiving(receiver, lines, count))
     consumer = PushConsumer(
         name_servers,
         group=group,
-        subscriptions={topic: " || ".join(tags) or "*"},
+        subscriptions=wanted,
         listener=lines.listen,
         start=start,
         # One message at a time, where the last one counts: the rest stays with the group.
@@ -224,6 +239,25 @@ async def _up_to_the_end(name_servers: str, topic: str, begin: Begin, lines: _Li
         async with aclosing(read_stored(reader, topic, begin, roll)) as messages:
             await lines.write_all(messages)
     return roll.status or lines.status
+
+
+async def _receiving(consumer: ReceiveConsumer, lines: _Lines, count: int | None) -> ExitStatus:
+    async with (
+        consumer,
+        aclosing(consumer.receive(min(count or _LISTENER_BATCH, _LISTENER_BATCH))) as messages,
+    ):
+        async for message in messages:
+            try:
+                lines.write(message)
+            except BodyDamaged as error:
+                lines.damaged_count += 1
+                say_warning(f"given back: {reasoned(error)}")
+                await consumer.nack(message, cause=str(error))
+            else:
+                await consumer.ack(message)
+            if lines.enough.is_set():
+                break
+    return lines.status
 
 
 async def _as_member(consumer: PushConsumer, lines: _Lines) -> None:
