@@ -25,7 +25,13 @@ from ariane_sdk.consumer.receiving.receive_calls import (
     Settlement,
     duration_of,
 )
-from ariane_sdk.errors import ArianeError, CallError, IllegalArgument, ReceiptExpired
+from ariane_sdk.errors import (
+    ArianeError,
+    CallError,
+    DeadlinePassed,
+    IllegalArgument,
+    ReceiptExpired,
+)
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.routing.route import BrokerRoute
@@ -109,6 +115,11 @@ class ReceiveConsumer(StatelessClient):
             start=RECEIVE_START_OLDEST if from_oldest else RECEIVE_START_NEWEST,
             by_priority=by_priority,
         )
+
+    async def start(self) -> None:
+        """Be ready to receive; routes are kept fresh from now on."""
+        await super().start()
+        self._session.routes.start()
 
     @property
     def group(self) -> str:
@@ -339,13 +350,13 @@ class ReceiveConsumer(StatelessClient):
         brokers: dict[str, BrokerRoute] = {}
         for topic in self._topics:
             route = await self._session.routes.get(topic)
-            brokers |= {each.broker_name: each for each in route.brokers if each.read_address}
-        for name in brokers.keys() | askers.keys():
-            if name not in brokers:
-                askers.pop(name).cancel()
-            elif name not in askers or askers[name].done():
-                asking = self._ask(brokers[name], line, order, hold_s)
-                askers[name] = start_task(asking, f"receive-{name}")
+            brokers |= {each.read_address: each for each in route.brokers if each.read_address}
+        for address in brokers.keys() | askers.keys():
+            if address not in brokers:
+                askers.pop(address).cancel()
+            elif address not in askers:
+                asking = self._ask(brokers[address], line, order, hold_s)
+                askers[address] = start_task(asking, f"receive-{address}")
 
     async def _ask(
         self,
@@ -359,12 +370,12 @@ class ReceiveConsumer(StatelessClient):
             try:
                 messages = await self._calls.receive(broker, order, hold_s)
             except CallError as error:
-                if not error.retriable:
+                if not error.retriable and not isinstance(error, DeadlinePassed):
                     await line.put(error)
                     return
                 logger.info("broker %s gives no messages: %s", broker.broker_name, error)
                 await self._clock.sleep(RETRY_S)
-                return
+                continue
             if messages:
                 try:
                     await line.put(messages)
