@@ -65,6 +65,6 @@ def test_members_receive_and_acknowledge(ariane, ariane_json, filled):
     first = ariane(*receive, "--count", "2").splitlines()
     rest = ariane(*receive, "--count", str(total - 2)).splitlines()
     assert len(set(first + rest)) == total
-    lags = ariane_json("group", "lag", "receivers")
+    lags = ariane_json("group", "show", "receivers")["queues"]
     assert {(lag["lag"], lag["in_flight"], lag["delayed"]) for lag in lags} == {(0, 0, 0)}
     ariane("consume", filled, "--receive", status=ExitStatus.USAGE)
