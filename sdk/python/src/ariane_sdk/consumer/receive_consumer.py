@@ -108,6 +108,7 @@ class ReceiveConsumer(StatelessClient):
             raise IllegalArgument("subscriptions: at least one topic is expected")
         self._topics = sorted(filters)
         self._invisible_s = invisible_s
+        self._kept: list[list[ReceivedMessage]] = []
         self._order = ReceiveOrder(
             consumer_group=self._group,
             subscriptions=[filters[topic].to_wire(topic) for topic in self._topics],
@@ -120,6 +121,13 @@ class ReceiveConsumer(StatelessClient):
         """Be ready to receive; routes are kept fresh from now on."""
         await super().start()
         self._session.routes.start()
+
+    async def close(self) -> None:
+        """Give back what was fetched and nobody took, and disconnect."""
+        kept, self._kept = self._kept, []
+        for messages in kept:
+            await self._give_back(messages)
+        await super().close()
 
     @property
     def group(self) -> str:
@@ -323,6 +331,8 @@ class ReceiveConsumer(StatelessClient):
         order = ReceiveOrder()
         order.CopyFrom(self._order)
         order.message_count_max = count_max
+        while self._kept:
+            yield self._kept.pop()
         try:
             while True:
                 await self._follow(askers, line, order, hold_s)
@@ -380,7 +390,7 @@ class ReceiveConsumer(StatelessClient):
                 try:
                     await line.put(messages)
                 except asyncio.CancelledError:
-                    await self._give_back(messages)
+                    self._kept.append(messages)
                     raise
 
     async def _end(
@@ -388,7 +398,10 @@ class ReceiveConsumer(StatelessClient):
         askers: Mapping[str, asyncio.Task[None]],
         line: asyncio.Queue[list[ReceivedMessage] | CallError],
     ) -> None:
-        """Stop asking, and give back what nobody took."""
+        """Stop asking, and keep what nobody took for who asks next.
+
+        To give it back would be an attempt of each message.
+        """
         for asker in askers.values():
             asker.cancel()
         if askers:
@@ -396,4 +409,4 @@ class ReceiveConsumer(StatelessClient):
         while not line.empty():
             found = line.get_nowait()
             if not isinstance(found, CallError):
-                await self._give_back(found)
+                self._kept.append(found)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S
 from ariane_sdk.consumer import receive_consumer as _receive_consumer
+from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.routing.name_servers import NameServerAddresses
-from ariane_sdk.runtime.blocking import BlockingClient, blocking, blocking_iterator
+from ariane_sdk.runtime.blocking import BlockingClient, blocking
 
 
 class ReceiveConsumer(BlockingClient[_receive_consumer.ReceiveConsumer]):
@@ -39,8 +40,19 @@ class ReceiveConsumer(BlockingClient[_receive_consumer.ReceiveConsumer]):
         )
 
     receive_batch = blocking(_receive_consumer.ReceiveConsumer.receive_batch)
-    batches = blocking_iterator(_receive_consumer.ReceiveConsumer.batches)
-    receive = blocking_iterator(_receive_consumer.ReceiveConsumer.receive)
     ack = blocking(_receive_consumer.ReceiveConsumer.ack)
     nack = blocking(_receive_consumer.ReceiveConsumer.nack)
     extend = blocking(_receive_consumer.ReceiveConsumer.extend)
+
+    def receive(
+        self, count_max: int = _receive_consumer.RECEIVE_COUNT_DEFAULT
+    ) -> Iterator[ReceivedMessage]:
+        """Messages without end; see ``ariane_sdk.ReceiveConsumer.receive``."""
+        while True:
+            left = self.receive_batch(count_max)[::-1]
+            try:
+                while left:
+                    yield left.pop()
+            finally:
+                if left:
+                    self.extend(*left, seconds=0)
