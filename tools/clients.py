@@ -1,4 +1,4 @@
-"""Generates and builds the clients in other languages: ``make clients``.
+"""Generates, builds and packs the clients in other languages: ``make clients``.
 
     python -m tools.clients                    # all whose toolchain is on this machine
     python -m tools.clients go typescript      # some of them
@@ -6,25 +6,32 @@
 Stubs are not committed: what is published is built from the contract of the same commit, so that no
 stub can be older than it. Compilers' plugins come by name and version from each language's own
 package manager. A language whose toolchain is missing is told and left out, unless it was named.
+
+What is published lies in dist/ then, as each language's registries take it: a folder for Go's
+``GOPROXY``, a Maven repository, and a tarball for npm.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tools import protos
-from tools.workspace import ROOT
+from tools import dist, protos
+from tools.workspace import ROOT, members
 
 SDK: Final = ROOT / "sdk"
 GO: Final = SDK / "go"
 JAVA: Final = SDK / "java"
 TYPESCRIPT: Final = SDK / "typescript"
+DIST: Final = dist.DIST / "clients"
+GO_MODULE: Final = "ariane.mq/go"
 GO_PLUGINS: Final = ROOT / ".cache" / "go-plugins"
 
 
@@ -72,16 +79,34 @@ def build_go() -> None:
         run("go", "build", "-o", str(target), package, place=GO)
     out = GO / "arianepb"
     shutil.rmtree(out, ignore_errors=True)
-    module = ("module=ariane.mq/go",)
+    module = f"module={GO_MODULE}"
     protoc(
         *(f"--plugin={plugin}" for plugin in GO_PLUGINS.iterdir()),
         f"--go_out={GO}",
-        f"--go_opt={module[0]}",
+        f"--go_opt={module}",
         f"--go-grpc_out={GO}",
-        f"--go-grpc_opt={module[0]}",
+        f"--go-grpc_opt={module}",
     )
     run("go", "vet", "./...", place=GO)
     run("go", "build", "-o", str(GO / "bin") + "/", "./...", place=GO)
+    pack_go(DIST / "go")
+
+
+def pack_go(proxy: Path) -> None:
+    """Lay the module into a folder that Go takes modules from, its stubs and licence included."""
+    version = f"v{version_of_all()}"
+    folder = proxy / GO_MODULE / "@v"
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        str(path.relative_to(GO)): path
+        for path in (GO / "go.mod", GO / "README.md", *GO.glob("ariane*/**/*.go"))
+    } | {name: ROOT / name for name in dist.SHARED}
+    with zipfile.ZipFile(folder / f"{version}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, path in sorted(files.items()):
+            archive.write(path, f"{GO_MODULE}@{version}/{name}")
+    shutil.copyfile(GO / "go.mod", folder / f"{version}.mod")
+    (folder / f"{version}.info").write_text(json.dumps({"Version": version}))
+    (folder / "list").write_text(f"{version}\n")
 
 
 def build_java() -> None:
@@ -90,7 +115,9 @@ def build_java() -> None:
     Raises:
         ClientFailed: Something could not be had, or does not compile.
     """
-    run("mvn", "-q", "-B", "-DskipTests", "package", place=JAVA)
+    target = f"-DaltDeploymentRepository=dist::file://{DIST / 'java'}"
+    skipped = ("-DskipTests", "-Dmaven.install.skip=true")
+    run("mvn", "-q", "-B", *skipped, target, "deploy", place=JAVA)
 
 
 def build_typescript() -> None:
@@ -109,6 +136,17 @@ def build_typescript() -> None:
     options = ",".join(TS_OPTIONS)
     protoc(f"--plugin={plugin}", f"--ts_proto_out={out}", f"--ts_proto_opt={options}", google=True)
     run("npm", "run", "--silent", "build", place=TYPESCRIPT)
+    for name in dist.SHARED:
+        shutil.copyfile(ROOT / name, TYPESCRIPT / name)
+    target = DIST / "typescript"
+    target.mkdir(parents=True, exist_ok=True)
+    run("npm", "pack", "--silent", "--pack-destination", str(target), place=TYPESCRIPT)
+
+
+def version_of_all() -> str:
+    """The version that members and clients share."""
+    [version] = {each.project["version"] for each in members()}
+    return str(version)
 
 
 GO_TOOLS: Final = (
