@@ -15,7 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tools.reference import commands_page, errors_page, mqadmin_page, settings_page
+from tools.reference import (
+    commands_page,
+    errors_page,
+    metrics_page,
+    mqadmin_page,
+    settings_page,
+)
 from tools.workspace import ROOT
 
 DOCS: Final = ROOT / "docs"
@@ -24,6 +30,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "configuration.md": settings_page.render,
     "errors.md": errors_page.render,
     "command-line.md": commands_page.render,
+    "metrics.md": metrics_page.render,
     "mqadmin.md": mqadmin_page.render,
 }
 """Pages by name below ``docs/``, and what makes their text."""

@@ -94,6 +94,20 @@ class ServiceSettings(BaseModel):
         "info",
         description="The least level that is written. Refused calls are info, faults are error.",
     )
+    metrics_listen: ListenAddress | None = Field(
+        None,
+        description="Address where Prometheus reads metrics, host:port, path /metrics. Unset: "
+        "none. Whoever reaches it reads names of topics and groups, nothing else.",
+    )
+    otlp_endpoint: str = Field(
+        "",
+        pattern="^(|https?://.+)$",
+        description="Collector that is told metrics by OTLP over gRPC, such as "
+        "http://otel-collector:4317. Empty: none.",
+    )
+    otlp_interval_s: float = Field(
+        30, ge=1, description="Seconds between two tellings of the collector."
+    )
     ready_file: Path | None = Field(
         None,
         description="File that receives the ready line when the service serves, for those who "

@@ -41,9 +41,18 @@ from ariane_servicekit.rpc.health import HealthServicer
 from ariane_servicekit.rpc.process_servicer import ProcessServicer, process_rpc_service
 from ariane_servicekit.rpc.server import bind, build_server
 from ariane_servicekit.running.background import Loop
-from ariane_servicekit.running.service import Compose, ExitStatus, Service, SettingsT, StopRequest
+from ariane_servicekit.running.service import (
+    Compose,
+    ExitStatus,
+    Measured,
+    Service,
+    SettingsT,
+    StopRequest,
+)
 from ariane_servicekit.running.stop_signals import stop_signals
+from ariane_servicekit.telling.exports import Exports
 from ariane_servicekit.telling.logs import configure_logs, get_logger
+from ariane_servicekit.telling.measures import Measures
 from ariane_servicekit.telling.telemetry import CallMetrics, Telemetry
 
 _log = get_logger(__name__)
@@ -169,7 +178,8 @@ class _Life:
         )
         rpc_services = (*service.rpc_services, process_rpc_service(self._process))
         self._health = HealthServicer(rpc.descriptor.full_name for rpc in rpc_services)
-        self._telemetry = Telemetry(settings.service_name)
+        self._exports = Exports(settings)
+        self._telemetry = Telemetry(settings.service_name, self._exports.readers)
         self._server = build_server(
             settings,
             rpc_services,
@@ -180,6 +190,7 @@ class _Life:
         )
 
     async def live(self, announce: Callable[[Address], None]) -> None:
+        self._exports.open()
         address = self.address = bind(self._server, self._settings.listen)
         self._process.listens_on(str(address))
         await self._server.start()
@@ -196,14 +207,19 @@ class _Life:
             await self._server.stop(None)
             await self._warning.stop()
             await self._service.stop()
-            self._telemetry.close()
+            await asyncio.to_thread(self._telemetry.close)
+            self._exports.close()
         _log.info("service_stopped", exit_status=int(self._stop.exit_status))
 
     async def _come_up(self, address: Address, announce: Callable[[Address], None]) -> None:
         await self._service.recover(address)
+        if self._exports.readers and isinstance(self._service, Measured):
+            self._service.measure(Measures(self._telemetry.meter("ariane")))
         self._admission.phase = Phase.SERVING
         await self._service.serve_started(address)
         self._health.set_serving(True)
+        if self._exports.address is not None:
+            _log.info("metrics_served", address=str(self._exports.address))
         announce(address)
 
     async def _go_down(self) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.configuration.settings import ServiceSettings
 from ariane_servicekit.rpc.error_status import ErrorRules
 from ariane_servicekit.rpc.server import RpcService
+from ariane_servicekit.telling.measures import Measures
 
 
 class ExitStatus(IntEnum):
@@ -70,6 +71,15 @@ class StopRequest:
     async def wait(self) -> None:
         """Wait until somebody asks."""
         await self._requested.wait()
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A service that has values of its own to tell, beside those of its calls."""
+
+    def measure(self, measures: Measures, /) -> None:
+        """Make its instruments. Called once, when it has recovered, and only if metrics are on."""
+        ...
 
 
 class Service(Protocol):

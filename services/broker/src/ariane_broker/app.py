@@ -1,6 +1,6 @@
 """The parts list of the broker: the one place that composes.
 
-A broker is ten rooms, each built by one function from those before it::
+A broker is eleven rooms, each built by one function from those before it::
 
     state        topics, groups, offsets: in memory, and on the disk
     storing      the store, who waits on its disk, who is held until something arrives
@@ -12,6 +12,7 @@ A broker is ten rooms, each built by one function from those before it::
     transacting  half messages, and what becomes of them
     retrying     failed messages, brought back later or kept as dead letters
     receiving    messages out, for a while, to those who own no queues
+    measuring    what metrics tell of all that
     rpc          the services of the contract in front of them: only they speak protobuf
 
 Nothing here touches disk or network yet.
@@ -21,24 +22,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Final
+from typing import Final, NamedTuple
 
-from ariane_broker.append.room import appending_room
+from ariane_broker.append.room import AppendingRoom, appending_room
 from ariane_broker.broker_life import BrokerLife
 from ariane_broker.clients.room import ChangingRoom, changing_room
-from ariane_broker.delay.room import delaying_room
+from ariane_broker.delay.room import DelayingRoom, delaying_room
 from ariane_broker.log.room import StoringRoom, storing_room
+from ariane_broker.measuring.room import measuring_room
 from ariane_broker.naming.room import NamingRoom, naming_room
 from ariane_broker.outside import Outside, Threads
 from ariane_broker.read.room import reading_room
-from ariane_broker.receive.room import receiving_room
+from ariane_broker.receive.room import ReceivingRoom, receiving_room
 from ariane_broker.replication.room import Elected
-from ariane_broker.retry.room import retrying_room
-from ariane_broker.rpc.room import rpc_room
+from ariane_broker.retry.room import RetryingRoom, retrying_room
+from ariane_broker.rpc.room import RpcRoom, rpc_room
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.state.room import StateRoom, state_room
 from ariane_broker.topics.system_topics import system_topics
-from ariane_broker.transactions.room import transacting_room
+from ariane_broker.transactions.room import TransactingRoom, transacting_room
 from ariane_servicekit import (
     Loop,
     StopRequest,
@@ -54,6 +56,21 @@ REPLICA_ROUTES_S: Final = 1.0
 """How often it is looked whether routes name other replicas than there are."""
 
 _log = get_logger(__name__)
+
+
+class _Rooms(NamedTuple):
+    """The rooms of a broker."""
+
+    state: StateRoom
+    storing: StoringRoom
+    naming: NamingRoom
+    changing: ChangingRoom
+    delaying: DelayingRoom
+    appending: AppendingRoom
+    transacting: TransactingRoom
+    retrying: RetryingRoom
+    receiving: ReceivingRoom
+    rpc: RpcRoom
 
 
 def compose(settings: BrokerSettings, stop: StopRequest) -> BrokerLife:
@@ -77,7 +94,59 @@ def compose_from(
         elected: The election that made it primary; None where it has no replicas.
         close_row: Lets the shared row go; None without one.
     """
-    settings = outside.settings
+    rooms = _rooms(outside, elected)
+    return BrokerLife(
+        rpc_services=rooms.rpc.services,
+        store=rooms.storing.store,
+        state=rooms.state.state,
+        required_topics=system_topics(
+            auto_create_topics=outside.settings.auto_create_topics,
+            default_queue_count=outside.settings.default_queue_count,
+        ),
+        announcement=rooms.naming.announcement,
+        registration=rooms.naming.registration,
+        held=rooms.storing.held,
+        clients=rooms.changing.clients,
+        client_admission=rooms.changing.client_admission,
+        append_streams=rooms.rpc.append_streams,
+        transaction_streams=rooms.rpc.transaction_streams,
+        group_flush=rooms.storing.group_flush,
+        saved_offsets=rooms.state.saved_offsets,
+        keeping=rooms.storing.keeping,
+        log_states=rooms.storing.log_states,
+        timer_queue=rooms.delaying.timer_queue,
+        loops=(
+            rooms.delaying.delivery_loop.loop,
+            rooms.delaying.aged_records.loop,
+            rooms.storing.clock_watch.loop,
+            rooms.naming.filter_servers.expiry,
+            *_housekeeping(outside, rooms.state, rooms.storing, rooms.changing),
+            rooms.transacting.upkeep,
+            rooms.retrying.deaths,
+            rooms.receiving.upkeep,
+            *rooms.transacting.batch_loops,
+            *_replica_routes(outside, rooms.storing, rooms.naming),
+        ),
+        primary=rooms.storing.primary,
+        signs_of_life=_signs_of_life(outside, rooms.storing),
+        close_row=close_row,
+        threads=outside.threads,
+        grace_seconds=outside.settings.grace_s,
+        measures=measuring_room(
+            outside,
+            rooms.state,
+            rooms.storing,
+            rooms.changing,
+            delaying=rooms.delaying,
+            appending=rooms.appending,
+            transacting=rooms.transacting,
+            receiving=rooms.receiving,
+        ),
+    )
+
+
+def _rooms(outside: Outside, elected: Elected | None) -> _Rooms:
+    """Build the rooms, each from those before it."""
     storing = storing_room(outside, elected)
     state = state_room(outside, storing)
     naming = naming_room(outside, state, epoch=elected.replica_set.epoch if elected else 0)
@@ -88,7 +157,6 @@ def compose_from(
     retrying = retrying_room(
         outside, state, storing, changing, delaying=delaying, appending=appending
     )
-
     receiving = receiving_room(outside, state, storing, changing, retrying)
 
     rpc = rpc_room(
@@ -104,44 +172,8 @@ def compose_from(
         retrying=retrying,
         receiving=receiving,
     )
-
-    return BrokerLife(
-        rpc_services=rpc.services,
-        store=storing.store,
-        state=state.state,
-        required_topics=system_topics(
-            auto_create_topics=settings.auto_create_topics,
-            default_queue_count=settings.default_queue_count,
-        ),
-        announcement=naming.announcement,
-        registration=naming.registration,
-        held=storing.held,
-        clients=changing.clients,
-        client_admission=changing.client_admission,
-        append_streams=rpc.append_streams,
-        transaction_streams=rpc.transaction_streams,
-        group_flush=storing.group_flush,
-        saved_offsets=state.saved_offsets,
-        keeping=storing.keeping,
-        log_states=storing.log_states,
-        timer_queue=delaying.timer_queue,
-        loops=(
-            delaying.delivery_loop.loop,
-            delaying.aged_records.loop,
-            storing.clock_watch.loop,
-            naming.filter_servers.expiry,
-            *_housekeeping(outside, state, storing, changing),
-            transacting.upkeep,
-            retrying.deaths,
-            receiving.upkeep,
-            *transacting.batch_loops,
-            *_replica_routes(outside, storing, naming),
-        ),
-        primary=storing.primary,
-        signs_of_life=_signs_of_life(outside, storing),
-        close_row=close_row,
-        threads=outside.threads,
-        grace_seconds=settings.grace_s,
+    return _Rooms(
+        state, storing, naming, changing, delaying, appending, transacting, retrying, receiving, rpc
     )
 
 

@@ -19,6 +19,7 @@ from ariane_broker.log.recovery_findings import recovery_findings
 from ariane_broker.log.recovery_progress import RecoveryProgress
 from ariane_broker.log.store_host import store_host
 from ariane_broker.log.store_keeping import StoreKeeping
+from ariane_broker.measuring.broker_measures import BrokerMeasures
 from ariane_broker.naming.announcement import BrokerAnnouncement
 from ariane_broker.naming.registration import Registration
 from ariane_broker.outside import Threads
@@ -29,6 +30,7 @@ from ariane_broker.state.state_files import BrokerState
 from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_servicekit import Address, ErrorRules, Loop, RpcService, StartRefused, get_logger
+from ariane_servicekit.telling.measures import Measures
 from ariane_storage.errors import QueueUnderRepair, StorageError, StorePoisoned
 from ariane_storage.store import Store
 
@@ -70,6 +72,7 @@ class BrokerLife:
         loops: Other loops, in the order of their stopping.
         threads: Where it waits on its disk.
         grace_seconds: What clients are told it still serves.
+        measures: What metrics tell of it.
         primary: Its side of replication; None where it has no replicas.
         signs_of_life: What it does to stay primary; likewise.
         close_row: Lets the shared row go; likewise.
@@ -94,6 +97,7 @@ class BrokerLife:
     loops: Sequence[Loop]
     threads: Threads
     grace_seconds: float
+    measures: BrokerMeasures
     primary: Primary | None = None
     signs_of_life: Loop | None = None
     close_row: Callable[[], None] | None = None
@@ -107,6 +111,10 @@ class BrokerLife:
     def open_while_draining(self) -> Collection[str]:
         """Methods that are still answered while it drains."""
         return OPEN_WHILE_DRAINING
+
+    def measure(self, measures: Measures) -> None:
+        """Make the instruments of the broker."""
+        self.measures.make(measures)
 
     async def recover(self, address: Address) -> None:
         """Open the store and load the state.

@@ -30,6 +30,7 @@ from ariane_servicekit import (
     SystemClock,
 )
 from ariane_servicekit.rpc.error_status import NO_RULES
+from ariane_servicekit.telling.measures import Measures, one
 
 
 class NamesrvApp:
@@ -40,7 +41,7 @@ class NamesrvApp:
     ) -> None:
         clock = clock or SystemClock()
         self.table = RouteTable(clock, brokers_max=settings.brokers_max)
-        refused = RefusedBrokers(clock)
+        refused = self._refused = RefusedBrokers(clock)
         self._warm_up = WarmUp(clock, settings.warm_up_s)
         self._operator = OperatorState(
             settings.data_path,
@@ -74,6 +75,36 @@ class NamesrvApp:
                 MaintenanceServicer(self.table, self._operator),
             ),
         )
+
+    def measure(self, measures: Measures) -> None:
+        """Make the instruments of the name server."""
+        for name, unit, description, read in (
+            (
+                "ariane.namesrv.brokers",
+                "{broker}",
+                "Brokers that are registered.",
+                lambda: one(len(self.table.brokers())),
+            ),
+            (
+                "ariane.namesrv.topics",
+                "{topic}",
+                "Topics in routes.",
+                lambda: one(len(self.table.topics())),
+            ),
+            (
+                "ariane.namesrv.brokers.refused",
+                "{broker}",
+                "Brokers that were refused within the last minutes.",
+                lambda: one(len(self._refused.all())),
+            ),
+            (
+                "ariane.namesrv.warming_up",
+                "1",
+                "1 while brokers may be missing because the name server has just started.",
+                lambda: one(int(self._warm_up.lasts())),
+            ),
+        ):
+            measures.gauge(name, unit, description, read)
 
     async def recover(self, address: Address) -> None:  # noqa: ARG002 - same for all services
         """Load what operators decided. Routes come from the brokers by themselves."""

@@ -23,6 +23,7 @@ from ariane_servicekit import (
     SystemClock,
 )
 from ariane_servicekit.database import DATABASE_ERROR_RULES, Database, DatabaseError
+from ariane_servicekit.telling.measures import Measures, one
 from ariane_txn_checker.broker_watch import BrokerWatch
 from ariane_txn_checker.database import SCHEMA
 from ariane_txn_checker.decisions import OperatorDecisions
@@ -89,6 +90,32 @@ class CheckerApp:
                 CheckerServicer(self.checker_id, self._database, lambda: self.watch.counts),
             ),
         )
+
+    def measure(self, measures: Measures) -> None:
+        """Make the instruments of the checker."""
+        for name, description, read in (
+            (
+                "ariane.checker.checks",
+                "Questions put to producers.",
+                lambda: one(self.watch.counts.checks),
+            ),
+            (
+                "ariane.checker.checks.unanswered",
+                "Questions that brought no outcome.",
+                lambda: one(self.watch.counts.unanswered),
+            ),
+            (
+                "ariane.checker.decided",
+                "Transactions that a producer's answer ended.",
+                lambda: one(self.watch.counts.decided),
+            ),
+            (
+                "ariane.checker.parked",
+                "Transactions put aside because nobody could answer for them.",
+                lambda: one(self.watch.counts.parked),
+            ),
+        ):
+            measures.counter(name, "{transaction}", description, read)
 
     async def recover(self, _address: Address) -> None:
         """Bring the database up to date."""

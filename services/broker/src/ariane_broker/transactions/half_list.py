@@ -47,6 +47,11 @@ class HalfList:
         self._table = table
         self._now_ms = now_ms
 
+    @property
+    def pending_count(self) -> int:
+        """How many half messages have no outcome."""
+        return self._table.pending_count
+
     def page(self, begin_queue_offset: int, page_size: int, page_token: str) -> HalfPage:
         """Those at or behind a queue offset of the half topic.
 

@@ -1,0 +1,150 @@
+"""Where metrics go: a page that Prometheus reads, and a collector that is told by OTLP.
+
+Both are off until a setting names an address, and their libraries are loaded then only::
+
+    metrics_listen   127.0.0.1:9464     GET /metrics
+    otlp_endpoint    http://otel:4317   every ``otlp_interval_s``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Thread
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ariane_servicekit.addresses import Address
+from ariane_servicekit.errors import StartRefused
+from ariane_servicekit.telling.measures import SERIES_MAX
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics.export import MetricReader
+    from prometheus_client import CollectorRegistry
+
+INSTALL_HINT: Final = "pip install 'ariane-servicekit[telemetry]'"
+
+
+class ExportSettings(Protocol):
+    """What a service was told of metrics."""
+
+    @property
+    def metrics_listen(self) -> Address | None:
+        """Where Prometheus reads them; None for nowhere."""
+        ...
+
+    @property
+    def otlp_endpoint(self) -> str:
+        """The collector; empty for none."""
+        ...
+
+    @property
+    def otlp_interval_s(self) -> float:
+        """How often the collector is told."""
+        ...
+
+
+class Exports:
+    """The ways out of one service.
+
+    Attributes:
+        readers: Of OpenTelemetry; none when metrics are off.
+        address: Where Prometheus reads; None until ``open``, and when that is off.
+    """
+
+    def __init__(self, settings: ExportSettings) -> None:
+        """Make the readers, and open nothing yet.
+
+        Raises:
+            StartRefused: A library is missing.
+        """
+        self.readers: Sequence[MetricReader] = ()
+        self.address: Address | None = None
+        self._listen = settings.metrics_listen
+        self._registry: CollectorRegistry | None = None
+        self._page: _Page | None = None
+        try:
+            if self._listen is not None:
+                self.readers = (*self.readers, self._prometheus())
+            if settings.otlp_endpoint:
+                self.readers = (*self.readers, _otlp(settings))
+        except ImportError as error:
+            raise StartRefused(
+                f"metrics need {error.name}, which is not installed: {INSTALL_HINT}"
+            ) from error
+
+    def open(self) -> None:
+        """Let Prometheus read.
+
+        Raises:
+            StartRefused: The port is taken.
+        """
+        if self._listen is None or self._registry is None:
+            return
+        self._page = _Page(self._listen, self._registry)
+        self.address = self._page.address
+
+    def close(self) -> None:
+        """Let nobody read any longer."""
+        if self._page is not None:
+            self._page.close()
+
+    def _prometheus(self) -> MetricReader:
+        from opentelemetry.exporter.prometheus import (  # noqa: PLC0415 - see the module
+            PrometheusMetricReader,
+        )
+        from prometheus_client import CollectorRegistry  # noqa: PLC0415
+        from prometheus_client.gc_collector import GCCollector  # noqa: PLC0415
+        from prometheus_client.process_collector import ProcessCollector  # noqa: PLC0415
+
+        # A registry of its own: several services may live in one process of a test.
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+        return PrometheusMetricReader(
+            scope_info_enabled=False,
+            registry=self._registry,
+            cardinality_limits=_cardinality_limits(),
+        )
+
+
+class _Page:
+    """Serves metrics to Prometheus from a thread of its own."""
+
+    def __init__(self, listen: Address, registry: CollectorRegistry) -> None:
+        from prometheus_client import start_http_server  # noqa: PLC0415 - see the module
+
+        try:
+            self._server, self._thread = start_http_server(
+                listen.port, listen.host, registry=registry
+            )
+        except OSError as error:
+            raise StartRefused(f"cannot serve metrics on {listen}: {error.strerror}") from error
+        self.address = Address(listen.host, int(self._server.server_port))
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        thread: Thread = self._thread
+        thread.join()
+
+
+def _otlp(settings: ExportSettings) -> MetricReader:
+    from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415 - as above
+        OTLPMetricExporter,
+    )
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415
+
+    insecure = not settings.otlp_endpoint.startswith("https://")
+    return PeriodicExportingMetricReader(
+        OTLPMetricExporter(settings.otlp_endpoint, insecure=insecure),
+        export_interval_millis=settings.otlp_interval_s * 1000,
+    )
+
+
+def _cardinality_limits() -> dict[type, int]:
+    from opentelemetry.sdk.metrics import (  # noqa: PLC0415 - see the module
+        ObservableCounter,
+        ObservableGauge,
+    )
+
+    # One more than our own bound, which says what it leaves out.
+    return {ObservableCounter: SERIES_MAX + 1, ObservableGauge: SERIES_MAX + 1}

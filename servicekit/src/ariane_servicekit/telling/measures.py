@@ -1,0 +1,91 @@
+"""Values that are read when somebody asks for metrics, and cost nothing until then.
+
+Who asks does so in a thread of its own; the state of a service belongs to its event loop. So each
+value is read on the loop, in one short turn for each instrument.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from itertools import islice
+from threading import get_ident
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
+READ_S_MAX: Final = 5.0
+"""The longest wait for the loop: a service that does not answer has no values."""
+
+SERIES_MAX: Final = 2_000
+"""Values of one instrument. Beyond them the rest is one value whose attributes are ``_OTHER``."""
+
+OTHER: Final = "_OTHER"
+
+NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
+
+Value: TypeAlias = tuple[int | float, Mapping[str, str]]
+"""A value, and what it is of."""
+
+Read: TypeAlias = Callable[[], Iterable[Value]]
+"""Reads all values of an instrument; called on the event loop."""
+
+
+class Measures:
+    """The instruments of a service."""
+
+    def __init__(self, meter: Meter) -> None:
+        """Make instruments of this meter; call it on the loop that the values belong to."""
+        self._meter = meter
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = get_ident()
+
+    def counter(self, name: str, unit: str, description: str, read: Read) -> None:
+        """What only grows while the process lives."""
+        self._meter.create_observable_counter(name, [self._callback(read)], unit, description)
+
+    def gauge(self, name: str, unit: str, description: str, read: Read) -> None:
+        """What is now."""
+        self._meter.create_observable_gauge(name, [self._callback(read)], unit, description)
+
+    def _callback(self, read: Read) -> Callable[[CallbackOptions], Sequence[Observation]]:
+        def observe(_options: CallbackOptions) -> Sequence[Observation]:
+            values = self._on_loop(lambda: bounded(read()))
+            return [Observation(value, attributes) for value, attributes in values]
+
+        return observe
+
+    def _on_loop(self, work: Callable[[], list[Value]]) -> list[Value]:
+        if get_ident() == self._loop_thread:
+            return work()
+        answer: Future[list[Value]] = Future()
+
+        def run() -> None:
+            try:
+                answer.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - it is the asker's
+                answer.set_exception(error)
+
+        self._loop.call_soon_threadsafe(run)
+        return answer.result(READ_S_MAX)
+
+
+def one(value: float) -> Iterable[Value]:
+    """A single value that is of the whole service."""
+    return ((value, NO_ATTRIBUTES),)
+
+
+def bounded(values: Iterable[Value]) -> list[Value]:
+    """Values, no more than ``SERIES_MAX``: the rest is summed up.
+
+    A topic or group for each customer must not fill the memory of who collects metrics.
+    """
+    rest = iter(values)
+    kept = list(islice(rest, SERIES_MAX - 1))
+    others = list(rest)
+    if others:
+        names = dict.fromkeys(others[0][1], OTHER)
+        kept.append((sum(value for value, _ in others), names))
+    return kept

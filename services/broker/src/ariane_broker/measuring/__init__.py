@@ -1,0 +1,1 @@
+"""What metrics tell of a broker."""

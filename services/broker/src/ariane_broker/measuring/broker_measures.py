@@ -1,0 +1,207 @@
+"""What metrics tell of the broker as a whole: read from what it counts anyway."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ariane_broker.clients.client_table import ClientTable
+from ariane_broker.delay.delayed_counts import DelayedCounts
+from ariane_broker.groups.consumer_groups import ConsumerGroups
+from ariane_broker.log.clock_watch import ClockWatch
+from ariane_broker.log.held_requests import HeldRequests
+from ariane_broker.log.statistics import BrokerStatistics
+from ariane_broker.log.store_keeping import StoreKeeping
+from ariane_broker.measuring.queue_measures import QueueMeasures
+from ariane_broker.naming.broker_drain import BrokerDrain
+from ariane_broker.topics.topic_table import TopicTable
+from ariane_broker.topics.unread_queues import UnreadQueues
+from ariane_broker.transactions.half_list import HalfList
+from ariane_servicekit.telling.measures import Measures, one
+from ariane_storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerMeasures:
+    """What metrics are read from.
+
+    Attributes:
+        store: The store.
+        keeping: What is done beside it.
+        clock_watch: How the clock goes.
+        statistics: What went through the broker.
+        delayed: What is delivered later.
+        halves: Half messages without an outcome.
+        held: Pulls that wait.
+        clients: Who is attached.
+        drain: Whether the broker takes messages.
+        unread: Messages that nobody can read.
+        topics: All topics.
+        groups: All groups.
+        queues: Counts by topic and group.
+    """
+
+    store: Store
+    keeping: StoreKeeping
+    clock_watch: ClockWatch
+    statistics: BrokerStatistics
+    delayed: DelayedCounts
+    halves: HalfList
+    held: HeldRequests
+    clients: ClientTable
+    drain: BrokerDrain
+    unread: UnreadQueues
+    topics: TopicTable
+    groups: ConsumerGroups
+    queues: QueueMeasures
+
+    def make(self, measures: Measures) -> None:
+        """Make all instruments of the broker."""
+        self._make_traffic(measures)
+        self._make_storage(measures)
+        self._make_waiting(measures)
+        self._make_incidents(measures)
+        self.queues.make(measures)
+
+    def _make_traffic(self, measures: Measures) -> None:
+        said = self.statistics
+        for name, unit, description, read in (
+            (
+                "ariane.messages.stored",
+                "{message}",
+                "Messages stored, and records stored beside them.",
+                lambda: one(said.stored_message_count),
+            ),
+            (
+                "ariane.messages.stored.size",
+                "By",
+                "Bytes of their records.",
+                lambda: one(said.stored_bytes),
+            ),
+            (
+                "ariane.batches.stored",
+                "{batch}",
+                "Batches stored.",
+                lambda: one(said.stored_batch_count),
+            ),
+            (
+                "ariane.append.time",
+                "s",
+                "Time spent appending.",
+                lambda: one(said.append_seconds),
+            ),
+            (
+                "ariane.messages.read",
+                "{message}",
+                "Messages handed out, to consumers and to readers of ranges.",
+                lambda: one(said.pulled_message_count),
+            ),
+            (
+                "ariane.messages.read.size",
+                "By",
+                "Bytes of their records.",
+                lambda: one(said.pulled_bytes),
+            ),
+        ):
+            measures.counter(name, unit, description, read)
+
+    def _make_storage(self, measures: Measures) -> None:
+        store, keeping = self.store, self.keeping
+        for name, unit, description, read in (
+            (
+                "ariane.storage.size",
+                "By",
+                "Bytes of the commit log that are kept.",
+                lambda: one(store.max_offset - store.min_offset),
+            ),
+            (
+                "ariane.storage.unflushed",
+                "By",
+                "Bytes of the commit log that the loss of power would take.",
+                lambda: one(store.max_offset - store.flushed_offset),
+            ),
+            (
+                "ariane.storage.disk.used",
+                "1",
+                "Part of the disk that is used, by whomever.",
+                lambda: one(keeping.disk_used_ratio),
+            ),
+            (
+                "ariane.broker.writable",
+                "1",
+                "1 while the broker takes messages, 0 while it is drained or its disk is full.",
+                lambda: one(int(self.drain.writable and not keeping.refusal)),
+            ),
+        ):
+            measures.gauge(name, unit, description, read)
+
+    def _make_waiting(self, measures: Measures) -> None:
+        for name, unit, description, read in (
+            ("ariane.topics", "{topic}", "Topics.", lambda: one(len(self.topics))),
+            ("ariane.groups", "{group}", "Consumer groups.", lambda: one(len(self.groups))),
+            ("ariane.clients", "{client}", "Clients attached.", lambda: one(len(self.clients))),
+            ("ariane.pulls.held", "{pull}", "Pulls that wait.", lambda: one(self.held.count)),
+            (
+                "ariane.delayed.messages",
+                "{message}",
+                "Messages that wait for their time or delay level.",
+                lambda: one(
+                    self.delayed.timed_pending_count
+                    + sum(each.pending_count for each in self.delayed.pending_levels())
+                ),
+            ),
+            (
+                "ariane.half.messages",
+                "{message}",
+                "Half messages without an outcome.",
+                lambda: one(self.halves.pending_count),
+            ),
+            (
+                "ariane.unread.messages",
+                "{message}",
+                "Messages in queues that nobody can read: more queues are written than read.",
+                lambda: one(sum(each.message_count for each in self.unread.all())),
+            ),
+        ):
+            measures.gauge(name, unit, description, read)
+
+    def _make_incidents(self, measures: Measures) -> None:
+        said, late = self.statistics, self.delayed.lateness
+        for name, unit, description, read in (
+            (
+                "ariane.delayed.delivered",
+                "{message}",
+                "Delayed messages delivered.",
+                lambda: one(self.delayed.delivered_count),
+            ),
+            (
+                "ariane.delayed.lateness",
+                "s",
+                "How late they were, in all.",
+                lambda: one(late.sum_ms / 1000),
+            ),
+            (
+                "ariane.members.vanished",
+                "{member}",
+                "Members of groups whose stream broke without a goodbye.",
+                lambda: one(said.vanished_member_count),
+            ),
+            (
+                "ariane.offsets.set_back",
+                "{offset}",
+                "Offsets beyond what the log kept of its end, set back.",
+                lambda: one(said.set_back_offset_count),
+            ),
+            (
+                "ariane.clock.jumps",
+                "{jump}",
+                "Jumps of the machine's clock.",
+                lambda: one(self.clock_watch.jump_count),
+            ),
+            (
+                "ariane.storage.early_deletions",
+                "{message}",
+                "Messages deleted before their time because the disk was full.",
+                lambda: one(self.keeping.early_deletions.message_count),
+            ),
+        ):
+            measures.counter(name, unit, description, read)

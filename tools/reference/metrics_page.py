@@ -1,0 +1,140 @@
+"""``docs/metrics.md``: every value that a service tells when metrics are on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any, Final, NamedTuple
+from unittest.mock import MagicMock
+
+from ariane_broker.measuring.broker_measures import BrokerMeasures
+from ariane_broker.measuring.queue_measures import QueueMeasures
+from ariane_namesrv.app import NamesrvApp
+from ariane_servicekit.telling.measures import SERIES_MAX, Measures
+from ariane_txn_checker.app import CheckerApp
+from tools.reference.markdown import code, made_from, page, table
+
+CALLS: Final = "rpc_server_call_duration_seconds"
+
+_UNITS: Final = {"By": "_bytes", "s": "_seconds"}
+
+_ROCKETMQ: Final = {
+    "ariane.broker.writable": "rocketmq_broker_permission",
+    "ariane.topics": "rocketmq_topic_number",
+    "ariane.groups": "rocketmq_consumer_group_number",
+    "ariane.messages.stored": "rocketmq_messages_in_total",
+    "ariane.messages.read": "rocketmq_messages_out_total",
+    "ariane.messages.stored.size": "rocketmq_throughput_in_total",
+    "ariane.messages.read.size": "rocketmq_throughput_out_total",
+    "ariane.clients": "rocketmq_producer_connections, rocketmq_consumer_connections",
+    "ariane.consumer.lag": "rocketmq_consumer_lag_messages",
+    "ariane.consumer.lag.age": "rocketmq_consumer_lag_latency",
+    "ariane.consumer.in_flight": "rocketmq_consumer_inflight_messages",
+    "ariane.dead_letters": "rocketmq_send_to_dlq_messages_total",
+    "ariane.half.messages": "rocketmq_half_messages",
+    "ariane.storage.size": "rocketmq_storage_size",
+    "ariane.storage.unflushed": "rocketmq_storage_flush_behind_bytes",
+    "ariane.delayed.messages": "rocketmq_timing_messages",
+    "ariane.delayed.delivered": "rocketmq_timer_dequeue_total",
+    "ariane.delayed.lateness": "rocketmq_delay_message_latency",
+}
+
+_INTRODUCTION: Final = f"""
+Metrics are off until a setting switches them on, in any service:
+
+```console
+$ ariane-broker --metrics-listen 127.0.0.1:9464 ...     # Prometheus reads http://127.0.0.1:9464/metrics
+$ ariane-broker --otlp-endpoint http://collector:4317   # or a collector is told every 30 s
+```
+
+Both need `pip install 'ariane-servicekit[telemetry]'`. Values are read when somebody asks; nothing
+is counted for them that is not counted anyway, but for the duration of calls. Of one metric a
+service tells {SERIES_MAX:,} values at most: the rest is summed up under `_OTHER`.
+
+A dashboard for Grafana and alerts for Prometheus lie in
+[compose/telemetry](../compose/telemetry). Spans of producers and consumers are the application's:
+see [the client](../sdk/python/README.md).
+"""
+
+
+class Metric(NamedTuple):
+    """One value that a service tells.
+
+    Attributes:
+        name: By OpenTelemetry.
+        unit: By UCUM.
+        description: One sentence.
+        grows: Whether it only grows.
+    """
+
+    name: str
+    unit: str
+    description: str
+    grows: bool
+
+    @property
+    def prometheus(self) -> str:
+        """The name that Prometheus reads."""
+        name = self.name.replace(".", "_") + _UNITS.get(self.unit, "")
+        return f"{name}_total" if self.grows else name
+
+
+class _Recorder(Measures):
+    """Notes instruments instead of making them."""
+
+    def __init__(self) -> None:
+        self.metrics: list[Metric] = []
+
+    def counter(self, name: str, unit: str, description: str, read: Any) -> None:  # noqa: ARG002 - not read
+        self.metrics.append(Metric(name, unit, description, grows=True))
+
+    def gauge(self, name: str, unit: str, description: str, read: Any) -> None:  # noqa: ARG002 - not read
+        self.metrics.append(Metric(name, unit, description, grows=False))
+
+
+def metrics() -> dict[str, list[Metric]]:
+    """All values of our own, by service."""
+    # Instruments are only made here: what they would read need not be there.
+    parts: dict[str, Any] = {each.name: MagicMock() for each in fields(BrokerMeasures)}
+    nothing: Any = MagicMock()
+    parts["queues"] = QueueMeasures(nothing, nothing, nothing, now_ms=nothing, monotonic=nothing)
+    broker = BrokerMeasures(**parts)
+    return {
+        "Broker": _made(broker.make),
+        "Name server": _made(lambda measures: NamesrvApp.measure(MagicMock(), measures)),
+        "Transaction checker": _made(lambda measures: CheckerApp.measure(MagicMock(), measures)),
+    }
+
+
+def _made(make: Any) -> list[Metric]:
+    recorder = _Recorder()
+    make(recorder)
+    return recorder.metrics
+
+
+def render() -> str:
+    """The page."""
+    return page("# Metrics", made_from("the services"), _INTRODUCTION, *_services(), _calls())
+
+
+def _services() -> Iterator[str]:
+    for service, told in metrics().items():
+        yield f"## {service}"
+        rows = [
+            (
+                code(each.prometheus),
+                "counter" if each.grows else "gauge",
+                each.description,
+                _ROCKETMQ.get(each.name, ""),
+            )
+            for each in told
+        ]
+        yield table(("Metric", "Kind", "What it is", "RocketMQ"), rows)
+
+
+def _calls() -> str:
+    return f"""## Every service
+
+`{CALLS}` is a histogram of calls by `rpc_method` and `rpc_response_status_code`, streams and held
+calls included; its `_count` is the number of calls. `process_cpu_seconds_total`,
+`process_resident_memory_bytes` and their like are those of Prometheus' own client."""
