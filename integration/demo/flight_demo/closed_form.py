@@ -21,6 +21,7 @@ import numpy as np
 
 from flight_demo.events import EventKind
 from flight_demo.flights import Flight
+from flight_demo.late import count_late
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +101,21 @@ class Expectation:
     message_groups: int
     """Aircraft, and flights that do not tell theirs."""
 
+    late: int
+    """Departures that the filters are to let through."""
+
     statistics: Mapping[str, DelayStatistics]
     """What the topic ``delays`` must hold, by key."""
 
     @classmethod
     def of(cls, flights: Sequence[Flight]) -> Expectation:
         """Work it out from the flights of the run."""
-        return cls(count_flights(flights), count_message_groups(flights), delay_statistics(flights))
+        return cls(
+            count_flights(flights),
+            count_message_groups(flights),
+            count_late(flights),
+            delay_statistics(flights),
+        )
 
 
 def count_flights(flights: Iterable[Flight]) -> FlightTotals:

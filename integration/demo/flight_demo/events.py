@@ -12,13 +12,14 @@ its scheduled departure and *diverted* when it was due.
 
 An event's key is its flight, its message group the aircraft: what happens to one aircraft stays in
 order. Its body is JSON and carries ``sequence``, the event's place in the year: a consumer that has
-seen 0 to n-1 once each has lost nothing and got nothing twice.
+seen 0 to n-1 once each has lost nothing and got nothing twice. A departure says its airport and its
+delay in properties, too, which filters look at.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -62,6 +63,7 @@ class FlightEvent(NamedTuple):
     key: str
     message_group: str
     body: bytes
+    properties: Mapping[str, str] | None = None
 
 
 def in_event_time_order(flights: Sequence[Flight]) -> npt.NDArray[np.int64]:
@@ -85,6 +87,7 @@ def iter_events(flights: Sequence[Flight], packed: npt.NDArray[np.int64]) -> Ite
             flight.flight_id,
             flight.tail_number or flight.flight_id,
             _body(sequence, kind, event >> _KIND_BITS + _FLIGHT_BITS, flight),
+            _properties(flight) if kind == _DEPARTED else None,
         )
 
 
@@ -123,6 +126,11 @@ def _body(sequence: int, kind: int, minute: int, flight: Flight) -> bytes:
         f',"destination":"{flight.destination}"'
         f',"scheduled_departure":"{instant(flight.scheduled_departure)}"{delay}}}'
     ).encode()
+
+
+def _properties(flight: Flight) -> Mapping[str, str]:
+    """What conditions look at."""
+    return {"origin": flight.origin, "dep_delay": str(flight.departure_delay)}
 
 
 @lru_cache(maxsize=1 << 14)

@@ -39,7 +39,15 @@ async def publish(
     acknowledged = 0
     on_its_way: asyncio.Task[Sequence[SendResult]] | None = None
     messages = (
-        Message(topic, event.body, event.tag, (event.key,), event.message_group) for event in events
+        Message(
+            topic,
+            event.body,
+            event.tag,
+            (event.key,),
+            event.message_group,
+            properties=event.properties or {},
+        )
+        for event in events
     )
     while batch := list(islice(messages, BATCH)):
         if on_its_way is not None:

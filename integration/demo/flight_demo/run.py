@@ -26,6 +26,7 @@ from flight_demo.delays import ReceivedStatistics, consume_statistics
 from flight_demo.events import FlightEvent, in_event_time_order, iter_events
 from flight_demo.flights import Flight, package_folder, read_airlines, read_flights
 from flight_demo.group import MEMBERS, GroupTotals, consumer_group
+from flight_demo.late import WAYS, consume_late
 from flight_demo.machine import check_machine
 from flight_demo.picture import draw_delays
 from flight_demo.publish import Sabotage, publish, sabotaged
@@ -35,7 +36,7 @@ from flight_demo.stages import Stages
 from flight_demo.totals import Findings, SparkTotals, all_checks
 
 FLIGHTS, DELAYS = "flights", "delays"
-BOARD, STATISTICIANS = "departure-board", "statisticians"
+BOARD, LATE_WATCHERS, STATISTICIANS = "departure-board", "late-watchers", "statisticians"
 BROKERS, QUEUES_A_BROKER = 2, 4
 
 _BROKER_FLAGS = (
@@ -93,6 +94,7 @@ async def run(orders: RunOrders, stages: Stages, folder: Path) -> list[Check]:
         acknowledged, group = await on_stage.publish_and_consume(events, expected.totals.events)
         # The flights have done their part; Spark can use the room.
         del flights, events
+        late = await on_stage.consume_late()
         spark = await on_stage.run_spark(expected.totals.events)
         delays = await on_stage.consume_delays(spark.messages)
         found = Findings(
@@ -100,6 +102,7 @@ async def run(orders: RunOrders, stages: Stages, folder: Path) -> list[Check]:
             stored=await on_stage.stored(FLIGHTS),
             group=group,
             behind=await on_stage.behind(BOARD, FLIGHTS),
+            late=late,
             spark=spark,
             delays_stored=await on_stage.stored(DELAYS),
             delays=delays,
@@ -170,6 +173,15 @@ class _Cast:
                 await group.follow(stage, min(acknowledged, event_count))
                 stage.finish()
             return acknowledged, await group.settle()
+
+    async def consume_late(self) -> dict[str, tuple[int, int]]:
+        """Return how many late departures each way of filtering let through."""
+        found = {}
+        for number, way in enumerate(WAYS):
+            with self._stages.stage(f"late departures, by {way}", unit="events") as stage:
+                group = f"{LATE_WATCHERS}-{number}"
+                found[way] = await consume_late(self._name_servers, FLIGHTS, group, way, stage)
+        return found
 
     async def run_spark(self, event_count: int) -> SparkTotals:
         """Let Spark read the flights and write the delays."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flight_demo.checks import Check, Promise
@@ -41,6 +42,9 @@ class Findings:
     behind: int
     """Messages between the group's stored offsets and the ends of the queues."""
 
+    late: Mapping[str, tuple[int, int]]
+    """Events that each way of filtering let through, and how many of them are others."""
+
     spark: SparkTotals
 
     delays_stored: int
@@ -56,6 +60,7 @@ def all_checks(expected: Expectation, found: Findings, *, whole_year: bool) -> l
         *(_source_checks(expected) if whole_year else ()),
         *_sending_checks(expected, found),
         *_consuming_checks(expected, found),
+        *_filter_checks(expected, found),
         *_spark_checks(expected, found),
     ]
 
@@ -102,6 +107,17 @@ def _consuming_checks(expected: Expectation, found: Findings) -> list[Check]:
         Check("queue offsets passed over", 0, ledger.offset_gaps),
         Check("queue offsets delivered again", 0, ledger.offset_repeats, Promise.AT_LEAST_ONCE),
         Check("messages behind the stored offsets", 0, found.behind),
+    ]
+
+
+def _filter_checks(expected: Expectation, found: Findings) -> list[Check]:
+    return [
+        check
+        for way, (count, strangers) in found.late.items()
+        for check in (
+            Check(f"late departures, by {way}", expected.late, count, Promise.AT_LEAST_ONCE),
+            Check(f"other events, by {way}", 0, strangers),
+        )
     ]
 
 
