@@ -7,6 +7,7 @@ import struct
 
 import numpy as np
 
+from ariane.broker.v1 import broker_service_pb2 as broker_pb
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import receive_service_pb2 as receive_pb
 from ariane.common.v1 import subscription_pb2 as subscription_pb
@@ -109,6 +110,16 @@ class Receiver:
         await self.broker.groups.CreateConsumerGroup(
             group_pb.CreateConsumerGroupRequest(group=group)
         )
+
+
+async def held(broker, count):
+    """Wait until so many calls are held."""
+    async with asyncio.timeout(60):
+        while True:
+            state = await broker.broker.GetBrokerState(broker_pb.GetBrokerStateRequest())
+            if state.statistics.held_pull_count == count:
+                return
+            await asyncio.sleep(0.01)
 
 
 def bodies(received):

@@ -4,7 +4,7 @@ import asyncio
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
-from services.broker.tests.receive.receive_calls import Receiver, bodies
+from services.broker.tests.receive.receive_calls import Receiver, bodies, held
 
 
 async def test_owners_go_on_where_receivers_have_settled(clock, broker):
@@ -17,7 +17,7 @@ async def test_owners_go_on_where_receivers_have_settled(clock, broker):
     # Another has 1 in hand.
     assert await broker.bodies("orders", 0, 1, group="billing") == []
     waiting = asyncio.create_task(broker.pull(("orders", 0, 1), group="billing", hold_s=30))
-    await asyncio.sleep(0.05)
+    await held(broker, 1)
     clock.advance(21)
     (pulled,) = await waiting
     assert (pulled.next_queue_offset, len(pulled.record_sizes)) == (2, 4)

@@ -9,6 +9,7 @@ from services.broker.tests.receive.receive_calls import (
     Receiver,
     attempts,
     bodies,
+    held,
     packed_bodies,
     settlement,
 )
@@ -113,8 +114,9 @@ async def test_a_client_waits_until_something_comes(clock, broker):
     await broker.create_topic("orders")
     one, other = Receiver(broker), Receiver(broker)
     waiting = asyncio.create_task(one.receive(hold_s=30, invisible_s=10))
+    await held(broker, 1)
     behind = asyncio.create_task(other.receive(hold_s=30))
-    await asyncio.sleep(0.05)
+    await held(broker, 2)
     await broker.store("orders", [b"a"])
     first = await waiting
     assert bodies(first) == ["a"]
@@ -130,7 +132,7 @@ async def test_who_waits_for_longest_is_served_first(broker):
     waiting = []
     for receiver in line:
         waiting.append(asyncio.create_task(receiver.receive(hold_s=30, message_count_max=2)))
-        await asyncio.sleep(0.05)
+        await held(broker, len(waiting))
     await broker.store("orders", [b"%d" % n for n in range(7)])
     got = [bodies(received) for received in await asyncio.gather(*waiting)]
     assert got == [["0", "1"], ["2", "3"], ["4", "5"], ["6"]]
@@ -140,9 +142,10 @@ async def test_the_client_that_has_gone_keeps_nothing(clock, broker):
     await broker.create_topic("orders")
     one, other = Receiver(broker), Receiver(broker)
     waiting = asyncio.create_task(one.receive(hold_s=30))
-    await asyncio.sleep(0.05)
+    await held(broker, 1)
     waiting.cancel()
     await asyncio.wait([waiting])
+    await held(broker, 0)
     await broker.store("orders", [b"a"])
     assert bodies(await other.receive(hold_s=30)) == ["a"]
 
