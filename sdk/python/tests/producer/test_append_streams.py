@@ -108,6 +108,10 @@ async def test_a_request_that_is_too_large_fails_alone(world):
     assert broker.bodies == [b"small"]
 
 
+LOOKS_AWAKE = 30
+"""A loop that sleeps looks a few times a send; one that stays awake, hundreds of times."""
+
+
 class Naps:
     """Counts how often the loop looks for news, and how often it sleeps until there are some."""
 
@@ -133,22 +137,30 @@ async def test_the_loop_stays_awake_for_a_lone_message_for_so_long(
 ):
     broker = world.brokers["broker-a"]
     settings = ProducerSettings(busy_wait_s=busy_wait_s)
+    awake = busy_wait_s > 0 and message_count == 1
     async with Producer(world.name_servers, settings=settings) as producer:
         await producer.send(Message("orders", b"first"))
-        gate = asyncio.Event()
-        broker.script.append(gate)
-        naps = Naps(monkeypatch)
-        sends = [producer.send_nowait(Message("orders", b"x")) for _ in range(message_count)]
-        await broker.wait_called(2)
-        await asyncio.sleep(0.05)
-        looks, slept = naps.looks, naps.naps
-        await asyncio.sleep(0.1)
-        # Not for longer than it was to.
-        assert naps.looks - looks < 20
-        gate.set()
-        await asyncio.gather(*sends)
-    assert slept
-    assert (looks > 100) == (busy_wait_s > 0 and message_count == 1)
+        # A machine with other things to do may give the loop nothing for as long: once is enough.
+        for attempt in range(20 if awake else 1):
+            gate = asyncio.Event()
+            broker.script.append(gate)
+            with monkeypatch.context() as patch:
+                naps = Naps(patch)
+                sends = [
+                    producer.send_nowait(Message("orders", b"x")) for _ in range(message_count)
+                ]
+                await broker.wait_called(2 + attempt)
+                await asyncio.sleep(0.05)
+                looks, slept = naps.looks, naps.naps
+                await asyncio.sleep(0.1)
+                # Not for longer than it was to.
+                assert naps.looks - looks < 20
+                gate.set()
+                await asyncio.gather(*sends)
+            assert slept
+            if looks > LOOKS_AWAKE:
+                break
+    assert (looks > LOOKS_AWAKE) == awake
 
 
 def test_nobody_stays_awake_for_long():
