@@ -242,6 +242,13 @@ async def test_a_request_and_its_reply_are_said_by_fields(broker, refused):
     assert (nobody.reason, "reply_address" in nobody.metadata["rule"]) == ("MESSAGE_ILLEGAL", True)
 
 
+async def test_a_priority_is_said_by_a_field(broker):
+    await send(broker, {"body": b"a", "priority": -3}, {"body": b"b"}, queue_id=0)
+    first, second = (await pull(broker)).messages
+    assert (first.priority, dict(first.properties)) == (-3, {})
+    assert not second.HasField("priority")
+
+
 ILLEGAL_ADDRESSES = (
     {},
     {"correlation_id": "c"},

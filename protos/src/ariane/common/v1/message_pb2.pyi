@@ -153,6 +153,7 @@ class Message(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
     DELAY_LEVEL_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
     ORIGIN_FIELD_NUMBER: _builtins.int
     REPLY_ADDRESS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
@@ -177,6 +178,8 @@ class Message(_message.Message):
     """Delivers the message after the delay of a level, from 1 (1 s) to 18 (2 h). Not with
     `delivery_time`. Input only. 0: no level.
     """
+    priority: _builtins.int
+    """Receivers that go by priority get messages of a higher one first. Absent: 0."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Keys for lookup, without spaces and control characters; at most 254."""
@@ -224,14 +227,17 @@ class Message(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         position: Global___StoredPosition | None = ...,
         delay_level: _builtins.int = ...,
+        priority: _builtins.int | None = ...,
         origin: Global___MessageOrigin | None = ...,
         reply_address: Global___ReplyAddress | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "delivery_time", b"delivery_time", "origin", b"origin", "position", b"position", "reply_address", b"reply_address"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "create_time", b"create_time", "delivery_time", b"delivery_time", "origin", b"origin", "position", b"position", "priority", b"priority", "reply_address", b"reply_address"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "compression", b"compression", "create_time", b"create_time", "delay_level", b"delay_level", "delivery_time", b"delivery_time", "flag", b"flag", "keys", b"keys", "message_group", b"message_group", "message_type", b"message_type", "origin", b"origin", "position", b"position", "properties", b"properties", "reply_address", b"reply_address", "tag", b"tag", "topic", b"topic", "unique_id", b"unique_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "body", b"body", "compression", b"compression", "create_time", b"create_time", "delay_level", b"delay_level", "delivery_time", b"delivery_time", "flag", b"flag", "keys", b"keys", "message_group", b"message_group", "message_type", b"message_type", "origin", b"origin", "position", b"position", "priority", b"priority", "properties", b"properties", "reply_address", b"reply_address", "tag", b"tag", "topic", b"topic", "unique_id", b"unique_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
+    _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
 
 Global___Message: _TypeAlias = Message  # noqa: Y015
 

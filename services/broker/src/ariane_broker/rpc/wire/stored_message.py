@@ -6,6 +6,7 @@ plain twin for clients that pack no blocks, for queries, and for people.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -68,6 +69,10 @@ _COMPRESSIONS: Final = {
     int(SystemFlag.COMPRESSION_ZSTD): COMPRESSION_ZSTD,
     int(SystemFlag.COMPRESSION_ZLIB): COMPRESSION_ZLIB,
 }
+
+
+INT32_MAX: Final = (1 << 31) - 1
+_DIGITS_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +149,9 @@ def plain_message(
     if message.HasField("create_time"):
         field = f"messages[{position}].create_time"
         born_timestamp_ms = milliseconds_of(message.create_time, field)
-    waits = reply_properties(message, topic, position, cluster_name=defaults.cluster_name)
+    said = reply_properties(message, topic, position, cluster_name=defaults.cluster_name)
+    if message.HasField("priority"):
+        said[PropertyName.PRIORITY] = str(message.priority)
     if topic.endswith(REPLY_SUFFIX):
         tag = message.reply_address.client_id
     return PlainMessage(
@@ -152,7 +159,7 @@ def plain_message(
         tag,
         tuple(message.keys),
         message.unique_id or defaults.unique_id,
-        {**message.properties, **waits},
+        {**message.properties, **said},
         message.message_group,
         message.flag,
         int(compression),
@@ -178,9 +185,20 @@ def message_of(fields: RecordFields, broker_name: str) -> Message:
         compression=_stored_compression(fields.system_flag),
         create_time=time_of(fields.born_timestamp_ms),
         position=position_of(fields, broker_name),
+        priority=_priority_of(properties),
         origin=origin_of(fields),
         reply_address=reply_address_of(fields.topic, properties),
     )
+
+
+def _priority_of(properties: Mapping[str, str]) -> int | None:
+    """The priority of a stored message; None where it says none, or what no field can hold."""
+    text = properties.get(PropertyName.PRIORITY, "")
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX):
+        return None
+    priority = int(text)
+    return priority if abs(priority) <= INT32_MAX else None
 
 
 def position_of(fields: RecordFields | StoredPlace, broker_name: str) -> StoredPosition:
