@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
+from ariane.broker.v1 import send_service_pb2 as send_pb
+from ariane.common.v1 import message_pb2 as message_pb
 from services.broker.tests.receive.receive_calls import (
     Receiver,
     attempts,
@@ -161,6 +163,24 @@ async def test_only_wanted_messages_are_handed_out(broker):
     assert all(await one.ack(*received))
     assert await one.standing() == [(3, 0, 0, 0, 0)]
     assert await one.receive("orders", "bills", tag="x") == []
+
+
+async def test_messages_of_a_higher_priority_come_first(broker):
+    await broker.create_topic("orders")
+    for number, priority in enumerate((0, 2, None, -1, 2)):
+        message = message_pb.Message(body=b"%d" % number)
+        if priority is not None:
+            message.priority = priority
+        await broker.sends.SendMessages(
+            send_pb.SendMessagesRequest(topic="orders", queue_id=0, messages=[message])
+        )
+    one = Receiver(broker)
+    received = [
+        body
+        for _ in range(5)
+        for body in bodies(await one.receive(message_count_max=1, by_priority=True))
+    ]
+    assert received == ["1", "4", "0", "2", "3"]
 
 
 async def test_lags_know_what_is_settled_behind_the_offset_and_what_is_in_hand(broker):
