@@ -251,6 +251,8 @@ class HandOuts:
         wanted = wish.filters.get(queue.topic)
         began = window.end
         rows = self._ahead.in_order(queue, window, wanted, count, wish.now_ms)
+        # What the filter leaves out has moved the floor: owners of the queue begin there.
+        self._table.tell_floor(wish.order.group, queue, window)
         part = _Part(queue, window, began, end=window.end)
         self._read_rows(wish, part, self._not_exhausted(wish, window, rows)[:count], size)
         return part
@@ -268,6 +270,7 @@ class HandOuts:
                     count = wish.order.count_max
                     first = self._ahead.in_order(queue, window, wanted, count, wish.now_ms)
                     rows = np.intersect1d(rows, first, assume_unique=True)
+                self._table.tell_floor(wish.order.group, queue, window)
             except QueueUnderRepair:
                 continue
             parts.append(_Part(queue, window, began, end=window.end))

@@ -102,7 +102,7 @@ class ReceiveTable:
             begin = int(event.ranges[0, 0]) if len(event.ranges) else event.offset
             window = windows[queue] = QueueWindow(begin, self._offsets.reset_epoch(group, queue))
         self._change(window, event)
-        self._tell_floor(group, queue, window)
+        self.tell_floor(group, queue, window)
 
     def forget_group(self, group: str) -> None:
         """A group is deleted."""
@@ -173,7 +173,7 @@ class ReceiveTable:
             queue = QueueKey(str(topic), int(queue_id))
             window = QueueWindow(int(end), int(reset_epoch), kept)
             self._windows.setdefault(str(group), {})[queue] = window
-            self._tell_floor(str(group), queue, window)
+            self.tell_floor(str(group), queue, window)
         return int(document["commitLogOffset"])
 
     def _change(self, window: QueueWindow, event: ReceiveEvent) -> None:
@@ -196,7 +196,7 @@ class ReceiveTable:
                 passed=bool(event.flags & EventFlag.PASSED),
             )
 
-    def _tell_floor(self, group: str, queue: QueueKey, window: QueueWindow) -> None:
+    def tell_floor(self, group: str, queue: QueueKey, window: QueueWindow) -> None:
         """Have the group's consumer offset say the same, unless that was set anew meanwhile."""
         if window.reset_epoch != self._offsets.reset_epoch(group, queue):
             return
