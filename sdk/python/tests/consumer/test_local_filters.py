@@ -14,7 +14,16 @@ from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane_record import BlockEncoder
 from ariane_record.layout import SystemFlag
 from ariane_record.names import dead_letter_topic
-from ariane_sdk import Local, Message, Producer, PullConsumer, PushConsumer, QueueReader, Sql
+from ariane_sdk import (
+    ConsumerSettings,
+    Local,
+    Message,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    QueueReader,
+    Sql,
+)
 from ariane_sdk.checks.local_filter import LocalFilter
 from ariane_sdk.consumer.pulling.received_messages import received_messages
 from ariane_sdk.errors import FilterFailed, FilterIllegal, RouteNotFound
@@ -209,3 +218,27 @@ def test_a_condition_is_judged_for_a_batch_as_the_plain_evaluator_does():
 def test_what_is_no_filter_is_refused(wrong):
     with pytest.raises(FilterIllegal, match="a function of a message"):
         Local(wrong)
+
+
+async def test_what_a_filter_leaves_out_takes_no_room_of_what_comes_next(cluster, topic):
+    count, last = 60_000, 10
+    async with Producer(cluster.name_servers) as producer:
+        for begin in range(0, count, 5_000):
+            numbers = range(begin, begin + 5_000)
+            await producer.send_batch([Message(topic, b"%d" % n + b" " * 500) for n in numbers])
+    # Each wait for the end of a hold would take half a minute, and there would be several.
+    settings = ConsumerSettings(hold_s=30.0)
+    found = []
+    async with (
+        PullConsumer(
+            cluster.name_servers,
+            group=f"group-of-{topic}",
+            subscriptions={topic: Local(lambda message: int(bytes(message.body)) >= count - last)},
+            start="earliest",
+            settings=settings,
+        ) as consumer,
+        asyncio.timeout(45),
+    ):
+        while len(found) < last:
+            found += [int(bytes(message.body)) for message in await consumer.poll(timeout_s=1.0)]
+    assert sorted(found) == list(range(count - last, count))

@@ -388,7 +388,7 @@ class PullLoop:
             work.window.put((), head.next_queue_offset)
             return None
         try:
-            fill(work, pulled, self._filters.get(work.queue.topic))
+            self._fill(work, pulled)
         except BodiesDamaged as damage:
             return damage
         except FilterFailed as error:
@@ -396,6 +396,14 @@ class PullLoop:
         except (CodecMissing, RecordCorrupted, RecordDamaged) as error:
             self._queue_failed(work, CallError(f"{work.queue} at {asked.offsets[key]}: {error}"))
         return None
+
+    def _fill(self, work: OwnedQueue, pulled: PulledRecords) -> None:
+        """Put records into a window; see ``fill``, whose errors come too."""
+        fill(work, pulled, self._filters.get(work.queue.topic))
+        if work.wants_records and self._asked:
+            # What a filter of this process left out was counted as arrived: the pull that is held
+            # may lack this queue, and nobody will consume what is not there.
+            self.look_again()
 
     def _queue_failed(self, work: OwnedQueue, error: CallError) -> None:
         """One queue was not read; the others were."""
