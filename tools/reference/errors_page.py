@@ -47,9 +47,7 @@ how long to wait, `BadRequest` which field was wrong. Reasons are only ever adde
 The Python client raises them as [exceptions](../sdk/python/README.md#errors) with the attributes
 `reason`, `retriable`, `outcome_unknown`, `retry_after_s` and `metadata`; the command line ends with
 [a status](command-line.md) that says as much, and writes the reason in brackets behind the line of
-an error; `ariane explain REASON` says what stands here. Reasons of rooms that are still empty
-(replication, uploaded filters, most of administration) stand in the contract and are sent by
-nobody yet.
+an error; `ariane explain REASON` says what stands here.
 
 What gRPC itself refuses bears no ErrorInfo: `RESOURCE_EXHAUSTED` for a request beyond
 `receive_bytes_max` or metadata beyond `metadata_bytes_max`, `UNAVAILABLE` for a connection that

@@ -84,9 +84,13 @@ async def test_nobody_has_died_of_messages_to_come(running, config):
 
 
 @pytest.mark.parametrize("durable", [True, False])
-async def test_what_is_saved_of_a_group_is_durable_in_the_log(running, config, durable):
+async def test_what_is_saved_of_a_group_is_durable_in_the_log(
+    running, config, durable, monkeypatch
+):
+    # Nothing flushes by itself, however long this takes.
+    monkeypatch.setattr("ariane_broker.log.room.FLUSH_TICK_SECONDS", 3600)
     async with running(
-        offset_save_s=3600, producer_save_s=3600, flush_interval_ms=60_000
+        offset_save_s=3600, producer_save_s=3600, flush_interval_ms=3_600_000
     ) as broker:
         await broker.create_topic("orders")
         await broker.store("orders", [b"a", b"b"])

@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 
 from ariane.broker.v1.pull_service_pb2 import PullRecordsRequest, QueueRecords
 from ariane_record.errors import CodecMissing, RecordCorrupted
+from ariane_sdk.checks.local_filter import LocalFilter
 from ariane_sdk.checks.sql_filter import MessageFilter
 from ariane_sdk.consumer.delivery.damaged_bodies import BodiesDamaged, DamagedBodies
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
@@ -399,8 +400,9 @@ class PullLoop:
 
     def _fill(self, work: OwnedQueue, pulled: PulledRecords) -> None:
         """Put records into a window; see ``fill``, whose errors come too."""
-        fill(work, pulled, self._filters.get(work.queue.topic))
-        if work.wants_records and self._asked:
+        message_filter = self._filters.get(work.queue.topic)
+        fill(work, pulled, message_filter)
+        if isinstance(message_filter, LocalFilter) and work.wants_records and self._asked:
             # What a filter of this process left out was counted as arrived: the pull that is held
             # may lack this queue, and nobody will consume what is not there.
             self.look_again()
