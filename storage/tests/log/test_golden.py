@@ -59,12 +59,16 @@ def test_the_golden_record_is_served_and_derived_files_follow_from_it(rocketmq_l
     assert not any(queue[8 * 20 :])
     (name,) = rocketmq_log.names(root / "index")
     index = rocketmq_log.read(root / "index" / name)
-    assert struct.unpack(">qqqqii", index[:40]) == (1700000000001, 1700000000001, 0, 0, 1, 2)
+    assert struct.unpack(">qqqqii", index[:40]) == (1700000000001, 1700000000001, 0, 0, 2, 3)
     slot = key_hash("TopicTest", "k1") % 5_000_000
     assert slot == 2746024
     assert index[40 + slot * 4 : 44 + slot * 4] == b"\x00\x00\x00\x01"
     first_item = 40 + 5_000_000 * 4 + 20
     assert index[first_item : first_item + 20] == struct.pack(">iqii", 2746024, 0, 0, 0)
+    # RocketMQ 5.5 looks for messages by tag here.
+    tag_hash = key_hash("TopicTest", "T#TagA")
+    second_item = first_item + 20
+    assert index[second_item : second_item + 20] == struct.pack(">iqii", tag_hash, 0, 0, 0)
 
 
 def test_checkpoint_of_version_1():

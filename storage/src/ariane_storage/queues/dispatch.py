@@ -37,6 +37,7 @@ def _value_of(name: str) -> re.Pattern[bytes]:
 
 
 _KEYS: Final = _value_of(PropertyName.KEYS)
+_TAG: Final = _value_of(PropertyName.TAGS)
 _UNIQUE_ID: Final = _value_of(PropertyName.UNIQUE_ID)
 _DELAY_LEVEL: Final = _value_of(PropertyName.DELAY_LEVEL)
 _DELIVERY_TIME: Final = _value_of(PropertyName.DELIVERY_TIME_MS)
@@ -284,7 +285,16 @@ def _timer_time(properties: bytes) -> int:
 
 
 def _keys(properties: bytes) -> tuple[str, ...]:
-    """Keys of a message as the index files them: its unique id, then each key."""
-    unique_id, keys = _UNIQUE_ID.search(properties), _KEYS.search(properties)
-    found = split_keys(keys[1].decode(errors="replace")) if keys is not None else ()
-    return found if unique_id is None else (unique_id[1].decode(errors="replace"), *found)
+    """Keys of a message as RocketMQ 5.5 files them: its unique id, each key, ``T#`` and its tag.
+
+    Appends file no tags: our readers find them by the consume queues, and an item more for every
+    message costs an append what only RocketMQ's own queries give back.
+    """
+    found: list[str] = []
+    if unique_id := _UNIQUE_ID.search(properties):
+        found.append(unique_id[1].decode(errors="replace"))
+    if keys := _KEYS.search(properties):
+        found += split_keys(keys[1].decode(errors="replace"))
+    if tag := _TAG.search(properties):
+        found.append("T#" + tag[1].decode(errors="replace"))
+    return tuple(found)
