@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from ariane_sdk.runtime.blocking import LoopThread
+from ariane_sdk.runtime.blocking import BlockingClient, LoopThread, blocking_iterator
 
 GRPC_CLOSED = RuntimeError("Event loop is closed")
 
@@ -52,3 +52,41 @@ def test_other_errors_of_callbacks_are_told_as_ever(thread, caplog):
     assert record.name == "asyncio"
     assert "a fault of ours" in str(record.exc_info[1])
     assert threading.active_count() > 1
+
+
+class Slow:
+    """An element, and then nothing; its clean-up takes many turns of the loop."""
+
+    def __init__(self):
+        self.waits = threading.Event()
+        self.cleared = False
+
+    async def start(self):
+        pass
+
+    async def close(self):
+        pass
+
+    async def elements(self):
+        try:
+            yield 1
+            self.waits.set()
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(100):
+                await asyncio.sleep(0)
+            self.cleared = True
+
+
+class BlockingSlow(BlockingClient):
+    elements = blocking_iterator(Slow.elements)
+
+
+def test_a_generator_is_closed_when_its_clean_up_is_over():
+    slow = Slow()
+    with BlockingSlow(slow) as client:
+        elements = client.elements()
+        assert next(elements) == 1
+        assert slow.waits.wait(60)
+        elements.close()
+        assert slow.cleared

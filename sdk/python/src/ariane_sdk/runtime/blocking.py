@@ -243,28 +243,36 @@ def blocking_iterator(
     def iterate(
         client: BlockingClient[Any], /, *args: Params.args, **kwargs: Params.kwargs
     ) -> Iterator[Result]:
-        elements = method(client._client, *args, **kwargs)  # noqa: SLF001 - a friend.
-        following = client._submit(_next_of(elements))  # noqa: SLF001 - the same.
+        elements = _Elements(method(client._client, *args, **kwargs))  # noqa: SLF001 - a friend.
+        following = client._submit(elements.following())  # noqa: SLF001 - the same.
         try:
             while (element := following.result()) is not _END:
-                following = client._submit(_next_of(elements))  # noqa: SLF001 - the same.
+                following = client._submit(elements.following())  # noqa: SLF001 - the same.
                 yield cast("Result", element)
         finally:
-            client._run(_close(elements, following))  # noqa: SLF001 - the same.
+            client._run(elements.close(following))  # noqa: SLF001 - the same.
 
     return iterate
 
 
-async def _next_of(elements: AsyncIterator[Result]) -> Result | object:
-    return await anext(elements, _END)
+class _Elements:
+    """What an asynchronous generator gives, one call after another."""
 
+    def __init__(self, elements: AsyncIterator[Any]) -> None:
+        self._elements = elements
+        self._in_use = asyncio.Lock()
 
-async def _close(elements: AsyncIterator[Any], following: concurrent.futures.Future[Any]) -> None:
-    """End a generator, also while its next element is under way."""
-    if not following.done():
+    async def following(self) -> object:
+        """The next element, or ``_END``."""
+        async with self._in_use:
+            return await anext(self._elements, _END)
+
+    async def close(self, following: concurrent.futures.Future[Any]) -> None:
+        """End the generator, also while its next element is under way.
+
+        A generator that runs cannot be closed: this waits until it has cleared away.
+        """
         following.cancel()
-        # The cancellation reaches the task in a turn of the loop; only then can it be closed.
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-    if isinstance(elements, AsyncGenerator):
-        await elements.aclose()
+        async with self._in_use:
+            if isinstance(self._elements, AsyncGenerator):
+                await self._elements.aclose()

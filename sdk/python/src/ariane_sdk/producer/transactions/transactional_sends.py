@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from ariane_sdk.client.session import Session
 from ariane_sdk.message import Message, MessageQueue, SendResult
 from ariane_sdk.producer.batches.topic_lane import QueueSelector, wish_of
@@ -16,7 +18,7 @@ from ariane_sdk.producer.transactions.transaction_calls import TransactionCalls
 from ariane_sdk.runtime.clock import Clock
 
 
-class TransactionalSends:
+class TransactionalSends(ABC):
     """The half of a producer that sends and ends half messages."""
 
     _transaction_calls: TransactionCalls
@@ -138,9 +140,9 @@ class TransactionalSends:
         if self._transaction_answers is not None:
             await self._transaction_answers.wait_attached(timeout_s)
 
+    @abstractmethod
     def _check_running(self) -> None:
         """Refuse, unless the producer runs."""
-        raise NotImplementedError
 
     def _answer_checks(self, session: Session, group: str, client_id: str, clock: Clock) -> None:
         """Begin to answer what brokers ask, if anybody can."""
