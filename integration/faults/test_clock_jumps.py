@@ -14,10 +14,10 @@ from moved_clock_broker import VARIABLE, ClockHand
 from ariane_admin.cli import main
 from ariane_sdk import (
     ClusterClient,
-    ConsumerSettings,
     Message,
     Producer,
     PushConsumer,
+    PushSettings,
     QueueReader,
 )
 from ariane_sdk.errors import MessagesFailed
@@ -33,7 +33,7 @@ SMALL_STORE = (
     *("--grace-s", "0.1"),
     *("--delay-levels", " ".join(["1s"] * 18)),
 )
-BRISK = ConsumerSettings(rebalance_gap_s_min=0.05, handover_s=0.05, offset_store_interval_s=0.2)
+BRISK = PushSettings(rebalance_gap_s_min=0.05, handover_s=0.05, offset_store_interval_s=0.2)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

@@ -18,11 +18,11 @@ from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest
 from ariane.broker.v1.broker_service_pb2_grpc import BrokerServiceStub
 from ariane_sdk import (
     ClusterClient,
-    ConsumerSettings,
     Message,
     MessageQueue,
     Producer,
     PullConsumer,
+    PullSettings,
     QueueReader,
 )
 from ariane_servicekit.running.processes import LocalCluster
@@ -127,9 +127,7 @@ async def test_a_group_skips_nothing_behind_a_stored_offset(cluster, disk, sende
 async def test_consumers_that_know_their_positions_skip_nothing(cluster, disk, sender, tmp_path):
     (broker,) = cluster.brokers
     names = cluster.name_servers
-    settings = ConsumerSettings(
-        local_offsets_path=tmp_path / "offsets", offset_store_interval_s=3600
-    )
+    settings = PullSettings(local_offsets_path=tmp_path / "offsets", offset_store_interval_s=3600)
     own = {
         "group": "screens",
         "model": "broadcasting",

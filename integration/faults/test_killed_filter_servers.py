@@ -21,11 +21,12 @@ from ariane.filter.v1.filter_server_service_pb2_grpc import FilterServerServiceS
 from ariane.filter.v1.filter_service_pb2 import UploadFilterRequest
 from ariane.filter.v1.filter_service_pb2_grpc import FilterServiceStub
 from ariane_sdk import (
-    ConsumerSettings,
     Message,
     Producer,
     PullConsumer,
+    PullSettings,
     PushConsumer,
+    PushSettings,
     QueueReader,
     Uploaded,
     errors,
@@ -105,7 +106,7 @@ async def test_a_group_goes_on_through_kills_of_servers_and_workers(tmp_path: Pa
                 subscriptions={TOPIC: late},
                 listener=listen,
                 start="earliest",
-                settings=ConsumerSettings(filter_servers_wait_s=120),
+                settings=PushSettings(filter_servers_wait_s=120),
             )
             for _ in range(2)
         ]
@@ -136,7 +137,7 @@ async def test_no_server_left_is_a_clear_error_and_a_new_one_goes_on(tmp_path: P
                 group="thirds",
                 subscriptions={TOPIC: late},
                 start="earliest",
-                settings=ConsumerSettings(filter_servers_wait_s=wait_s),
+                settings=PullSettings(filter_servers_wait_s=wait_s),
             )
 
         async def take(member: PullConsumer, count: int) -> list[int]:

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from played_brokers import GROUP, Broker, Calls
 from virtual_loop import LoopClock
 
-from ariane_sdk import ConsumerSettings, errors
+from ariane_sdk import PushSettings, errors
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.consumer.consumer_life import ConsumerLife
 from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
@@ -25,7 +25,7 @@ from ariane_sdk.routing.route import BrokerRoute, Route
 TOPIC = "orders"
 QUEUES_PER_BROKER = 4
 OFFSET_SAVE_S = 5.0
-SETTINGS = ConsumerSettings()
+SETTINGS = PushSettings()
 RETURNS = SimpleNamespace(new_return_id=lambda: "")
 
 

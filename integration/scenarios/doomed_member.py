@@ -12,11 +12,9 @@ import os
 import signal
 import sys
 
-from ariane_sdk import ConsumerSettings, PushConsumer, ReceivedMessage
+from ariane_sdk import PushConsumer, PushSettings, ReceivedMessage
 
-BRISK = ConsumerSettings(
-    rebalance_gap_s_min=0.05, handover_s=0.05, offset_store_interval_s=0.2, lock_life_s=1.0
-)
+BRISK = PushSettings(rebalance_gap_s_min=0.05, handover_s=0.05, offset_store_interval_s=0.2)
 
 
 async def _run(name_servers: str, group: str, topic: str, ordered: str, poison: str) -> None:

@@ -14,19 +14,17 @@ import os
 import sys
 import time
 
-from ariane_sdk import ConsumerSettings, PushConsumer, ReceivedMessage, errors
+from ariane_sdk import PushConsumer, PushSettings, ReceivedMessage, errors
 
 
-def _settings(lease_s: float) -> ConsumerSettings:
+def _settings(lease_s: float) -> PushSettings:
     """Brisk settings for brokers that keep a lock for this long."""
-    return ConsumerSettings(
+    return PushSettings(
         rebalance_interval_s=1.0,
         rebalance_gap_s_min=0.05,
         handover_s=0.05,
         offset_store_interval_s=0.1,
         suspend_s=0.1,
-        lock_renew_interval_s=lease_s / 4,
-        lock_life_s=lease_s / 2,
         hold_s=1.0,
     )
 

@@ -12,11 +12,11 @@ import pytest
 from ariane_record import RecordFields
 from ariane_record.encoding.block import encode_block
 from ariane_sdk import (
-    ConsumerSettings,
     DeadLetters,
     Message,
     Producer,
     PushConsumer,
+    PushSettings,
     QueueReader,
 )
 from ariane_sdk.errors import MessagesFailed
@@ -27,7 +27,7 @@ GIVEN_UP = 300
 """Dead letters that a real consumer makes; the others are written into the store."""
 
 REDRIVER = Path(__file__).with_name("redriver.py")
-BRISK = ConsumerSettings(rebalance_gap_s_min=0.05, handover_s=0.05, call_timeout_s=10.0)
+BRISK = PushSettings(rebalance_gap_s_min=0.05, handover_s=0.05, call_timeout_s=10.0)
 
 
 async def give_up(cluster, topic, group, count):

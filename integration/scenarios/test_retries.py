@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from ariane_sdk import ConsumerSettings, DeadLetters, Message, Producer, PushConsumer
+from ariane_sdk import DeadLetters, Message, Producer, PushConsumer, PushSettings
 from ariane_sdk.errors import MessagesFailed
 
 COUNT = 400
@@ -15,7 +15,7 @@ FICKLE = frozenset(range(5, COUNT, 40))
 """Fails at its first two tries."""
 
 LEVELS = " ".join(["1s"] * 18)
-BRISK = ConsumerSettings(
+BRISK = PushSettings(
     rebalance_gap_s_min=0.05, handover_s=0.05, attempts_max=4, offset_store_interval_s=0.2
 )
 

@@ -20,7 +20,7 @@ from sqlalchemy import create_engine, select, text
 
 from ariane.broker.v1.transaction_service_pb2 import ListHalfMessagesRequest
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
-from ariane_sdk import ClusterClient, ConsumerSettings, PushConsumer, QueueReader
+from ariane_sdk import ClusterClient, PushConsumer, PushSettings, QueueReader
 from ariane_sdk.sql import METADATA, create_tables
 from ariane_servicekit.running.processes import ServiceProcess
 from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
@@ -28,7 +28,7 @@ from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
 CASHIER = Path(__file__).with_name("cashier.py")
 TOPIC = "payments"
 OUTCOME = METADATA.tables["ariane_transaction_outcome"]
-BRISK = ConsumerSettings(rebalance_gap_s_min=0.05, handover_s=0.05, call_timeout_s=5.0)
+BRISK = PushSettings(rebalance_gap_s_min=0.05, handover_s=0.05, call_timeout_s=5.0)
 QUICK = (
     *("--first-check-s", "0.5", "--check-interval-s", "0.5", "--survey-interval-s", "0.2"),
     *("--note-age-s", "0", "--retry-s", "0.3", "--lease-s", "1.5", "--check-count-max", "60"),

@@ -12,7 +12,7 @@ from ariane_admin.service.settings import AdminSettings
 from ariane_broker.settings import BrokerSettings
 from ariane_filter.settings import FilterSettings
 from ariane_namesrv.settings import NamesrvSettings
-from ariane_sdk import ConsumerSettings, ProducerSettings
+from ariane_sdk import ProducerSettings, PullSettings, PushSettings
 from ariane_servicekit.configuration.settings import ServiceSettings
 from ariane_servicekit.configuration.settings_sources import (
     SettingRow,
@@ -110,7 +110,7 @@ process ends with status 2 before it has touched anything:
 
 _OTHERS: Final = """
 - **Python client**: arguments of `Producer`, `PushConsumer` and `PullConsumer`, and the fields of
-  `ProducerSettings` and `ConsumerSettings`, below. More is told in
+  `ProducerSettings`, `PushSettings` and `PullSettings`, below. More is told in
   [sdk/python](../sdk/python/README.md).
 - **Spark**: [options of `format("ariane")`](../spark/README.md#options).
 - **Command line**: the flags of each command in [command-line.md](command-line.md). The name
@@ -149,11 +149,13 @@ def render() -> str:
         block("text", "\n".join(map(_refusal, CONTRADICTIONS))),
         "## Clients",
         _OTHERS,
-        *(
-            part
-            for settings in (ProducerSettings, ConsumerSettings)
-            for part in (f"### {code(settings.__name__)}", client_settings_table(settings))
-        ),
+        f"### {code(ProducerSettings.__name__)}",
+        client_settings_table(ProducerSettings),
+        f"### {code(PullSettings.__name__)}",
+        client_settings_table(PullSettings),
+        f"### {code(PushSettings.__name__)}",
+        f"All of {code(PullSettings.__name__)}, and:",
+        client_settings_table(PushSettings, beside=PullSettings),
     )
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 from ariane_broker.settings import BrokerSettings
 from ariane_namesrv.settings import NamesrvSettings
-from ariane_sdk import ConsumerSettings, ProducerSettings
+from ariane_sdk import ProducerSettings, PushSettings
 from tools.papers import Paper
 from tools.workspace import ROOT, repository_files
 
@@ -18,7 +18,7 @@ TEST = re.compile(r"`(test_\w+\.py)::(test_\w+)`")
 NUMBER = re.compile(r"^\| .+? \| (.+?) \| `(\w+)\.(\w+)` \|$", re.MULTILINE)
 
 SERVICES = {"BrokerSettings": BrokerSettings, "NamesrvSettings": NamesrvSettings}
-CLIENTS = {"ConsumerSettings": ConsumerSettings, "ProducerSettings": ProducerSettings}
+CLIENTS = {"ProducerSettings": ProducerSettings, "PushSettings": PushSettings}
 
 
 def test_every_promise_has_a_test():

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_broker.settings import BrokerSettings
 from ariane_namesrv.settings import NamesrvSettings
-from ariane_sdk import ConsumerSettings, ProducerSettings
+from ariane_sdk import ProducerSettings, PullSettings, PushSettings
 from ariane_sdk.net.status import REASON_ROWS
 from ariane_servicekit.error_table import ERROR_TABLE
 from ariane_storage.commands import store
@@ -141,10 +141,11 @@ def test_table_keeps_its_columns():
     assert markdown.table(["a"], [["x|y"]]) == "| a |\n| --- |\n| x\\|y |"
 
 
-@pytest.mark.parametrize("settings", [ProducerSettings, ConsumerSettings])
+@pytest.mark.parametrize("settings", [ProducerSettings, PullSettings, PushSettings])
 def test_every_setting_of_the_client_is_told(settings):
     page = settings_page.render()
-    _, _, own = page.partition(f"### `{settings.__name__}`")
+    base = PullSettings if settings is PushSettings else settings
+    _, _, own = page.partition(f"### `{base.__name__}`")
     for field in dataclasses.fields(settings):
         assert f"\n| `{field.name}` | " in own
 

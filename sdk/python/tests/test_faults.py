@@ -7,16 +7,16 @@ import pytest
 
 from ariane_sdk import (
     ClusterClient,
-    ConsumerSettings,
     Message,
     Producer,
     ProducerSettings,
     PushConsumer,
+    PushSettings,
     errors,
 )
 
 PATIENT = ProducerSettings(send_timeout_s=25.0, repeats_max=20)
-BRISK = ConsumerSettings(offset_store_interval_s=0.2, hold_s=2.0)
+BRISK = PushSettings(offset_store_interval_s=0.2, hold_s=2.0)
 
 
 class Counted:

@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from ariane_sdk import ClusterClient, ConsumerSettings, Message, Producer, PushConsumer, errors
+from ariane_sdk import ClusterClient, Message, Producer, PushConsumer, PushSettings, errors
 
 _numbers = itertools.count()
 
-BRISK = ConsumerSettings(
+BRISK = PushSettings(
     rebalance_gap_s_min=0.05,
     handover_s=0.05,
     offset_store_interval_s=0.1,

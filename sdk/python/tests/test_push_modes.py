@@ -10,11 +10,11 @@ from ariane_sdk import (
     CircularAveraging,
     ClusterClient,
     ConsistentHash,
-    ConsumerSettings,
     MachineRoomNearby,
     Message,
     Producer,
     PushConsumer,
+    PushSettings,
     QueueReader,
     Sticky,
     errors,
@@ -42,7 +42,7 @@ async def topic(cluster):
 @pytest.fixture
 def make_consumer(cluster, topic):
     def make(listener, **arguments):
-        settings = ConsumerSettings(**BRISK | arguments.pop("settings", {}))
+        settings = PushSettings(**BRISK | arguments.pop("settings", {}))
         options = {"group": "modes", "start": "earliest"} | arguments
         return PushConsumer(
             cluster.name_servers,

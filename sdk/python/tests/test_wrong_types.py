@@ -7,13 +7,14 @@ import pytest
 
 from ariane_sdk import (
     ClusterClient,
-    ConsumerSettings,
     Message,
     MessageQueue,
     Producer,
     ProducerSettings,
     PullConsumer,
+    PullSettings,
     PushConsumer,
+    PushSettings,
     QueueReader,
     errors,
 )
@@ -90,6 +91,7 @@ OPTIONS = {"group": "g", "subscriptions": {"orders": "*"}, "listener": print}
         {"start": 5},
         {"start": datetime},
         {"model": ["clustering"]},
+        {"settings": PullSettings()},
     ],
 )
 def test_a_consumer_of_wrong_types_is_refused(wrong):
@@ -115,12 +117,12 @@ def test_addresses_of_wrong_types_are_refused(client, addresses):
         (ProducerSettings, "batch_bytes_max", 1.5),
         (ProducerSettings, "queue_choice", "fastest"),
         (ProducerSettings, "compression", "lz4"),
-        (ConsumerSettings, "queue_message_count_max", -1),
-        (ConsumerSettings, "queue_message_count_max", 0),
-        (ConsumerSettings, "pull_bytes_max", True),
-        (ConsumerSettings, "offset_store_interval_s", 0.0),
-        (ConsumerSettings, "hold_s", "x"),
-        (ConsumerSettings, "hold_s", 31),
+        (PushSettings, "listener_threads", 0),
+        (PullSettings, "queue_message_count_max", 0),
+        (PullSettings, "pull_bytes_max", True),
+        (PushSettings, "offset_store_interval_s", 0.0),
+        (PullSettings, "hold_s", "x"),
+        (PullSettings, "hold_s", 31),
     ],
 )
 def test_settings_that_nobody_can_live_with_are_refused(kind, name, wrong):

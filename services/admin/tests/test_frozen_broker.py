@@ -16,7 +16,7 @@ from ariane_admin.asking.roll_call import RollCall
 from ariane_admin.cli import main
 from ariane_admin.commands.group import group
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_sdk import ConsumerSettings, LiveBroker, PushConsumer, QueueReader
+from ariane_sdk import LiveBroker, PushConsumer, PushSettings, QueueReader
 from ariane_sdk.errors import DeadlinePassed, MessagesFailed
 from ariane_sdk.sync import Message, MessageQueue, Producer
 from ariane_sdk.sync import QueueReader as BlockingReader
@@ -75,7 +75,7 @@ async def give_up(cluster, topic, group_name):
             subscriptions={topic: "*"},
             listener=listen,
             start="earliest",
-            settings=ConsumerSettings(handover_s=0.1, rebalance_gap_s_min=0.05),
+            settings=PushSettings(handover_s=0.1, rebalance_gap_s_min=0.05),
         ) as consumer,
     ):
         while len(seen) < 2:  # noqa: ASYNC110 - there is nothing to be told by.

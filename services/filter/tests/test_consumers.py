@@ -7,9 +7,9 @@ import logging
 import pytest
 
 from ariane_sdk import (
-    ConsumerSettings,
     MessageQueue,
     PullConsumer,
+    PullSettings,
     PushConsumer,
     QueueReader,
     Uploaded,
@@ -42,7 +42,7 @@ def pulled(ariane_name_servers, topic, group):
             group=group,
             subscriptions={topic: Uploaded(filter_version)},
             start="earliest",
-            settings=ConsumerSettings(**settings),
+            settings=PullSettings(**settings),
         )
 
     return make
@@ -194,7 +194,6 @@ async def test_a_push_consumer_ends_with_the_reason(
         subscriptions={topic: Uploaded(wild)},
         listener=listen,
         start="earliest",
-        settings=ConsumerSettings(reconnect_delay_s_max=0.1),
     ) as consumer:
         with pytest.raises(errors.FilterRefused, match="ZeroDivisionError") as raised:
             await asyncio.wait_for(consumer.run_until_stopped(handle_signals=False), 90)

@@ -22,13 +22,13 @@ from ariane_pipelines.commands import spark as spark_commands
 from ariane_pipelines.redrive_ledger import RedriveLedger
 from ariane_pipelines.redriving import check_plan
 from ariane_pipelines.repairs import DROPPED, FAILED, SENT, Letter, Repairing, unchanged
-from ariane_sdk import ConsumerSettings, Message
+from ariane_sdk import Message, PushSettings
 from ariane_sdk.errors import MessagesFailed
 from ariane_sdk.sync import PushConsumer
 from ariane_spark.errors import OptionIllegal
 
 NOON = datetime(2013, 2, 8, 12, tzinfo=UTC)
-BRISK = ConsumerSettings(rebalance_gap_s_min=0.05, handover_s=0.05, call_timeout_s=10.0)
+BRISK = PushSettings(rebalance_gap_s_min=0.05, handover_s=0.05, call_timeout_s=10.0)
 LETTERS_KILLED = 200
 
 LETTERS = pa.schema(

@@ -54,7 +54,7 @@ from ariane_sdk.routing.live_broker import LiveBroker
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.runtime.clock import Clock
-from ariane_sdk.settings import ConsumerSettings, ProducerSettings
+from ariane_sdk.settings import ProducerSettings, PullSettings, PushSettings
 
 __all__ = [
     "RESERVED_PROPERTIES",
@@ -69,7 +69,6 @@ __all__ = [
     "Configured",
     "ConflictSide",
     "ConsistentHash",
-    "ConsumerSettings",
     "DeadLetter",
     "DeadLetterFilter",
     "DeadLetters",
@@ -89,7 +88,9 @@ __all__ = [
     "Producer",
     "ProducerSettings",
     "PullConsumer",
+    "PullSettings",
     "PushConsumer",
+    "PushSettings",
     "QueueLag",
     "QueueReader",
     "QueueSelector",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection
 from dataclasses import Field, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from ariane_record.single.compression import Compression
 from ariane_sdk.checks.limits import BODY_BYTES_MAX
@@ -23,17 +23,19 @@ HOLD_S_MAX: Final = 30.0
 BUSY_WAIT_S_MAX: Final = 0.01
 """Whoever waits for longer than this may as well be woken."""
 
+COLUMNS_COUNT_MAX: Final = 65_536
+"""Messages of one queue that wait to be fetched as columns, and messages of one pull for them."""
+
+COLUMNS_PULL_BYTES_MAX: Final = 8 << 20
+"""Bytes in the answer to one pull of a consumer that fetches columns, about."""
+
 _POSITIVE: Final = frozenset(
     {
         "batch_bytes_max",
         "buffered_bytes_max",
         "call_timeout_s",
         "calls_in_flight_max",
-        "columns_count_max",
-        "columns_pull_bytes_max",
         "listener_threads",
-        "lock_life_s",
-        "lock_renew_interval_s",
         "offset_store_interval_s",
         "pull_bytes_max",
         "pull_record_count_max",
@@ -144,7 +146,7 @@ class ProducerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
-    """How a consumer behaves.
+    """What can be set of every consumer that owns queues: ``PushSettings`` and ``PullSettings``.
 
     Attributes:
         call_timeout_s: How long a call other than a held pull may take, in seconds; the start waits
@@ -152,46 +154,23 @@ class ConsumerSettings:
         hold_s: How long a broker holds a pull that finds nothing, at most 30.
         pull_record_count_max: Messages in the answer to one pull.
         pull_bytes_max: Bytes in the answer to one pull, about.
-        queue_message_count_max: Messages of one queue that wait for the listener; beyond that the
-            queue is not pulled.
+        queue_message_count_max: Messages of one queue that wait for the application; beyond that
+            the queue is not pulled.
         queue_bytes_max: The same in bytes of records.
         queue_span_max: Distance of the newest from the oldest unfinished message of one queue.
-        columns_count_max: Messages of one queue that wait to be fetched as columns, and of one
-            pull, in place of the three limits of numbers of messages above: a message of a record
-            batch is no object.
-        columns_pull_bytes_max: ``pull_bytes_max`` of a consumer that fetches columns.
         rebalance_interval_s: How often the assignment is computed anew without being told.
         rebalance_gap_s_min: Time between two computations, however often it is told.
         handover_s: How long a member of a larger group waits before it takes over a queue, so that
             the one before can finish and store its offset.
         offset_store_interval_s: How often consumer offsets are stored.
         release_timeout_s: How long a queue that is given up, or a consumer that stops, waits for
-            the listener.
-        queue_concurrency: Deliveries of one queue that a listener has at once. With 1 the messages
-            of a queue come in order; with more, the offset that is stored is the smallest that is
-            unfinished.
-        listener_threads: Threads for a listener that is a plain function.
-        redelivery_delay_s_min: Delay before messages are delivered again whose listener failed, and
-            that could not be sent back to their broker; it doubles each time.
-        redelivery_delay_s_max: Upper bound of that delay.
-        attempts_max: How often a message that failed is tried again before it becomes a dead
-            letter; 0 leaves that to the group.
-        suspend_s: How long a queue that is consumed in order waits before a batch comes again whose
-            listener failed.
-        lock_renew_interval_s: How often the locks of queues that are consumed in order are renewed.
-        lock_life_s: How long a lock is relied on after the last renewal; less than the lease of
-            the brokers (60), so that no two members rely on one.
-        reconnect_delay_s_min: Delay before a broker is tried again; it grows by a quarter each
-            time.
-        reconnect_delay_s_max: Upper bound of that delay.
+            the application to finish.
         filter_servers_wait_s: How long a consumer of an uploaded filter waits while a broker has no
             FilterServer that answers; then it ends with ``FilterServersUnreachable``.
         zone: The machine room of this consumer, told to the group; may be empty.
         instance_name: Tells broadcasting consumers of one host apart that have the same group.
         local_offsets_path: Folder for the offsets of broadcasting consumers;
             ``~/.ariane_offsets`` if not given.
-        tracer_provider: Makes OpenTelemetry spans; nothing means the application's global one.
-        meter_provider: The same for measurements.
     """
 
     call_timeout_s: float = 3.0
@@ -201,29 +180,15 @@ class ConsumerSettings:
     queue_message_count_max: int = 1000
     queue_bytes_max: int = 100 << 20
     queue_span_max: int = 2000
-    columns_count_max: int = 65_536
-    columns_pull_bytes_max: int = 8 << 20
     rebalance_interval_s: float = 20.0
     rebalance_gap_s_min: float = 1.0
     handover_s: float = 1.5
     offset_store_interval_s: float = 5.0
     release_timeout_s: float = 10.0
-    queue_concurrency: int = 1
-    listener_threads: int = 20
-    redelivery_delay_s_min: float = 1.0
-    redelivery_delay_s_max: float = 60.0
-    attempts_max: int = 0
-    suspend_s: float = 1.0
-    lock_renew_interval_s: float = 20.0
-    lock_life_s: float = 30.0
-    reconnect_delay_s_min: float = 0.1
-    reconnect_delay_s_max: float = 2.0
     filter_servers_wait_s: float = 30.0
     zone: str = ""
     instance_name: str = "default"
     local_offsets_path: Path | None = None
-    tracer_provider: TracerProvider | None = None
-    meter_provider: MeterProvider | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no consumer can live with.
@@ -237,15 +202,68 @@ class ConsumerSettings:
                 f"hold_s {self.hold_s}: brokers hold for {HOLD_S_MAX:g} s at most"
             )
 
-    def for_columns(self) -> ConsumerSettings:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushSettings(ConsumerSettings):
+    """How a push consumer behaves: the fields of every consumer, and these.
+
+    Attributes:
+        queue_concurrency: Deliveries of one queue that a listener has at once. With 1 the messages
+            of a queue come in order; with more, the offset that is stored is the smallest that is
+            unfinished.
+        listener_threads: Threads for a listener that is a plain function.
+        redelivery_delay_s_min: Delay before messages are delivered again whose listener failed, and
+            that could not be sent back to their broker; it doubles each time, up to a minute.
+        attempts_max: How often a message that failed is tried again before it becomes a dead
+            letter; 0 leaves that to the group.
+        suspend_s: How long a queue that is consumed in order waits before a batch comes again whose
+            listener failed.
+        tracer_provider: Makes OpenTelemetry spans; nothing means the application's global one.
+        meter_provider: The same for measurements.
+    """
+
+    queue_concurrency: int = 1
+    listener_threads: int = 20
+    redelivery_delay_s_min: float = 1.0
+    attempts_max: int = 0
+    suspend_s: float = 1.0
+    tracer_provider: TracerProvider | None = None
+    meter_provider: MeterProvider | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullSettings(ConsumerSettings):
+    """How a pull consumer behaves: the fields of every consumer.
+
+    With ``column_names`` the limits of numbers of messages and ``pull_bytes_max`` are larger, for a
+    message of a record batch is no object: 65,536 messages and 8 MiB.
+    """
+
+    def for_columns(self) -> PullSettings:
         """These settings with the limits of a consumer that fetches columns."""
         return replace(
             self,
-            pull_record_count_max=self.columns_count_max,
-            pull_bytes_max=self.columns_pull_bytes_max,
-            queue_message_count_max=self.columns_count_max,
-            queue_span_max=self.columns_count_max,
+            pull_record_count_max=COLUMNS_COUNT_MAX,
+            pull_bytes_max=COLUMNS_PULL_BYTES_MAX,
+            queue_message_count_max=COLUMNS_COUNT_MAX,
+            queue_span_max=COLUMNS_COUNT_MAX,
         )
+
+
+SettingsT = TypeVar("SettingsT")
+
+
+def checked_settings(settings: SettingsT | None, kind: type[SettingsT]) -> SettingsT:
+    """The settings that an application gave, or the defaults.
+
+    Raises:
+        IllegalArgument: They are those of another client.
+    """
+    if settings is None:
+        return kind()
+    if not isinstance(settings, kind):
+        raise IllegalArgument(f"settings {settings!r:.100}: {kind.__name__} is expected")
+    return settings
 
 
 def _check_numbers(settings: object, numbers: Collection[Field[Any]]) -> None:

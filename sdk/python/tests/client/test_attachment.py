@@ -4,7 +4,6 @@ import asyncio
 from types import SimpleNamespace
 
 from ariane.broker.v1.client_service_pb2 import AttachAccepted, AttachResponse, Membership
-from ariane_sdk import ConsumerSettings
 from ariane_sdk.client.attachment import Attachment
 from ariane_sdk.runtime.clock import SystemClock
 
@@ -54,7 +53,6 @@ async def test_what_changes_between_hello_and_its_answer_is_said_after_it():
         connections,
         client_id="c",
         membership=Membership(consumer_group="g", zone="old"),
-        settings=ConsumerSettings(),
         clock=SystemClock(),
         on_notice=lambda _response: None,
         on_fatal=lambda _error: None,

@@ -20,11 +20,11 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from ariane_sdk import (
     ClusterClient,
-    ConsumerSettings,
     Message,
     Producer,
     ProducerSettings,
     PushConsumer,
+    PushSettings,
     errors,
 )
 from ariane_sdk.client import telemetry as _telemetry
@@ -54,7 +54,7 @@ def seen():
 
     yield SimpleNamespace(
         producer=ProducerSettings(call_timeout_s=30.0, send_timeout_s=60.0, **both),
-        consumer=ConsumerSettings(**both),
+        consumer=PushSettings(**both),
         tracer=tracers.get_tracer("test"),
         spans=exporter.get_finished_spans,
         points=points,

@@ -8,19 +8,19 @@ import pytest
 
 from ariane_sdk import (
     ClusterClient,
-    ConsumerSettings,
     DeadLetterFilter,
     DeadLetters,
     Message,
     Producer,
     PushConsumer,
+    PushSettings,
     sync,
 )
 from ariane_sdk.cluster import dead_letters as _dead_letters
 from ariane_sdk.errors import MessagesFailed
 
 _numbers = itertools.count()
-BRISK = ConsumerSettings(rebalance_gap_s_min=0.05, handover_s=0.1, offset_store_interval_s=0.2)
+BRISK = PushSettings(rebalance_gap_s_min=0.05, handover_s=0.1, offset_store_interval_s=0.2)
 
 
 @pytest.fixture

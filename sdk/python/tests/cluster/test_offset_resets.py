@@ -9,18 +9,18 @@ import pytest
 
 from ariane_sdk import (
     ClusterClient,
-    ConsumerSettings,
     Message,
     MessageQueue,
     Producer,
     PushConsumer,
+    PushSettings,
     errors,
     sync,
 )
 
 _numbers = itertools.count()
 
-BRISK = ConsumerSettings(
+BRISK = PushSettings(
     rebalance_gap_s_min=0.05, handover_s=0.2, offset_store_interval_s=0.05, hold_s=2.0
 )
 

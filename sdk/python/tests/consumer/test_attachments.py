@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ariane_sdk import ConsumerSettings, PullConsumer
+from ariane_sdk import PullConsumer, PullSettings
 from ariane_sdk.consumer.group import attachments as module
 from ariane_sdk.errors import CallError, DeadlinePassed
 
@@ -40,7 +40,7 @@ class SlowAttachment:
 @pytest.fixture
 def attachments(monkeypatch):
     monkeypatch.setattr(module, "Attachment", SlowAttachment)
-    settings = ConsumerSettings(call_timeout_s=CALL_S)
+    settings = PullSettings(call_timeout_s=CALL_S)
     consumer = PullConsumer("127.0.0.1:9", group="g", subscriptions={"t": "*"}, settings=settings)
     nothing = lambda *_: None  # noqa: E731 - nobody is told.
     made = module.Attachments(

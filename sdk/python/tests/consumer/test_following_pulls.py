@@ -9,11 +9,12 @@ import pytest
 
 from ariane_sdk import (
     ClusterClient,
-    ConsumerSettings,
     Message,
     Producer,
     PullConsumer,
+    PullSettings,
     PushConsumer,
+    PushSettings,
 )
 from ariane_sdk.consumer.pulling.pull_stream import PullStream
 
@@ -78,7 +79,7 @@ async def consuming(cluster, topic, listener, *, ordered=False, **settings):
         listener=listener,
         start="earliest",
         ordered=ordered,
-        settings=ConsumerSettings(**options),
+        settings=PushSettings(**options),
     ) as consumer:
         await consumer.wait_assigned()
         yield consumer
@@ -158,7 +159,7 @@ async def test_offsets_that_are_reset_are_followed_from_there(cluster, topic, pr
 
 async def test_another_filter_is_followed_from_where_the_one_before_ended(cluster, topic, producer):
     queue = (await producer.send(Message(topic, b"0", tag="paid"))).message_queue
-    settings = ConsumerSettings(hold_s=20.0)
+    settings = PullSettings(hold_s=20.0)
     async with PullConsumer(cluster.name_servers, group="by-hand", settings=settings) as consumer:
         await consumer.assign([queue], filters={topic: "paid"})
         await consumer.seek(queue, "earliest")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ariane_record.names import retry_topic
-from ariane_sdk import ConsumerSettings, MessageQueue
+from ariane_sdk import MessageQueue, PushSettings
 from ariane_sdk.client.caution import NO_CAUTION, Caution
 from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
 from ariane_sdk.consumer.delivery.hand_out import DeliveryCare, HandOut
@@ -64,7 +64,7 @@ class Scene:
             begin,
             deliver=self.deliver,
             batch_size=batch_size,
-            settings=ConsumerSettings(**settings),
+            settings=PushSettings(**settings),
             on_room=lambda: None,
             care=DeliveryCare(self.gate, caution, self.tell),
         )

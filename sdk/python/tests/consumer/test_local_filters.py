@@ -15,11 +15,11 @@ from ariane_record import BlockEncoder
 from ariane_record.layout import SystemFlag
 from ariane_record.names import dead_letter_topic
 from ariane_sdk import (
-    ConsumerSettings,
     Local,
     Message,
     Producer,
     PullConsumer,
+    PullSettings,
     PushConsumer,
     QueueReader,
     Sql,
@@ -227,7 +227,7 @@ async def test_what_a_filter_leaves_out_takes_no_room_of_what_comes_next(cluster
             numbers = range(begin, begin + 5_000)
             await producer.send_batch([Message(topic, b"%d" % n + b" " * 500) for n in numbers])
     # Each wait for the end of a hold would take half a minute, and there would be several.
-    settings = ConsumerSettings(hold_s=30.0)
+    settings = PullSettings(hold_s=30.0)
     found = []
     async with (
         PullConsumer(

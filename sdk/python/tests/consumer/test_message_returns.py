@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from ariane.broker.v1.retry_service_pb2 import ReturnedMessage, ReturnMessagesResponse
-from ariane_sdk import ConsumerSettings, MessageQueue
+from ariane_sdk import MessageQueue
 from ariane_sdk.consumer.delivery.failed_messages import FailedMessages
 from ariane_sdk.consumer.delivery.message_returns import MessageReturns
 from ariane_sdk.routing.route import BrokerRoute
@@ -33,7 +33,7 @@ def send_back():
             lambda: connections,
             group="billing",
             broker_of=lambda _queue: BROKER,
-            settings=ConsumerSettings(),
+            call_timeout_s=3.0,
             clock=SystemClock(),
             random=random.Random(1),
         )

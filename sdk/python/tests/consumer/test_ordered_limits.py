@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ariane_sdk import ConsumerSettings, MessageQueue
+from ariane_sdk import MessageQueue, PushSettings
 from ariane_sdk.consumer.delivery.message_returns import EXHAUSTED, REJECTED
 from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
 from ariane_sdk.errors import MessagesFailed
@@ -62,7 +62,7 @@ class Scene:
             0,
             deliver=self.deliver,
             batch_size=batch_size,
-            settings=ConsumerSettings(suspend_s=0.001),
+            settings=PushSettings(suspend_s=0.001),
             on_room=lambda: None,
             locks=Held(),
             returns=self,

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ariane_sdk import ConsumerSettings, MessageQueue, errors
+from ariane_sdk import MessageQueue, PushSettings, errors
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.client.caution import NO_CAUTION
 from ariane_sdk.client.queue_position import QueuePosition
@@ -146,7 +146,7 @@ async def make_owned():
             damaged_bodies=DamagedBodies(None),
             on_lost=lose,
             on_fatal=lambda _error: None,
-            settings=ConsumerSettings(),
+            settings=PushSettings(),
             clock=QuickClock(),
         )
         made.append(place)
@@ -264,7 +264,6 @@ async def test_a_renewal_keeps_the_locks_of_queues_in_work(make_owned):
         broker_of=lambda queue: place.owned.broker_of(queue),  # noqa: PLW0108 - there is none yet.
         is_used=lambda queue: place.owned.uses(queue),  # noqa: PLW0108 - the same.
         on_lost=lambda queue: place.owned.drop(queue),  # noqa: PLW0108 - the same.
-        settings=ConsumerSettings(),
         clock=QuickClock(),
     )
     place = make_owned(locks)
@@ -287,7 +286,6 @@ async def test_the_lock_of_a_queue_whose_broker_leaves_the_routes_is_given_back_
         broker_of=lambda queue: place.owned.broker_of(queue),  # noqa: PLW0108 - there is none yet.
         is_used=lambda queue: place.owned.uses(queue),  # noqa: PLW0108 - the same.
         on_lost=lambda queue: place.owned.drop(queue),  # noqa: PLW0108 - the same.
-        settings=ConsumerSettings(),
         clock=QuickClock(),
     )
     place = make_owned(locks)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ariane_sdk import ConsumerSettings, MessageQueue, errors
+from ariane_sdk import MessageQueue, errors
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
 from ariane_sdk.routing.route import BrokerRoute
 
@@ -31,6 +31,7 @@ class Calls:
         self.epochs = dict.fromkeys(QUEUES, 7)
         self.error = None
         self.takes_s = 0.0
+        self.reliable_s = 40.0
         self.given_back = {}
         self.asked = []
 
@@ -40,7 +41,9 @@ class Calls:
         self.clock.now_s += self.takes_s
         if self.error is not None:
             raise self.error
-        return {queue: self.epochs[queue] for queue in queues if queue in self.epochs}, 60.0
+        return {
+            queue: self.epochs[queue] for queue in queues if queue in self.epochs
+        }, self.reliable_s
 
     async def unlock(self, broker, epochs):
         if self.error is not None:
@@ -88,7 +91,6 @@ def locks(clock, calls, lost, place):
         broker_of=place.broker_of,
         is_used=lambda queue: queue in place.used,
         on_lost=lost.append,
-        settings=ConsumerSettings(),
         clock=clock,
     )
 
@@ -111,6 +113,16 @@ async def test_renewals_keep_locks(locks, clock, lost):
         await locks.renew_by_and_by()
         assert locks.holds(QUEUES[0])
     assert clock.sleeps == [20.0] * 10
+    assert lost == []
+
+
+async def test_locks_of_short_leases_are_renewed_in_time(locks, calls, clock, lost):
+    calls.reliable_s = 2.0
+    await locks.acquire(BROKER, QUEUES)
+    for _ in range(10):
+        await locks.renew_by_and_by()
+        assert locks.holds(QUEUES[0])
+    assert clock.sleeps == [1.0] * 10
     assert lost == []
 
 

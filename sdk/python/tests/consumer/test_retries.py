@@ -14,11 +14,11 @@ from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane_record.names import dead_letter_topic
 from ariane_sdk import (
     ClusterClient,
-    ConsumerSettings,
     Message,
     Producer,
     PullConsumer,
     PushConsumer,
+    PushSettings,
     QueueReader,
     errors,
     sync,
@@ -28,7 +28,7 @@ from ariane_sdk.errors import MessagesFailed
 
 _numbers = itertools.count()
 
-BRISK = ConsumerSettings(
+BRISK = PushSettings(
     rebalance_gap_s_min=0.05,
     handover_s=0.1,
     offset_store_interval_s=0.2,
@@ -294,8 +294,6 @@ async def test_in_order_a_hopeless_message_holds_up_the_rest_until_its_tries_are
 async def test_members_with_and_without_retries_agree(place, make_consumer, cluster):
     async with (
         make_consumer(Clerk()),
-        PullConsumer(
-            cluster.name_servers, group=place[1], subscriptions={place[0]: "*"}, settings=BRISK
-        ) as puller,
+        PullConsumer(cluster.name_servers, group=place[1], subscriptions={place[0]: "*"}) as puller,
     ):
         await puller.wait_assigned()

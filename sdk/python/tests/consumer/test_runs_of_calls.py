@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from ariane_sdk import ConsumerSettings, MessageQueue
+from ariane_sdk import MessageQueue, PushSettings
 from ariane_sdk.client.caution import Caution
 from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
 from ariane_sdk.consumer.delivery.hand_out import DeliveryCare
@@ -53,7 +53,7 @@ def work_of(listener, *, batch_size=1, care=None, count=100, **settings):
         0,
         deliver=listener,
         batch_size=batch_size,
-        settings=ConsumerSettings(**settings),
+        settings=PushSettings(**settings),
         on_room=lambda: None,
         **({} if care is None else {"care": care}),
     )

@@ -8,16 +8,17 @@ import pytest
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
 
-from ariane_sdk import ConsumerSettings, MessageQueue
+from ariane_sdk import MessageQueue, PullSettings
 from ariane_sdk.client.attachment import Attachment
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
 from ariane_sdk.consumer.delivery.polled_queue import PolledQueue
 from ariane_sdk.consumer.pulling.pull_loop import PullLoop
 from ariane_sdk.consumer.pulling.pull_source import BrokerSource
 from ariane_sdk.net.connections import CHANNEL_OPTIONS
+from ariane_sdk.net.reconnecting import RECONNECT_DELAY_S_MAX, RECONNECT_DELAY_S_MIN
 
 WAITS = 60
-SETTINGS = ConsumerSettings()
+SETTINGS = PullSettings()
 
 
 class WaitingClock:
@@ -44,11 +45,11 @@ def check_waits(waits_s):
     away_s = [0.0, *accumulate(waits_s)]
     for wait_s, before_s in zip(waits_s, away_s, strict=False):
         assert wait_s <= 0.13 + 0.25 * before_s
-        assert wait_s <= SETTINGS.reconnect_delay_s_max
+        assert wait_s <= RECONNECT_DELAY_S_MAX
     # Nobody hammers at a broker that stays away.
     assert waits_s == sorted(waits_s)
-    assert waits_s[0] >= SETTINGS.reconnect_delay_s_min
-    assert waits_s[-1] == SETTINGS.reconnect_delay_s_max
+    assert waits_s[0] >= RECONNECT_DELAY_S_MIN
+    assert waits_s[-1] == RECONNECT_DELAY_S_MAX
 
 
 def unavailable(_requests):
@@ -62,7 +63,6 @@ async def test_a_member_is_back_a_quarter_of_the_outage_after_its_broker():
         "127.0.0.1:1",
         SimpleNamespace(clients=lambda _address: SimpleNamespace(Attach=unavailable)),
         client_id="c",
-        settings=SETTINGS,
         clock=clock,
         on_notice=lambda _response: None,
         on_fatal=lambda _error: None,
@@ -104,6 +104,6 @@ async def test_pulls_are_back_a_quarter_of_the_outage_after_their_broker():
 
 def test_connections_are_made_anew_no_later_than_calls_are():
     options = dict(CHANNEL_OPTIONS)
-    shortest_ms = SETTINGS.reconnect_delay_s_min * 1000
+    shortest_ms = RECONNECT_DELAY_S_MIN * 1000
     assert options["grpc.initial_reconnect_backoff_ms"] == pytest.approx(shortest_ms)
-    assert options["grpc.max_reconnect_backoff_ms"] * 4 <= SETTINGS.reconnect_delay_s_max * 1000
+    assert options["grpc.max_reconnect_backoff_ms"] * 4 <= RECONNECT_DELAY_S_MAX * 1000

@@ -14,11 +14,11 @@ from sqlalchemy.orm import sessionmaker
 
 from ariane_sdk import (
     ClusterClient,
-    ConsumerSettings,
     DeadLetters,
     Message,
     Producer,
     PullConsumer,
+    PullSettings,
     PushConsumer,
     QueueReader,
     TransactionOutcome,
@@ -67,7 +67,7 @@ def listen_in_thread(messages):
 
 
 def broadcasting(name_servers, tmp_path):
-    settings = ConsumerSettings(local_offsets_path=tmp_path)
+    settings = PullSettings(local_offsets_path=tmp_path)
     return PullConsumer(
         name_servers,
         group="starts-all",
@@ -209,7 +209,7 @@ async def test_a_client_of_a_child_process_that_may_not_start_can_be_ended(
         await client.start()
     await end(client)
     if kind == "broadcasting":
-        OffsetFile.open(tmp_path, ConsumerSettings().instance_name, "starts-all")._lock.close()
+        OffsetFile.open(tmp_path, PullSettings().instance_name, "starts-all")._lock.close()
 
 
 @pytest.mark.usefixtures("_topic")

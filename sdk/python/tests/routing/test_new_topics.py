@@ -8,11 +8,11 @@ import grpc
 import pytest
 
 from ariane_sdk import (
-    ConsumerSettings,
     Message,
     Producer,
     ProducerSettings,
     PushConsumer,
+    PushSettings,
     QueueReader,
     errors,
 )
@@ -121,7 +121,7 @@ async def test_a_new_topic_does_not_wait_for_the_gap_between_two_rebalances(clus
             subscriptions={topic: "*"},
             listener=listen,
             # Whoever waits for it once gets nothing in this test.
-            settings=ConsumerSettings(rebalance_gap_s_min=3600.0),
+            settings=PushSettings(rebalance_gap_s_min=3600.0),
         ) as consumer,
     ):
         await consumer.wait_assigned()
@@ -146,7 +146,7 @@ async def test_a_consumer_waits_for_a_topic_that_does_not_exist_yet(cluster, sta
             subscriptions={topic: "*"},
             listener=listen,
             start=start,
-            settings=ConsumerSettings(rebalance_gap_s_min=0.05, hold_s=2.0),
+            settings=PushSettings(rebalance_gap_s_min=0.05, hold_s=2.0),
         ) as consumer,
     ):
         await consumer.wait_assigned()

@@ -10,18 +10,18 @@ import pytest
 
 from ariane_sdk import (
     ClusterClient,
-    ConsumerSettings,
     Message,
     MessageQueue,
     Producer,
     PullConsumer,
+    PullSettings,
     QueueReader,
     errors,
 )
 
 _numbers = itertools.count()
 
-BRISK = ConsumerSettings(
+BRISK = PullSettings(
     rebalance_gap_s_min=0.05,
     handover_s=0.3,
     offset_store_interval_s=0.1,
@@ -331,7 +331,7 @@ async def test_queues_are_handed_over_between_polls(topic, producer, make_consum
 
 
 async def test_flow_is_bounded_while_nobody_polls(topic, producer, make_consumer):
-    settings = ConsumerSettings(queue_message_count_max=50)
+    settings = PullSettings(queue_message_count_max=50)
     await producer.send_batch([Message(topic, b"x", message_group="g") for _ in range(1000)])
     async with make_consumer(group="idle", settings=settings) as consumer:
         await consumer.wait_assigned()

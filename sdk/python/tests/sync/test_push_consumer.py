@@ -8,10 +8,10 @@ import pytest
 
 from ariane_sdk import (
     ClusterClient,
-    ConsumerSettings,
     Message,
     Producer,
     PushConsumer,
+    PushSettings,
     QueueReader,
     errors,
 )
@@ -19,7 +19,7 @@ from ariane_sdk.consumer.pulling import pull_loop as _pull_loop
 
 _numbers = itertools.count()
 
-BRISK = ConsumerSettings(
+BRISK = PushSettings(
     rebalance_gap_s_min=0.05,
     handover_s=0.3,
     offset_store_interval_s=0.2,
@@ -190,7 +190,7 @@ class Circular:
 async def test_a_queue_that_is_taken_over_is_pulled_at_once(topic, producer, make_consumer):
     options = {
         "group": "swift",
-        "settings": ConsumerSettings(rebalance_gap_s_min=0.05, handover_s=0.1, hold_s=20.0),
+        "settings": PushSettings(rebalance_gap_s_min=0.05, handover_s=0.1, hold_s=20.0),
         "strategy": Circular(),
     }
     book = Book()
@@ -208,9 +208,7 @@ async def test_a_queue_that_is_taken_over_is_pulled_at_once(topic, producer, mak
 
 
 async def test_who_gives_a_queue_up_stores_its_offset(topic, producer, make_consumer):
-    settings = ConsumerSettings(
-        rebalance_gap_s_min=0.05, handover_s=0.3, offset_store_interval_s=60.0
-    )
+    settings = PushSettings(rebalance_gap_s_min=0.05, handover_s=0.3, offset_store_interval_s=60.0)
     first, second = Book(), Book()
     await producer.send_batch([Message(topic, b"x", message_group=str(n)) for n in range(100)])
     async with make_consumer(first, group="exact", settings=settings) as one:
@@ -318,7 +316,7 @@ async def test_latest_is_stored_before_anything_is_consumed(
     cluster, topic, producer, make_consumer
 ):
     await producer.send_batch([Message(topic, b"old") for _ in range(50)])
-    settings = ConsumerSettings(offset_store_interval_s=60.0)
+    settings = PushSettings(offset_store_interval_s=60.0)
     async with (
         make_consumer(Book(), group="crash", start="latest", settings=settings) as consumer,
         QueueReader(cluster.name_servers) as reader,
@@ -384,7 +382,7 @@ async def test_a_plain_function_runs_in_threads(topic, producer, make_consumer):
 
 
 async def test_a_slow_listener_bounds_what_is_held(topic, producer, make_consumer):
-    settings = ConsumerSettings(queue_message_count_max=50, hold_s=1.0)
+    settings = PushSettings(queue_message_count_max=50, hold_s=1.0)
     gate, count = asyncio.Event(), 0
     done = asyncio.Event()
 
@@ -412,7 +410,7 @@ async def test_more_queues_than_a_pull_can_name_take_turns(
     topic, producer, make_consumer, monkeypatch
 ):
     monkeypatch.setattr(_pull_loop, "POSITIONS_PER_PULL_MAX", 3)
-    settings = ConsumerSettings(hold_s=20.0)
+    settings = PushSettings(hold_s=20.0)
     book = Book()
     async with make_consumer(book, group="turns", settings=settings) as consumer:
         await consumer.wait_assigned()
@@ -537,7 +535,7 @@ async def test_members_must_agree(make_consumer):
         {"start": datetime(2024, 1, 1)},  # noqa: DTZ001 - that is the mistake.
         {"batch_size": 0},
         {"ordered": True, "model": "broadcasting"},
-        {"ordered": True, "settings": ConsumerSettings(queue_concurrency=2)},
+        {"ordered": True, "settings": PushSettings(queue_concurrency=2)},
         {"tags": "a ||"},
     ],
 )

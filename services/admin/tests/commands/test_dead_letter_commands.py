@@ -7,7 +7,7 @@ import pytest
 
 from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_sdk import ConsumerSettings, Message, Producer, PushConsumer
+from ariane_sdk import Message, Producer, PushConsumer, PushSettings
 from ariane_sdk.errors import MessagesFailed
 
 
@@ -26,7 +26,7 @@ def died(cluster, ariane):
             await producer.send_batch(
                 [Message(topic, body.encode(), keys=(f"k-{body}",), tag="t") for body in bodies]
             )
-        settings = ConsumerSettings(handover_s=0.1, rebalance_gap_s_min=0.05)
+        settings = PushSettings(handover_s=0.1, rebalance_gap_s_min=0.05)
         async with (
             asyncio.timeout(60),
             PushConsumer(

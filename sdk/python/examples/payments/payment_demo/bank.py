@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from sqlalchemy import bindparam
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
-from ariane_sdk import ConsumerSettings, PushConsumer, ReceivedMessage
+from ariane_sdk import PushConsumer, PushSettings, ReceivedMessage
 from ariane_sdk.sql import Inbox
 from payment_demo.books import ACCOUNT, ENTRY, SHOP, Order
 from payment_demo.shop import TOPIC
@@ -39,7 +39,7 @@ class Bank:
             listener=self.book,
             start="earliest",
             ordered=True,
-            settings=ConsumerSettings(suspend_s=0.05, rebalance_gap_s_min=0.2),
+            settings=PushSettings(suspend_s=0.05, rebalance_gap_s_min=0.2),
         )
 
     async def book(self, messages: Sequence[ReceivedMessage]) -> None:

@@ -24,7 +24,7 @@ from ariane.broker.v1.client_service_pb2 import (
 )
 from ariane_sdk.errors import CallError
 from ariane_sdk.net.connections import Connections
-from ariane_sdk.net.reconnecting import Reconnecting, reconnect_delay_s
+from ariane_sdk.net.reconnecting import reconnect_delay_s
 from ariane_sdk.net.status import error_from_rpc
 from ariane_sdk.net.timestamps import duration_s
 from ariane_sdk.runtime.clock import Clock
@@ -58,7 +58,6 @@ class Attachment:
         client_id: str,
         membership: Membership | None = None,
         producer_groups: Sequence[str] = (),
-        settings: Reconnecting,
         clock: Clock,
         on_notice: Callable[[AttachResponse], None],
         on_fatal: Callable[[CallError], None],
@@ -74,7 +73,6 @@ class Attachment:
             client_id: The client.
             membership: Its part in a consumer group, if it has one.
             producer_groups: Groups whose transactions it can be asked about.
-            settings: How long to wait between tries.
             clock: Paces heartbeats and repeats.
             on_notice: Told what the broker says.
             on_fatal: Told that the broker will never let this client in.
@@ -90,7 +88,6 @@ class Attachment:
         self._memberships = [] if membership is None else [membership]
         self._memberships_said = self._memberships
         self._producer_groups = producer_groups
-        self._settings = settings
         self._clock = clock
         self._on_notice = on_notice
         self._on_fatal = on_fatal
@@ -167,7 +164,7 @@ class Attachment:
                 self._tried.set()
             if not self._leaving:
                 self._on_turn()
-                await self._clock.sleep(reconnect_delay_s(self._settings, failure_count))
+                await self._clock.sleep(reconnect_delay_s(failure_count))
 
     async def _stay_attached(self) -> None:
         """One stream, from hello to goodbye."""

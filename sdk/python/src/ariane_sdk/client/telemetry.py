@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Link, Span, TracerProvider
 
     from ariane_sdk.client.listener import Listener
-    from ariane_sdk.settings import ConsumerSettings
+    from ariane_sdk.settings import PushSettings
 
 SYSTEM: Final = "arianemq"
 SCOPE: Final = "ariane_sdk"
@@ -297,7 +297,7 @@ class Telemetry:
 
 
 def traced_listener(
-    listener: Listener, settings: ConsumerSettings, *, group: str, client_id: str
+    listener: Listener, settings: PushSettings, *, group: str, client_id: str
 ) -> Listener:
     """The listener itself, or with a span around each call if the application wants that."""
     telemetry = Telemetry.configured(

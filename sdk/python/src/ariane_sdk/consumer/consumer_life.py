@@ -141,7 +141,6 @@ class ConsumerLife:
             broker_of=partial(broker_of, session.routes),
             is_used=self._uses,
             on_lost=self._drop,
-            settings=plan.settings,
             clock=plan.clock,
         )
         keeping: OffsetKeeping = keeping_file or BrokerOffsets(
@@ -188,7 +187,7 @@ class ConsumerLife:
                 lambda: session.connections,
                 group=plan.group,
                 broker_of=partial(broker_of, session.routes),
-                settings=plan.settings,
+                call_timeout_s=plan.settings.call_timeout_s,
                 clock=plan.clock,
                 random=plan.random,
             )

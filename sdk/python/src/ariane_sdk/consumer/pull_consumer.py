@@ -48,7 +48,7 @@ from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
-from ariane_sdk.settings import ConsumerSettings
+from ariane_sdk.settings import PullSettings, checked_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,7 +87,7 @@ class PullConsumer:
         model: MessageModel = "clustering",
         strategy: AllocationStrategy | None = None,
         column_names: Sequence[str] | None = None,
-        settings: ConsumerSettings | None = None,
+        settings: PullSettings | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -115,7 +115,7 @@ class PullConsumer:
         """
         self._column_names = None if column_names is None else columns_wanted(column_names)
         self._by_hand = not subscriptions
-        settings = settings or ConsumerSettings()
+        settings = checked_settings(settings, PullSettings)
         if self._column_names is not None:
             settings = settings.for_columns()
         self._plan = ConsumerPlan(

@@ -40,7 +40,7 @@ from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
 from ariane_sdk.runtime.stop_signals import stop_signals
 from ariane_sdk.runtime.tasks import start_task
-from ariane_sdk.settings import ConsumerSettings
+from ariane_sdk.settings import PushSettings, checked_settings
 
 
 class PushConsumer:
@@ -82,7 +82,7 @@ class PushConsumer:
         model: MessageModel = "clustering",
         ordered: bool = False,
         strategy: AllocationStrategy | None = None,
-        settings: ConsumerSettings | None = None,
+        settings: PushSettings | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -117,7 +117,7 @@ class PushConsumer:
         count: object = batch_size
         if not isinstance(count, int) or count < 1:
             raise IllegalArgument(f"batch_size {batch_size!r:.100}: an integer, at least 1")
-        settings = settings or ConsumerSettings()
+        settings = checked_settings(settings, PushSettings)
         filters = filters_of(subscriptions)
         if model == "clustering" and not ordered:
             filters[retry_topic(checked_group(group))] = TagFilter.parse("*")
@@ -137,6 +137,7 @@ class PushConsumer:
             random=random or new_random(),
             ordered=ordered,
         )
+        self._settings = settings
         self._listener = listener
         self._batch_size = batch_size
         self._life = ConsumerLife(self._plan)
@@ -172,7 +173,7 @@ class PushConsumer:
             OffsetFileInUse: Another broadcasting consumer has them.
             CallError: No broker lets the consumer in.
         """
-        settings = self._plan.settings
+        settings = self._settings
         listener = traced_listener(
             self._listener, settings, group=self.group, client_id=self.client_id
         )
@@ -181,7 +182,9 @@ class PushConsumer:
             lambda: self._life.session.connections,
             group=self.group,
             broker_of=self._broker_of,
-            settings=settings,
+            call_timeout_s=settings.call_timeout_s,
+            repeat_delay_s=settings.redelivery_delay_s_min,
+            attempts_max=settings.attempts_max,
             clock=self._plan.clock,
             random=self._plan.random,
         )

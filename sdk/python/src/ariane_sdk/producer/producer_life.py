@@ -31,7 +31,7 @@ from ariane_sdk.routing.route import Route
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
 from ariane_sdk.runtime.fork import ForkGuard
 from ariane_sdk.runtime.own_address import own_ip
-from ariane_sdk.settings import ProducerSettings
+from ariane_sdk.settings import ProducerSettings, checked_settings
 
 if TYPE_CHECKING:
     from ariane_sdk.producer.batches.columns_intake import ColumnsIntake
@@ -70,7 +70,7 @@ class ProducerLife(TransactionalSends):
         self._addresses = parse_addresses(name_servers)
         self._group = checked_group(group) if group else ""
         super().__init__(transaction_checker)
-        self._settings = settings or ProducerSettings()
+        self._settings = checked_settings(settings, ProducerSettings)
         self._clock = clock or SystemClock()
         self._random = random or new_random()
         self._fork_guard = ForkGuard()

@@ -17,7 +17,7 @@ from ariane_sdk.errors import ClientNotRunning
 from ariane_sdk.message import MessageQueue, ReceivedMessage
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking
-from ariane_sdk.settings import ConsumerSettings
+from ariane_sdk.settings import PullSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,7 @@ class PullConsumer(BlockingClient[_pull_consumer.PullConsumer]):
         model: MessageModel = "clustering",
         strategy: AllocationStrategy | None = None,
         column_names: Sequence[str] | None = None,
-        settings: ConsumerSettings | None = None,
+        settings: PullSettings | None = None,
     ) -> None:
         """Set up; see ``ariane_sdk.PullConsumer``."""
         super().__init__(

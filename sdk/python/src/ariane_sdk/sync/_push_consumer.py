@@ -17,7 +17,7 @@ from ariane_sdk.message import MessageQueue
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking
 from ariane_sdk.runtime.stop_signals import stop_signals
-from ariane_sdk.settings import ConsumerSettings
+from ariane_sdk.settings import PushSettings
 
 
 class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
@@ -38,7 +38,7 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
         model: MessageModel = "clustering",
         ordered: bool = False,
         strategy: AllocationStrategy | None = None,
-        settings: ConsumerSettings | None = None,
+        settings: PushSettings | None = None,
     ) -> None:
         """Set up; see ``ariane_sdk.PushConsumer``."""
         super().__init__(

@@ -25,7 +25,6 @@ from ariane_sdk.net.status import error_from_status
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
-from ariane_sdk.settings import ConsumerSettings
 
 CALLS_MAX: Final = 16
 """Calls to brokers at a time."""
@@ -58,7 +57,9 @@ class MessageReturns:
         *,
         group: str,
         broker_of: Callable[[MessageQueue], BrokerRoute],
-        settings: ConsumerSettings,
+        call_timeout_s: float,
+        repeat_delay_s: float = 1.0,
+        attempts_max: int = 0,
         clock: Clock,
         random: Random,
     ) -> None:
@@ -68,18 +69,22 @@ class MessageReturns:
             connections: Where channels come from, once the consumer runs.
             group: The consumer group.
             broker_of: The broker of a queue.
-            settings: How the consumer behaves.
+            call_timeout_s: How long one call may take.
+            repeat_delay_s: How long to wait before a call is repeated; longer each time.
+            attempts_max: How often a message is tried again; 0 leaves that to the group.
             clock: Paces repeats.
             random: Names returns.
         """
         self._connections = connections
         self._group = group
         self._broker_of = broker_of
-        self._settings = settings
+        self._call_timeout_s = call_timeout_s
+        self._repeat_delay_s = repeat_delay_s
+        self._attempts_max = attempts_max
         self._clock = clock
         self._random = random
         self._calls = asyncio.Semaphore(CALLS_MAX)
-        self._attempts_max: dict[str, _KnownCount] = {}
+        self._known_counts: dict[str, _KnownCount] = {}
 
     def new_return_id(self) -> str:
         """A name for the returns of one ownership of a queue, by which a repetition is known."""
@@ -111,7 +116,7 @@ class MessageReturns:
             topic=queue.topic,
             queue_id=queue.queue_id,
             cause=failed.cause[:CAUSE_LENGTH_MAX],
-            attempts_max=self._settings.attempts_max,
+            attempts_max=self._attempts_max,
             return_id=return_id,
             local_attempts=local_attempts,
             dead_letter=reason is not None,
@@ -126,9 +131,9 @@ class MessageReturns:
 
     async def attempts_max(self, queue: MessageQueue) -> int | None:
         """How often the group tries a message again; nothing when nobody tells now."""
-        if self._settings.attempts_max:
-            return self._settings.attempts_max
-        known = self._attempts_max.get(queue.broker_name)
+        if self._attempts_max:
+            return self._attempts_max
+        known = self._known_counts.get(queue.broker_name)
         if known is not None and known.until_s > self._clock.monotonic_s():
             return known.attempts_max
         try:
@@ -136,13 +141,13 @@ class MessageReturns:
             stub = self._connections().groups(read_address(broker))
             call = stub.GetConsumerGroup(
                 GetConsumerGroupRequest(consumer_group=self._group),
-                timeout=self._settings.call_timeout_s,
+                timeout=self._call_timeout_s,
             )
             count = (await answer_of(call, peer_name(broker))).group.attempts_max
         except ArianeError as error:
             logger.info("nobody tells how often group %s tries again: %s", self._group, error)
             return None
-        self._attempts_max[queue.broker_name] = _KnownCount(
+        self._known_counts[queue.broker_name] = _KnownCount(
             count, self._clock.monotonic_s() + GROUP_LIFE_S
         )
         return count
@@ -164,11 +169,11 @@ class MessageReturns:
                 try:
                     broker = self._broker_of(queue)
                     stub = self._connections().retries(read_address(broker))
-                    call = stub.ReturnMessages(request, timeout=self._settings.call_timeout_s)
+                    call = stub.ReturnMessages(request, timeout=self._call_timeout_s)
                     answer = await answer_of(call, peer_name(broker))
                 except CallError as error:
                     if error.retriable and tries < TRIES:
-                        await self._clock.sleep(self._settings.redelivery_delay_s_min * tries)
+                        await self._clock.sleep(self._repeat_delay_s * tries)
                         continue
                     _log_failure(queue, messages, error)
                     return messages

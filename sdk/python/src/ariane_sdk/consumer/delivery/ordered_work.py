@@ -13,7 +13,7 @@ from ariane_sdk.consumer.delivery.queue_work import QueueWork
 from ariane_sdk.consumer.delivery.window import Delivery
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
 from ariane_sdk.message import MessageQueue, ReceivedMessage
-from ariane_sdk.settings import ConsumerSettings
+from ariane_sdk.settings import PushSettings
 
 
 class OrderedQueueWork(QueueWork):
@@ -36,7 +36,7 @@ class OrderedQueueWork(QueueWork):
         *,
         deliver: Deliver,
         batch_size: int,
-        settings: ConsumerSettings,
+        settings: PushSettings,
         on_room: Callable[[], None],
         locks: QueueLocks,
         returns: MessageReturns,

@@ -32,10 +32,13 @@ from ariane_sdk.message import MessageQueue, ReceivedMessage
 from ariane_sdk.net.backoff import Backoff
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
-from ariane_sdk.settings import ConsumerSettings
+from ariane_sdk.settings import PushSettings
 
 TURN_MESSAGES: Final = 256
 """After so many messages the loop lets other tasks run, even if the listener never awaits."""
+
+REDELIVERY_DELAY_S_MAX: Final = 60.0
+"""The longest delay before messages are delivered again that could not be sent back."""
 
 RUN_MESSAGES: Final = 32
 """The loop takes so many messages from the window at once where the listener gets fewer in a call:
@@ -72,7 +75,7 @@ class QueueWork:
         *,
         deliver: Deliver,
         batch_size: int,
-        settings: ConsumerSettings,
+        settings: PushSettings,
         on_room: Callable[[], None],
         returns: MessageReturns | None = None,
         care: DeliveryCare = CARELESS,
@@ -233,9 +236,7 @@ class QueueWork:
         Returns:
             False if the queue was given up meanwhile.
         """
-        backoff = Backoff(
-            self._settings.redelivery_delay_s_min, self._settings.redelivery_delay_s_max
-        )
+        backoff = Backoff(self._settings.redelivery_delay_s_min, REDELIVERY_DELAY_S_MAX)
         for tries in count():
             failed = failed_messages(left, error)
             self._failures.tell(self.queue, left, failed.messages, error)

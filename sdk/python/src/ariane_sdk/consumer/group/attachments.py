@@ -100,7 +100,6 @@ class Attachments:
                 self._connections,
                 client_id=self._client_id,
                 membership=membership,
-                settings=self._plan.settings,
                 clock=self._plan.clock,
                 on_notice=self._on_notice,
                 on_fatal=self._on_fatal,

@@ -38,7 +38,13 @@ from ariane_sdk.message import MessageQueue
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
-from ariane_sdk.settings import ConsumerSettings
+
+RELIED_SHARE: Final = 3 / 4
+"""A lock is relied on for this share of the time for which its broker says that one may: 30 s of 40
+where the lease is 60 s."""
+
+RENEW_SHARE: Final = 1 / 2
+"""After this share of that time locks are renewed: 20 s."""
 
 RENEW_RETRY_S: Final = 1.0
 """How long to wait before a broker that did not renew is asked again."""
@@ -56,7 +62,7 @@ class LockCalls(Protocol):
     async def lock(
         self, broker: BrokerRoute, queues: Sequence[MessageQueue]
     ) -> tuple[dict[MessageQueue, int], float]:
-        """Take or renew locks; their epochs, and for how long they may be relied on."""
+        """Take or renew locks; their epochs, and for how long one may rely on them."""
         ...
 
     async def unlock(self, broker: BrokerRoute, epochs: dict[MessageQueue, int]) -> None:
@@ -87,7 +93,6 @@ class QueueLocks:
         broker_of: Callable[[MessageQueue], BrokerRoute],
         is_used: Callable[[MessageQueue], bool],
         on_lost: Callable[[MessageQueue], None],
-        settings: ConsumerSettings,
         clock: Clock,
     ) -> None:
         """Hold nothing yet.
@@ -98,16 +103,16 @@ class QueueLocks:
             is_used: Whether a queue is consumed, taken over or being given up. What is not is not
                 renewed.
             on_lost: Told of a queue that must not be consumed any longer.
-            settings: How often to renew, and how long to rely on a lock.
-            clock: Measures that.
+            clock: Measures how long to rely on a lock, and paces renewals.
         """
         self._calls = calls
         self._broker_of = broker_of
         self._is_used = is_used
         self._on_lost = on_lost
-        self._settings = settings
         self._clock = clock
         self._held: dict[MessageQueue, HeldLock] = {}
+        self._holding = asyncio.Event()
+        self._reliable_s: dict[str, float] = {}
         self._owed: dict[MessageQueue, int] = {}
         self._owing = asyncio.Event()
         self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -134,15 +139,16 @@ class QueueLocks:
             asked_s = self._clock.monotonic_s()
             owed = {queue: self._owed.pop(queue) for queue in queues if queue in self._owed}
             try:
-                epochs, lease_s = await self._calls.lock(broker, queues)
+                epochs, reliable_s = await self._calls.lock(broker, queues)
             except BaseException as error:
                 if not isinstance(error, CallError) or error.outcome_unknown:
                     owed = {queue: ANY_EPOCH for queue in queues if queue not in self._held}
                 self._owe(owed)
                 raise
-            good_until_s = asked_s + min(lease_s, self._settings.lock_life_s)
+            good_until_s = self._good_until_s(broker.broker_name, asked_s, reliable_s)
             for queue, epoch in epochs.items():
                 self._held[queue] = HeldLock(epoch, good_until_s)
+                self._holding.set()
         return [queue for queue in queues if queue in epochs]
 
     async def give_back(self, queues: Iterable[MessageQueue]) -> None:
@@ -177,10 +183,13 @@ class QueueLocks:
             self._owing.clear()
 
     async def renew_by_and_by(self) -> None:
-        """One round: wait until locks are to be renewed, and renew them."""
-        await self._clock.sleep(self._settings.lock_renew_interval_s)
+        """One round: wait until there are locks and half of their time is over, and renew them."""
+        await self._holding.wait()
+        await self._clock.sleep(min(self._reliable_s.values()) * RENEW_SHARE)
         while not await self.renew():
             await self._clock.sleep(RENEW_RETRY_S)
+        if not self._held:
+            self._holding.clear()
 
     async def renew(self) -> bool:
         """Renew all locks that are used; whether every broker answered."""
@@ -206,14 +215,19 @@ class QueueLocks:
             queues = list(before)
             asked_s = self._clock.monotonic_s()
             try:
-                epochs, lease_s = await self._calls.lock(self._broker_of(queues[0]), queues)
+                epochs, reliable_s = await self._calls.lock(self._broker_of(queues[0]), queues)
             except CallError as error:
                 logger.info("locks of broker %s not renewed: %s", broker_name, error)
                 return False
-            good_until_s = asked_s + min(lease_s, self._settings.lock_life_s)
+            good_until_s = self._good_until_s(broker_name, asked_s, reliable_s)
             for queue, epoch in before.items():
                 self._take_renewal(queue, epoch, epochs.get(queue), good_until_s)
         return True
+
+    def _good_until_s(self, broker_name: str, asked_s: float, reliable_s: float) -> float:
+        """Until when to rely on locks that a broker gave; remembers what it said."""
+        self._reliable_s[broker_name] = reliable_s
+        return asked_s + reliable_s * RELIED_SHARE
 
     def _take_renewal(
         self, queue: MessageQueue, epoch: int, granted: int | None, good_until_s: float

@@ -40,7 +40,7 @@ from ariane_sdk.consumer.pulling.pulled import damage_before_filter, fill, move_
 from ariane_sdk.errors import CallError, FilterFailed, QueueOffsetOutOfRange, RecordDamaged
 from ariane_sdk.message import MessageQueue
 from ariane_sdk.net.connections import Connections
-from ariane_sdk.net.reconnecting import reconnect_delay_s
+from ariane_sdk.net.reconnecting import RECONNECT_DELAY_S_MAX, reconnect_delay_s
 from ariane_sdk.net.status import error_from_status
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
@@ -410,10 +410,9 @@ class PullLoop:
     def _queue_failed(self, work: OwnedQueue, error: CallError) -> None:
         """One queue was not read; the others were."""
         logger.warning("%s cannot be pulled: %s", work.queue, error)
-        delay_s = self._settings.reconnect_delay_s_max
-        work.not_before_s = self._clock.monotonic_s() + delay_s
+        work.not_before_s = self._clock.monotonic_s() + RECONNECT_DELAY_S_MAX
         # By then a pull for the other queues may be held.
-        asyncio.get_running_loop().call_later(delay_s, self.look_again)
+        asyncio.get_running_loop().call_later(RECONNECT_DELAY_S_MAX, self.look_again)
         self._on_trouble(work.queue.topic, error)
 
     async def _back_off(self, error: CallError, topics: Sequence[str]) -> None:
@@ -423,7 +422,7 @@ class PullLoop:
             self._on_trouble(topic, error)
         if await self._source.failed(error):
             return
-        delay_s = reconnect_delay_s(self._settings, self._failure_count)
+        delay_s = reconnect_delay_s(self._failure_count)
         self._failure_count += 1
         await self._clock.sleep(max(delay_s, error.retry_after_s))
 

@@ -7,7 +7,6 @@ transaction, any that lives can be asked. Without a checker nobody is attached, 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -53,14 +52,6 @@ _ANSWERS: Final = {
     TransactionOutcome.ROLLBACK: TRANSACTION_OUTCOME_ROLLBACK,
     TransactionOutcome.UNKNOWN: TRANSACTION_OUTCOME_UNKNOWN,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ReconnectDelays:
-    """How long an attachment waits before it is tried again, in seconds."""
-
-    reconnect_delay_s_min: float = 0.1
-    reconnect_delay_s_max: float = 2.0
 
 
 class TransactionAnswers:
@@ -145,7 +136,6 @@ class TransactionAnswers:
             self._session.connections,
             client_id=self._client_id,
             producer_groups=(self._group,),
-            settings=ReconnectDelays(),
             clock=self._clock,
             on_notice=hear,
             on_fatal=tell,
