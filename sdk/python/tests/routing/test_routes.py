@@ -117,6 +117,18 @@ async def test_a_route_is_asked_for_once_by_all_who_want_it(world, make_session)
     await session.close()
 
 
+async def test_a_session_that_is_closed_looks_for_no_route(world, make_session):
+    session = make_session(world.name_servers)
+    await session.routes.get("orders")
+    await session.close()
+    others = asyncio.all_tasks()
+
+    session.routes.confirm("orders")
+    session.routes.watch("nowhere")
+
+    assert asyncio.all_tasks() == others
+
+
 @pytest.mark.parametrize("trouble", ["gone", "away"])
 async def test_the_last_good_route_is_kept(world, make_session, trouble):
     session = make_session(world.name_servers)

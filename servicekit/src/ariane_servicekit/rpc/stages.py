@@ -58,6 +58,10 @@ class ErrorStage:
         call.errors = self
         try:
             return await proceed()
+        except grpc.aio.InternalError as gone:
+            # gRPC could not send an answer. It finds that out before it cancels the call of a
+            # client that has vanished: whoever is first, the call is cancelled.
+            raise asyncio.CancelledError from gone
         except grpc.aio.AbortError:
             # Aborted below by code that is not ours: the health service of an unknown name.
             call.code = call.context.code()

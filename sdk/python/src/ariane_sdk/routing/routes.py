@@ -62,6 +62,7 @@ class Routes:
         self._doubts = RouteDoubts(self._look, clock, random)
         self._listeners: list[Callable[[Route], None]] = []
         self._loop_task: asyncio.Task[None] | None = None
+        self._closed = False
 
     def start(self) -> None:
         """Start refreshing."""
@@ -69,7 +70,9 @@ class Routes:
         self._loop_task = start_task(refresh, "routes")
 
     async def close(self) -> None:
-        """Stop refreshing."""
+        """Stop refreshing, and look for no route from now on."""
+        # A client that is closed while it starts takes some steps yet.
+        self._closed = True
         await self._doubts.close()
         tasks = [
             *self._watches.values(),
@@ -134,7 +137,7 @@ class Routes:
 
         Who has asked to be told of changes is told.
         """
-        if topic not in self._watches:
+        if topic not in self._watches and not self._closed:
             watch = start_task(self._look_for(topic), f"watch-{topic}")
             self._watches[topic] = watch
             watch.add_done_callback(lambda _: self._watches.pop(topic, None))
@@ -146,7 +149,7 @@ class Routes:
         Members of a group that see different routes divide its queues differently, so that some
         belong to nobody until all see the same.
         """
-        if topic not in self._confirmations:
+        if topic not in self._confirmations and not self._closed:
             task = start_task(self._look_while_young(topic), f"confirm-{topic}")
             self._confirmations[topic] = task
             task.add_done_callback(lambda _: self._confirmations.pop(topic, None))
