@@ -1,6 +1,6 @@
 """One member of the consumer group, a process of its own (``python -m flight_demo.member``).
 
-It writes ``assigned`` whenever its queues change, ``progress`` twice a second and ``totals`` last;
+It writes ``assigned`` when its queues change, ``progress`` when it has some, and ``totals`` last;
 it reads ``go`` (let messages through) and ``stop``. It joins while the topic is empty and holds
 what arrives until it is told to go: so no queue changes hands under load, and the group's rate is
 measured on a backlog.
@@ -19,7 +19,7 @@ from ariane_sdk import PushConsumer, ReceivedMessage
 from flight_demo.children import perform, say
 from flight_demo.ledger import Ledger
 
-_SECONDS_BETWEEN_REPORTS = 0.5
+_SECONDS_BETWEEN_REPORTS = 0.1
 _LISTENER_BATCH = 1000
 
 
@@ -97,12 +97,15 @@ async def _obey(gate: asyncio.Event) -> None:
 
 async def _report(consumer: PushConsumer, ledger: Ledger) -> None:
     queues: list[str] | None = None
+    distinct: int | None = None
     while True:
         assigned = sorted(str(queue) for queue in consumer.assignment)
         if assigned != queues:
             queues = assigned
             say("assigned", queues=queues)
-        say("progress", distinct=ledger.distinct)
+        if ledger.distinct != distinct:
+            distinct = ledger.distinct
+            say("progress", distinct=distinct)
         await asyncio.sleep(_SECONDS_BETWEEN_REPORTS)
 
 

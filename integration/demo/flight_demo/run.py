@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from ariane_sdk import ClusterClient, Producer, QueueReader
 from ariane_servicekit.running.processes import LocalCluster
 from flight_demo.checks import Check
-from flight_demo.children import child
+from flight_demo.children import Child, child
 from flight_demo.closed_form import Expectation
 from flight_demo.delays import ReceivedStatistics, consume_statistics
 from flight_demo.events import FlightEvent, in_event_time_order, iter_events
@@ -76,8 +76,6 @@ async def run(orders: RunOrders, stages: Stages, folder: Path) -> list[Check]:
         ArianeError: The cluster refused something.
     """
     check_machine(folder)
-    flights = _read(orders.selection, stages)
-    expected = Expectation.of(flights)
     async with AsyncExitStack() as stack:
         with stages.stage("start name server and brokers", unit="processes", rated=False) as stage:
             cluster = LocalCluster(
@@ -88,14 +86,19 @@ async def run(orders: RunOrders, stages: Stages, folder: Path) -> list[Check]:
             for topic in (FLIGHTS, DELAYS):
                 await client.create_topic(topic, queue_count=QUEUES_A_BROKER)
             stage.reach(len(cluster.processes))
+        # Its Java machine takes seconds to start, and may do so while others are at work.
+        spark_orders = SparkOrders(name_servers, FLIGHTS, DELAYS, folder / "spark")
+        spark_job = await stack.enter_async_context(_spark_child(spark_orders, folder))
+        flights = _read(orders.selection, stages)
+        expected = Expectation.of(flights)
         reader = await stack.enter_async_context(QueueReader(name_servers))
         on_stage = _Cast(name_servers, reader, stages, folder)
         events = _events(flights, orders.sabotage)
         acknowledged, group = await on_stage.publish_and_consume(events, expected.totals.events)
-        # The flights have done their part; Spark can use the room.
+        # The flights have done their part; others can use the room.
         del flights, events
         late = await on_stage.consume_late()
-        spark = await on_stage.run_spark(expected.totals.events)
+        spark = await on_stage.run_spark(spark_job, expected.totals.events)
         delays = await on_stage.consume_delays(spark.messages)
         found = Findings(
             acknowledged=acknowledged,
@@ -134,6 +137,18 @@ def _read(selection: Selection, stages: Stages) -> Sequence[Flight]:
 def _events(flights: Sequence[Flight], sabotage: Sabotage | None) -> Iterator[FlightEvent]:
     events = iter_events(flights, in_event_time_order(flights))
     return events if sabotage is None else sabotaged(events, sabotage)
+
+
+def _spark_child(orders: SparkOrders, folder: Path) -> AbstractAsyncContextManager[Child]:
+    """Spark's process, which starts a session and then waits for ``go``."""
+    orders.folder.mkdir()
+    return child(
+        "spark",
+        "flight_demo.spark_job",
+        orders.to_arguments(),
+        folder=folder,
+        environment={"TMPDIR": str(orders.folder)},
+    )
 
 
 class _Cast:
@@ -183,33 +198,25 @@ class _Cast:
                 found[way] = await consume_late(self._name_servers, FLIGHTS, group, way, stage)
         return found
 
-    async def run_spark(self, event_count: int) -> SparkTotals:
+    async def run_spark(self, job: Child, event_count: int) -> SparkTotals:
         """Let Spark read the flights and write the delays."""
-        orders = SparkOrders(self._name_servers, FLIGHTS, DELAYS, self._folder / "spark")
-        orders.folder.mkdir()
-        async with child(
-            "spark",
-            "flight_demo.spark_job",
-            orders.to_arguments(),
-            folder=self._folder,
-            environment={"TMPDIR": str(orders.folder)},
-        ) as job:
-            with self._stages.stage("start Spark", unit="session", rated=False) as stage:
-                async for _ in job.hear_until("session"):
-                    stage.reach(1)
-            with self._stages.stage("Spark reads and aggregates", unit="events") as stage:
-                async for line in job.hear_until("read"):
-                    if line["event"] == "tasks":
-                        stage.note(
-                            f"{line['done']} of {line['total']} tasks, {event_count:,} events"
-                        )
-                events, illegible = int(line["events"]), int(line["illegible"])
-                stage.reach(events)
-            with self._stages.stage("Spark writes the delays", unit="messages") as stage:
-                async for line in job.hear_until("written"):
-                    if line["event"] == "written":
-                        stage.reach(line["rows"])
-                messages = stage.count
+        with self._stages.stage(
+            "wait until Spark has started", unit="session", rated=False
+        ) as stage:
+            async for _ in job.hear_until("session"):
+                stage.reach(1)
+        await job.tell("go")
+        with self._stages.stage("Spark reads and aggregates", unit="events") as stage:
+            async for line in job.hear_until("read"):
+                if line["event"] == "tasks":
+                    stage.note(f"{line['done']} of {line['total']} tasks, {event_count:,} events")
+            events, illegible = int(line["events"]), int(line["illegible"])
+            stage.reach(events)
+        with self._stages.stage("Spark writes the delays", unit="messages") as stage:
+            async for line in job.hear_until("written"):
+                if line["event"] == "written":
+                    stage.reach(line["rows"])
+            messages = stage.count
         return SparkTotals(events, illegible, messages)
 
     async def consume_delays(self, message_count: int) -> ReceivedStatistics:

@@ -1,8 +1,9 @@
 """Spark's part, a process of its own (``python -m flight_demo.spark_job``).
 
-It reads the topic ``flights`` once, works out how late each carrier's flights left, in each month
-and in the whole time, and writes one message for each of these to the topic ``delays``. It tells
-the demo where it stands: ``session``, ``tasks`` (again and again), ``read``, ``written``.
+It starts a session, which takes some seconds, and waits for the line ``go``. Then it reads the
+topic ``flights`` once, works out how late each carrier's flights left, in each month and in the
+whole time, and writes one message for each of these to the topic ``delays``. It tells the demo
+where it stands: ``session``, ``tasks`` (again and again), ``read``, ``written``.
 """
 
 from __future__ import annotations
@@ -123,10 +124,11 @@ def as_messages(statistics: DataFrame) -> DataFrame:
     )
 
 
-def run(orders: SparkOrders) -> None:
-    """Read, work out, write."""
+def run(orders: SparkOrders, go: threading.Event) -> None:
+    """Start a session; when told to go: read, work out, write."""
     spark = _session(orders.folder)
     say("session")
+    go.wait()
     with _reports_of(spark):
         stored = (
             spark.read.format("ariane")
@@ -204,18 +206,22 @@ def _reports_of(spark: SparkSession) -> Iterator[None]:
         reporter.join()
 
 
-def _end_with_input() -> None:
-    """End this session, the Java machine with it, when whoever started it is gone."""
+def _obey_input(go: threading.Event) -> None:
+    """Set `go` at the first word, the only one that comes.
+
+    At the end of the input whoever started this is gone: end, and the Java machine with it.
+    """
 
     def watch() -> None:
         # Past Python's own buffer: its lock must be free when the interpreter ends.
         while os.read(sys.stdin.fileno(), 1):
-            pass
+            go.set()
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
 if __name__ == "__main__":
-    _end_with_input()
-    perform(lambda: run(SparkOrders.parse()))
+    told_to_go = threading.Event()
+    _obey_input(told_to_go)
+    perform(lambda: run(SparkOrders.parse(), told_to_go))
