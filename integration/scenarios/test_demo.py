@@ -74,6 +74,15 @@ def test_a_week_holds_all_totals(demo, tmp_path):
     assert_nothing_left(tmp_path)
 
 
+def test_all_totals_hold_although_primaries_are_killed(demo, tmp_path):
+    process = demo("--days", "7", "--kill-primaries")
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    assert re.search(r"All \d+ totals hold", output)
+    assert re.search(r"primaries killed, .*│ +2 │ +2 ", output)
+    assert_nothing_left(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("sabotage", "broken"),
     [

@@ -100,6 +100,12 @@ def _parse(arguments: Sequence[str] | None) -> RunOrders:
         help="make a fault on purpose, to see the totals notice it",
     )
     parser.add_argument(
+        "--kill-primaries",
+        action="store_true",
+        help="each broker has a replica, and its primary is killed in the middle: of one while"
+        " events are published, of the other while they are consumed",
+    )
+    parser.add_argument(
         "--trace", action="store_true", help="show the trace of an error instead of one line"
     )
     given = parser.parse_args(arguments)
@@ -109,7 +115,9 @@ def _parse(arguments: Sequence[str] | None) -> RunOrders:
         selection = Selection(days=given.days)
     else:
         selection = Selection(events_min=given.events)
-    return RunOrders(selection, given.picture, given.sabotage, trace=given.trace)
+    return RunOrders(
+        selection, given.picture, given.sabotage, given.kill_primaries, trace=given.trace
+    )
 
 
 class _within:  # noqa: N801 - reads as the type of an argument

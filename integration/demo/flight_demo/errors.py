@@ -7,6 +7,7 @@
     +-- NoRoom              the temporary folder is too full
     +-- JavaMissing         Spark needs it
     +-- ChildFailed         a process that the demo started ended too early
+    +-- NoFailover          no replica took over from a primary that was killed
     +-- GroupStalled        the consumer group receives nothing more, but not everything came
     +-- TotalsDiffer        a total does not hold
 """
@@ -32,6 +33,10 @@ class JavaMissing(DemoError):
 
 class ChildFailed(DemoError):
     """A process that the demo started ended too early."""
+
+
+class NoFailover(DemoError):
+    """No replica took over from a primary that was killed."""
 
 
 class GroupStalled(DemoError):

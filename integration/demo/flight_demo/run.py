@@ -17,13 +17,14 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from ariane_sdk import ClusterClient, Producer, QueueReader
+from ariane_sdk import ClusterClient, Producer, ProducerSettings, QueueReader
 from ariane_servicekit.running.processes import LocalCluster
 from flight_demo.checks import Check
 from flight_demo.children import Child, child
 from flight_demo.closed_form import Expectation
 from flight_demo.delays import ReceivedStatistics, consume_statistics
 from flight_demo.events import FlightEvent, in_event_time_order, iter_events
+from flight_demo.failover import REPLICAS, Primaries
 from flight_demo.flights import Flight, package_folder, read_airlines, read_flights
 from flight_demo.group import MEMBERS, GroupTotals, consumer_group
 from flight_demo.late import WAYS, consume_late
@@ -32,12 +33,17 @@ from flight_demo.picture import draw_delays
 from flight_demo.publish import Sabotage, publish, sabotaged
 from flight_demo.selection import Selection
 from flight_demo.spark_job import SparkOrders
-from flight_demo.stages import Stages
+from flight_demo.stages import Stage, Stages
 from flight_demo.totals import Findings, SparkTotals, all_checks
 
 FLIGHTS, DELAYS = "flights", "delays"
 BOARD, LATE_WATCHERS, STATISTICIANS = "departure-board", "late-watchers", "statisticians"
 BROKERS, QUEUES_A_BROKER = 2, 4
+PUBLISHING, CONSUMING = 0, 1
+"""Which broker loses its primary while events are published, and while they are consumed."""
+
+_SEND_S_MAX = 60.0
+"""Longer than a replica takes to take over."""
 
 _BROKER_FLAGS = (
     # A year takes some 300 MB on each broker, but two segments of the usual 1 GiB would be taken.
@@ -57,6 +63,9 @@ class RunOrders:
     selection: Selection
     picture_path: Path
     sabotage: Sabotage | None = None
+
+    kill_primaries: bool = False
+    """Whether brokers have replicas, and lose their primaries in the middle."""
 
     trace: bool = False
     """Whether an error shall show where it came from."""
@@ -79,12 +88,18 @@ async def run(orders: RunOrders, stages: Stages, folder: Path) -> list[Check]:
     async with AsyncExitStack() as stack:
         with stages.stage("start name server and brokers", unit="processes", rated=False) as stage:
             cluster = LocalCluster(
-                folder / "cluster", brokers=BROKERS, extra_broker_args=_BROKER_FLAGS
+                folder / "cluster",
+                brokers=BROKERS,
+                replicas=REPLICAS if orders.kill_primaries else 0,
+                extra_broker_args=_BROKER_FLAGS,
             )
             name_servers = (await stack.enter_async_context(cluster)).name_servers
             client = await stack.enter_async_context(ClusterClient(name_servers))
             for topic in (FLIGHTS, DELAYS):
                 await client.create_topic(topic, queue_count=QUEUES_A_BROKER)
+            primaries = Primaries(cluster) if orders.kill_primaries else None
+            if primaries is not None:
+                await primaries.wait_in_sync()
             stage.reach(len(cluster.processes))
         # Its Java machine takes seconds to start, and may do so while others are at work.
         spark_orders = SparkOrders(name_servers, FLIGHTS, DELAYS, folder / "spark")
@@ -92,7 +107,7 @@ async def run(orders: RunOrders, stages: Stages, folder: Path) -> list[Check]:
         flights = _read(orders.selection, stages)
         expected = Expectation.of(flights)
         reader = await stack.enter_async_context(QueueReader(name_servers))
-        on_stage = _Cast(name_servers, reader, stages, folder)
+        on_stage = _Cast(name_servers, reader, stages, folder, primaries)
         events = _events(flights, orders.sabotage)
         acknowledged, group = await on_stage.publish_and_consume(events, expected.totals.events)
         # The flights have done their part; others can use the room.
@@ -109,6 +124,7 @@ async def run(orders: RunOrders, stages: Stages, folder: Path) -> list[Check]:
             spark=spark,
             delays_stored=await on_stage.stored(DELAYS),
             delays=delays,
+            takeovers=None if primaries is None else primaries.takeovers,
         )
     with stages.stage("draw the delays", unit="statistics", rated=False) as stage:
         airlines = read_airlines(package_folder())
@@ -155,12 +171,18 @@ class _Cast:
     """The stages that play on a running cluster."""
 
     def __init__(
-        self, name_servers: str, reader: QueueReader, stages: Stages, folder: Path
+        self,
+        name_servers: str,
+        reader: QueueReader,
+        stages: Stages,
+        folder: Path,
+        primaries: Primaries | None,
     ) -> None:
         self._name_servers = name_servers
         self._reader = reader
         self._stages = stages
         self._folder = folder
+        self._primaries = primaries
 
     async def publish_and_consume(
         self, events: Iterator[FlightEvent], event_count: int
@@ -178,16 +200,34 @@ class _Cast:
             with self._stages.stage(
                 "publish in event-time order", total=event_count, unit="events"
             ) as stage:
-                async with Producer(self._name_servers, group="airports") as producer:
+                self._kill_in_the_middle(stage, event_count, PUBLISHING)
+                patience = ProducerSettings(send_timeout_s=_SEND_S_MAX)
+                async with Producer(
+                    self._name_servers, group="airports", settings=patience
+                ) as producer:
                     acknowledged = await publish(producer, FLIGHTS, events, stage)
                     stage.finish()
+                await self._settle()
             with self._stages.stage(
                 f"consume with {MEMBERS} processes", total=event_count, unit="events"
             ) as stage:
+                self._kill_in_the_middle(stage, event_count, CONSUMING)
                 await group.go()
                 await group.follow(stage, min(acknowledged, event_count))
                 stage.finish()
+                await self._settle()
             return acknowledged, await group.settle()
+
+    def _kill_in_the_middle(self, stage: Stage, event_count: int, place: int) -> None:
+        """Kill the primary of a broker once a stage has done half, in runs that kill some."""
+        primaries = self._primaries
+        if primaries is not None:
+            stage.at(event_count // 2, lambda: primaries.kill(place))
+
+    async def _settle(self) -> None:
+        """Wait until each killed primary has a successor."""
+        if self._primaries is not None:
+            await self._primaries.settle()
 
     async def consume_late(self) -> dict[str, tuple[int, int]]:
         """Return how many late departures each way of filtering let through."""

@@ -75,12 +75,19 @@ class Stage:
         self._clock = clock
         self._began = clock()
         self._seconds: float | None = None
+        self._at: list[tuple[int, Callable[[], None]]] = []
         self.count = 0
 
     def reach(self, count: int) -> None:
         """Tell how far the stage has come."""
         self.count = count
         self._display.advance(count)
+        while self._at and self._at[0][0] <= count:
+            self._at.pop(0)[1]()
+
+    def at(self, count: int, act: Callable[[], None]) -> None:
+        """Have something done once the stage has come to `count`, above those of earlier calls."""
+        self._at.append((count, act))
 
     def note(self, text: str) -> None:
         """Tell where the stage stands when it cannot count."""

@@ -9,6 +9,7 @@ from flight_demo.checks import Check, Promise
 from flight_demo.closed_form import WHOLE_YEAR, Expectation
 from flight_demo.delays import ReceivedStatistics
 from flight_demo.events import EventKind
+from flight_demo.failover import KILLS
 from flight_demo.group import GroupTotals
 
 
@@ -53,11 +54,15 @@ class Findings:
     delays: ReceivedStatistics
     """What the topic ``delays`` said."""
 
+    takeovers: int | None = None
+    """How often a replica took over from a primary that was killed; None: none was killed."""
+
 
 def all_checks(expected: Expectation, found: Findings, *, whole_year: bool) -> list[Check]:
     """Return every total with its closed form."""
     return [
         *(_source_checks(expected) if whole_year else ()),
+        *_failure_checks(found),
         *_sending_checks(expected, found),
         *_consuming_checks(expected, found),
         *_filter_checks(expected, found),
@@ -73,6 +78,12 @@ def _source_checks(expected: Expectation) -> list[Check]:
     ]
 
 
+def _failure_checks(found: Findings) -> list[Check]:
+    if found.takeovers is None:
+        return []
+    return [Check("primaries killed, and replicas that took over", KILLS, found.takeovers)]
+
+
 def _sending_checks(expected: Expectation, found: Findings) -> list[Check]:
     events = expected.totals.events
     return [
@@ -83,6 +94,9 @@ def _sending_checks(expected: Expectation, found: Findings) -> list[Check]:
 
 def _consuming_checks(expected: Expectation, found: Findings) -> list[Check]:
     ledger = found.group.ledger
+    repeats = Promise.AT_LEAST_ONCE
+    if found.takeovers:
+        repeats = Promise.AT_LEAST_ONCE_AFTER_A_FAILURE
     return [
         *(
             Check(
@@ -97,7 +111,7 @@ def _consuming_checks(expected: Expectation, found: Findings) -> list[Check]:
             "events seen twice",
             0,
             ledger.duplicates + found.group.seen_by_both,
-            Promise.AT_LEAST_ONCE,
+            repeats,
         ),
         Check("events out of order for their aircraft", 0, ledger.backwards),
         Check(
@@ -105,7 +119,7 @@ def _consuming_checks(expected: Expectation, found: Findings) -> list[Check]:
         ),
         Check("messages that are no event", 0, ledger.strangers),
         Check("queue offsets passed over", 0, ledger.offset_gaps),
-        Check("queue offsets delivered again", 0, ledger.offset_repeats, Promise.AT_LEAST_ONCE),
+        Check("queue offsets delivered again", 0, ledger.offset_repeats, repeats),
         Check("messages behind the stored offsets", 0, found.behind),
     ]
 

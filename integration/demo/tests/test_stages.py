@@ -56,6 +56,16 @@ def test_the_clock_of_a_stage_can_stop_before_it_ends(clock, paper):
     assert (outcome.seconds, outcome.rate) == (2.0, "50/s")
 
 
+def test_something_is_done_once_a_stage_has_come_far_enough(clock, paper):
+    stages = Stages(LineDisplay(paper, clock=clock), clock)
+    done = []
+    with stages.stage("publish", unit="events") as stage:
+        stage.at(50, lambda: done.append(stage.count))
+        for count in (0, 49, 51, 90):
+            stage.reach(count)
+    assert done == [51]
+
+
 def test_where_a_rate_means_nothing_there_is_none(clock, paper):
     stages = Stages(LineDisplay(paper, clock=clock), clock)
     with stages.stage("start", unit="processes", rated=False) as stage:
@@ -96,3 +106,14 @@ def test_a_total_that_does_not_hold_is_named(paper):
     assert text_of(paper).count("DIFFERS") == 1
     with pytest.raises(TotalsDiffer, match=r"1 of 2 .* departed: expected 1,200, found 1,199"):
         require(checks)
+
+
+def test_repeats_hold_after_a_failure_only_and_losses_never():
+    for promise, holds in (
+        (Promise.EXACT, False),
+        (Promise.AT_LEAST_ONCE, False),
+        (Promise.AT_LEAST_ONCE_AFTER_A_FAILURE, True),
+    ):
+        assert Check("seen", 5, 6, promise).holds is holds
+        assert not Check("seen", 5, 4, promise).holds
+        assert Check("seen", 5, 5, promise).holds
