@@ -116,6 +116,17 @@ def check(sending, found):
     assert set(numbers) <= set(sending.stored) | sending.unknown
 
 
+async def ask_for_copies(cluster):
+    """With two brokers in sync two copies are promised, and three refused."""
+    quick = ProducerSettings(send_timeout_s=3)
+    async with Producer(cluster.name_servers, settings=quick) as producer:
+        result = await producer.send(Message("copies", b"1"), in_sync_min=2)
+        assert result.acknowledged_level is AcknowledgedLevel.REPLICATED
+        with pytest.raises(SendError) as caught:
+            await producer.send(Message("copies", b"2"), in_sync_min=3)
+        assert (caught.value.reason, caught.value.outcome_unknown) == ("TOO_FEW_IN_SYNC", False)
+
+
 async def test_a_replica_takes_over_and_the_old_primary_follows_it(local_cluster, ariane):
     async with local_cluster(*QUICK, replicas=1) as cluster:
         [first], [second] = cluster.brokers, cluster.replicas
@@ -140,6 +151,7 @@ async def test_a_replica_takes_over_and_the_old_primary_follows_it(local_cluster
         for word, broker_id in (("remove", "0"), ("remove", "1"), ("elect", "7")):
             orders = ("broker", "ha", word, "broker-a", "--id", broker_id, "--yes")
             assert (await ariane(cluster, *orders))[0] != 0
+        await ask_for_copies(cluster)
         found = await read_all(cluster)
     check(sending, found)
 

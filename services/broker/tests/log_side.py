@@ -50,14 +50,34 @@ class FlushedAtOnce(Promise):
         return self.level
 
 
+class OwnPromise:
+    """A broker that promises the same to all."""
+
+    def __init__(self, own):
+        self.own = own
+
+    def demanded(self, demand):
+        return self.own
+
+    def check(self, demand):
+        pass
+
+
 def broker_log(
-    store, promise=None, *, sequences=None, arrivals=None, keeping=None, statistics=None
+    store,
+    promise=None,
+    *,
+    sequences=None,
+    arrivals=None,
+    keeping=None,
+    statistics=None,
+    promises=None,
 ):
     if sequences is None:
         sequences = ProducerSequences(now_ms=lambda: 0, expiry_ms=1000, stream_count_max=100)
     return BrokerLog(
         store,
-        Promise() if promise is None else promise,
+        promises or OwnPromise(Promise() if promise is None else promise),
         sequences,
         Deaf() if arrivals is None else arrivals,
         Deaf() if keeping is None else keeping,

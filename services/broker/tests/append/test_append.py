@@ -11,7 +11,7 @@ from ariane_broker.append.batch_check import Batch
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors import flush_unconfirmed
 from ariane_broker.log.producer_sequences import ProducerSequences
-from ariane_broker.log.promise import AcknowledgedLevel
+from ariane_broker.log.promise import AcknowledgedLevel, Demand, LonePromises
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_broker.topics.topic_table import TopicConfig
@@ -172,3 +172,44 @@ async def test_a_draining_broker_takes_nothing(append_records, parts):
         await append_records.append([batch()], HOST)
     assert raised.value.row.name == "SERVICE_DRAINING"
     assert parts.log.end == 0
+
+
+@pytest.fixture
+def lone_append(parts):
+    """A broker that promises memory only."""
+    sequences = ProducerSequences(now_ms=lambda: 10, expiry_ms=1000, stream_count_max=10)
+    log = broker_log(parts.log, sequences=sequences, promises=LonePromises("async", parts.flush))
+    return AppendRecords(
+        log,
+        TopicsForSend(ScriptedTopics(), check_block=lambda block: None),
+        sequences,
+        None,
+        body_bytes_max=100,
+        service_error=ErrorTranslator(STORAGE_RULES).service_error,
+    )
+
+
+async def test_only_who_demands_more_waits_for_the_disk(lone_append, parts):
+    plain, flushed = batch(), batch()._replace(demand=Demand(AcknowledgedLevel.FLUSHED))
+    assert [one.level for one in await lone_append.append([plain], HOST)] == ["memory"]
+    assert parts.flush.waited == []
+    outcomes = await lone_append.append([plain, flushed, plain], HOST)
+    assert [one.level for one in outcomes] == ["memory", "flushed", "memory"]
+    assert parts.flush.waited == [outcomes[1].appended.next_commit_log_offset]
+
+
+async def test_a_failed_demand_is_told_to_who_made_it(lone_append, parts):
+    parts.flush.error = flush_unconfirmed()
+    flushed = batch()._replace(demand=Demand(AcknowledgedLevel.FLUSHED))
+    failed, stored = await lone_append.append([flushed, batch()], HOST)
+    assert failed.appended is not None
+    assert failed.error.row.name == "FLUSH_UNCONFIRMED"
+    assert (stored.error, stored.level) == (None, "memory")
+
+
+async def test_what_cannot_be_promised_is_refused_and_not_stored(lone_append, parts):
+    replicated = batch()._replace(demand=Demand(AcknowledgedLevel.REPLICATED, 2))
+    refused, stored = await lone_append.append([replicated, batch()], HOST)
+    assert refused.appended is None
+    assert refused.error.row.name == "TOO_FEW_IN_SYNC"
+    assert stored.level == "memory"

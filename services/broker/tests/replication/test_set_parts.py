@@ -12,7 +12,7 @@ from ariane_broker.replication.confirmation import Confirmation
 from ariane_broker.replication.copies import Copies
 from ariane_broker.replication.database_row import DatabaseRow
 from ariane_broker.replication.primary import Primary
-from ariane_broker.replication.promises import ReplicatedPromise, fenced
+from ariane_broker.replication.promises import ReplicatedPromise, by_enough, fenced
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.tables import SCHEMA
@@ -306,6 +306,21 @@ class TestConfirmation:
         own = (Condition(AcknowledgedLevel.FLUSHED, lambda _, told: told(None)),)
         promise = ReplicatedPromise(own, lambda _, told: told(None), lambda: False)
         assert await promise.kept(1) is AcknowledgedLevel.FLUSHED
+
+    async def test_what_is_confirmed_by_too_few_is_not_acknowledged(self):
+        in_sync = 2
+        confirmation = Confirmation(lambda: True, wait_s_max=60)
+        enough = by_enough(confirmation.when_confirmed, lambda: in_sync >= 2)
+        promise = ReplicatedPromise((), enough, lambda: in_sync > 1)
+        kept = [asyncio.ensure_future(promise.kept(end)) for end in (10, 20)]
+        await asyncio.sleep(0)
+        confirmation.advance(10)
+        assert await kept[0] is AcknowledgedLevel.REPLICATED
+        in_sync = 1  # The replica was taken out of the set, and is waited for no more.
+        confirmation.advance(20)
+        with pytest.raises(ServiceError) as caught:
+            await kept[1]
+        assert caught.value.row.name == "REPLICATION_UNCONFIRMED"
 
     async def test_a_flush_is_not_acknowledged_once_the_lease_is_over(self):
         own = (Condition(AcknowledgedLevel.FLUSHED, lambda _, told: told(None)),)

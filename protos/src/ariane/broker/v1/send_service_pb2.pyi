@@ -81,6 +81,8 @@ class AppendBatch(_message.Message):
     RECORD_CRC32S_FIELD_NUMBER: _builtins.int
     DELAY_LEVEL_FIELD_NUMBER: _builtins.int
     DELIVERY_TIMES_MS_FIELD_NUMBER: _builtins.int
+    REQUIRED_LEVEL_FIELD_NUMBER: _builtins.int
+    IN_SYNC_MIN_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic of all records."""
@@ -111,6 +113,16 @@ class AppendBatch(_message.Message):
     """Delivers each record at a time of its own, in milliseconds since the epoch: n x int64. One that
     has passed is as good as now. Not with `delay_level`.
     """
+    required_level: _message_pb2.AcknowledgedLevel.ValueType
+    """How safe the records must be before they are acknowledged, where that is more than the broker
+    promises by itself; never less. REPLICATED means `in_sync_min`, or 2 where that says nothing.
+    """
+    in_sync_min: _builtins.int
+    """How many brokers must be in sync, the primary included, and have the records before they are
+    acknowledged: with fewer the batch is refused with TOO_FEW_IN_SYNC, and nothing is stored; if
+    they have become fewer since, it fails with REPLICATION_UNCONFIRMED. 0 or 1: no more than the
+    broker promises.
+    """
     records: _builtins.bytes
     """The records. Last, so that a reader meets the columns before the block."""
     @_builtins.property
@@ -134,11 +146,13 @@ class AppendBatch(_message.Message):
         record_crc32s: _builtins.bytes = ...,
         delay_level: _builtins.int = ...,
         delivery_times_ms: _builtins.bytes = ...,
+        required_level: _message_pb2.AcknowledgedLevel.ValueType = ...,
+        in_sync_min: _builtins.int = ...,
         records: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["sequence", b"sequence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delay_level", b"delay_level", "delivery_times_ms", b"delivery_times_ms", "key_counts", b"key_counts", "key_hashes", b"key_hashes", "queue_id", b"queue_id", "record_crc32s", b"record_crc32s", "record_sizes", b"record_sizes", "records", b"records", "records_crc32", b"records_crc32", "sequence", b"sequence", "tag_codes", b"tag_codes", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delay_level", b"delay_level", "delivery_times_ms", b"delivery_times_ms", "in_sync_min", b"in_sync_min", "key_counts", b"key_counts", "key_hashes", b"key_hashes", "queue_id", b"queue_id", "record_crc32s", b"record_crc32s", "record_sizes", b"record_sizes", "records", b"records", "records_crc32", b"records_crc32", "required_level", b"required_level", "sequence", b"sequence", "tag_codes", b"tag_codes", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -461,10 +475,16 @@ class SendMessagesRequest(_message.Message):
     QUEUE_ID_FIELD_NUMBER: _builtins.int
     MESSAGES_FIELD_NUMBER: _builtins.int
     SEQUENCE_FIELD_NUMBER: _builtins.int
+    REQUIRED_LEVEL_FIELD_NUMBER: _builtins.int
+    IN_SYNC_MIN_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic of all messages; each message's own topic must be empty or the same."""
     queue_id: _builtins.int
     """The queue. Absent: the broker chooses, by message group where there is one."""
+    required_level: _message_pb2.AcknowledgedLevel.ValueType
+    """As in AppendBatch."""
+    in_sync_min: _builtins.int
+    """As in AppendBatch."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
         """The messages, at least one."""
@@ -480,10 +500,12 @@ class SendMessagesRequest(_message.Message):
         queue_id: _builtins.int | None = ...,
         messages: _abc.Iterable[_message_pb2.Message] | None = ...,
         sequence: Global___ProducerSequence | None = ...,
+        required_level: _message_pb2.AcknowledgedLevel.ValueType = ...,
+        in_sync_min: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "queue_id", b"queue_id", "sequence", b"sequence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "messages", b"messages", "queue_id", b"queue_id", "sequence", b"sequence", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "in_sync_min", b"in_sync_min", "messages", b"messages", "queue_id", b"queue_id", "required_level", b"required_level", "sequence", b"sequence", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__queue_id: _TypeAlias = _typing.Literal["queue_id"]  # noqa: Y015
     _WhichOneofArgType__queue_id: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id"]  # noqa: Y015

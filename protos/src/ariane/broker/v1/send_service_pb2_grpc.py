@@ -69,7 +69,7 @@ class SendServiceServicer(object):
         promises (memory, flushed, replicated) and says which.
         Per batch: TOPIC_NOT_FOUND, TOPIC_NOT_WRITABLE, QUEUE_NOT_FOUND, MESSAGE_TOO_LARGE,
         BLOCK_CORRUPTED, STORE_FULL, FLUSH_UNCONFIRMED, SEQUENCE_GAP, SEQUENCE_PASSED, PRODUCER_FENCED,
-        DELIVERY_TIME_TOO_LATE.
+        DELIVERY_TIME_TOO_LATE, TOO_FEW_IN_SYNC, REPLICATION_UNCONFIRMED.
         For the call: STORE_POISONED, SERVICE_DRAINING, FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

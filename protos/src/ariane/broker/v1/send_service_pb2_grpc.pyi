@@ -41,7 +41,7 @@ class SendServiceStub:
     promises (memory, flushed, replicated) and says which.
     Per batch: TOPIC_NOT_FOUND, TOPIC_NOT_WRITABLE, QUEUE_NOT_FOUND, MESSAGE_TOO_LARGE,
     BLOCK_CORRUPTED, STORE_FULL, FLUSH_UNCONFIRMED, SEQUENCE_GAP, SEQUENCE_PASSED, PRODUCER_FENCED,
-    DELIVERY_TIME_TOO_LATE.
+    DELIVERY_TIME_TOO_LATE, TOO_FEW_IN_SYNC, REPLICATION_UNCONFIRMED.
     For the call: STORE_POISONED, SERVICE_DRAINING, FIELD_INVALID.
     """
     StreamAppends: _grpc.StreamStreamMultiCallable[_send_service_pb2.StreamAppendsRequest, _send_service_pb2.StreamAppendsResponse]
@@ -77,7 +77,7 @@ class SendServiceAsyncStub(SendServiceStub):
     promises (memory, flushed, replicated) and says which.
     Per batch: TOPIC_NOT_FOUND, TOPIC_NOT_WRITABLE, QUEUE_NOT_FOUND, MESSAGE_TOO_LARGE,
     BLOCK_CORRUPTED, STORE_FULL, FLUSH_UNCONFIRMED, SEQUENCE_GAP, SEQUENCE_PASSED, PRODUCER_FENCED,
-    DELIVERY_TIME_TOO_LATE.
+    DELIVERY_TIME_TOO_LATE, TOO_FEW_IN_SYNC, REPLICATION_UNCONFIRMED.
     For the call: STORE_POISONED, SERVICE_DRAINING, FIELD_INVALID.
     """
     StreamAppends: _aio.StreamStreamMultiCallable[_send_service_pb2.StreamAppendsRequest, _send_service_pb2.StreamAppendsResponse]  # type: ignore[assignment]
@@ -116,7 +116,7 @@ class SendServiceServicer(metaclass=_abc_1.ABCMeta):
         promises (memory, flushed, replicated) and says which.
         Per batch: TOPIC_NOT_FOUND, TOPIC_NOT_WRITABLE, QUEUE_NOT_FOUND, MESSAGE_TOO_LARGE,
         BLOCK_CORRUPTED, STORE_FULL, FLUSH_UNCONFIRMED, SEQUENCE_GAP, SEQUENCE_PASSED, PRODUCER_FENCED,
-        DELIVERY_TIME_TOO_LATE.
+        DELIVERY_TIME_TOO_LATE, TOO_FEW_IN_SYNC, REPLICATION_UNCONFIRMED.
         For the call: STORE_POISONED, SERVICE_DRAINING, FIELD_INVALID.
         """
 

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ariane_sdk.checks.demand import Demand, demand_of
 from ariane_sdk.checks.limits import check_timeout
 from ariane_sdk.errors import (
     BatchSendError,
     SendBufferFull,
     SendError,
 )
-from ariane_sdk.message import Message, MessageQueue, ReceivedMessage, SendResult
+from ariane_sdk.message import (
+    AcknowledgedLevel,
+    Message,
+    MessageQueue,
+    ReceivedMessage,
+    SendResult,
+)
 from ariane_sdk.producer.batches.send_results import JoinedResults, SendResults
-from ariane_sdk.producer.batches.topic_lane import NO_WISH, QueueSelector, wish_of
+from ariane_sdk.producer.batches.topic_lane import (
+    NO_WISH,
+    QueueSelector,
+    QueueWish,
+    wish_of,
+)
 from ariane_sdk.producer.producer_life import ProducerLife
 from ariane_sdk.producer.requests.request_reply import reply_to
 
@@ -45,6 +58,8 @@ class Producer(ProducerLife):
         message_queue: MessageQueue | None = None,
         selector: QueueSelector | None = None,
         timeout_s: float | None = None,
+        level: AcknowledgedLevel | None = None,
+        in_sync_min: int | None = None,
     ) -> SendResult:
         """Send one message, and wait until it is acknowledged.
 
@@ -61,17 +76,26 @@ class Producer(ProducerLife):
             timeout_s: How long to wait, for room as well. What is in no call by then is taken back:
                 the error has the reason ``DEADLINE_PASSED``, and ``outcome_unknown`` says whether
                 it was. Without, ``send_timeout_s`` of the settings holds.
+            level: How safe it must be before it is acknowledged, where that is more than the broker
+                promises by itself; never less. The result names the level that was reached.
+            in_sync_min: How many brokers must be in sync and have it, the primary included. With
+                fewer the message is refused (``TOO_FEW_IN_SYNC``), and repeated until its time is
+                up. Without, the level REPLICATED means 2.
 
         Raises:
             MessageIllegal: It breaks a rule; it was not sent.
             SendError: It was not acknowledged; ``outcome_unknown`` says whether it may be stored.
                 Also when there is no route to the topic, or no name server answers.
         """
+        demand = None
+        if level is not None or in_sync_min is not None:
+            demand = demand_of(level, in_sync_min)
         if timeout_s is not None:
-            return await self._send_within(timeout_s, message, message_queue, selector)
+            wish = wish_of(message_queue, selector, demand)
+            return await self._send_within(timeout_s, message, wish)
         if self._unsettled.crowded:
             await self._unsettled.wait_for_room()
-        future = self._submit(message, message_queue, selector)
+        future = self._submit(message, message_queue, selector, demand)
         try:
             return await future
         except asyncio.CancelledError:
@@ -132,9 +156,15 @@ class Producer(ProducerLife):
         """
         if self._unsettled.full:
             raise SendBufferFull(f"{self._unsettled.size_bytes} bytes wait already", retriable=True)
-        return self._submit(message, message_queue, selector)
+        return self._submit(message, message_queue, selector, None)
 
-    async def send_batch(self, messages: Sequence[Message]) -> Sequence[SendResult]:
+    async def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        level: AcknowledgedLevel | None = None,
+        in_sync_min: int | None = None,
+    ) -> Sequence[SendResult]:
         """Send many messages of any topics and groups, and wait for all.
 
         They are sent in as few calls as fit. Order is kept within each message group; there is no
@@ -142,6 +172,8 @@ class Producer(ProducerLife):
 
         Args:
             messages: The messages.
+            level: As ``send``, for all of them.
+            in_sync_min: As ``send``.
 
         Returns:
             One result for each, in their order; those of many plain messages are made when they
@@ -152,10 +184,12 @@ class Producer(ProducerLife):
         """
         if not self._accepting:
             self._refuse()
+        demand = demand_of(level, in_sync_min)
         if self._telemetry is None:
-            taking = self._intake.take_all(messages)
+            taking = self._intake.take_all(messages, demand)
         else:
-            taking = self._telemetry.send_all(messages, self._intake.take_all)
+            take_all = partial(self._intake.take_all, demand=demand)
+            taking = self._telemetry.send_all(messages, take_all)
         del messages  # For who takes them to let go of them early.
         outcomes = await taking
         if isinstance(outcomes, SendResults | JoinedResults):
@@ -207,7 +241,7 @@ class Producer(ProducerLife):
         check_timeout(timeout_s)
 
         async def send(request: Message, left_s: float) -> SendResult:
-            return await self._send_within(left_s, request, None, None)
+            return await self._send_within(left_s, request, NO_WISH)
 
         return await self._requests.request(message, send, timeout_s)
 
@@ -289,30 +323,27 @@ class Producer(ProducerLife):
         message: Message,
         message_queue: MessageQueue | None,
         selector: QueueSelector | None,
+        demand: Demand | None,
     ) -> asyncio.Future[SendResult]:
+        if message_queue is None and selector is None and demand is None:
+            return self._submit_wish(message, NO_WISH)
+        return self._submit_wish(message, wish_of(message_queue, selector, demand))
+
+    def _submit_wish(self, message: Message, wish: QueueWish) -> asyncio.Future[SendResult]:
         if not self._accepting:
             self._refuse()
-        wish = NO_WISH
-        if message_queue is not None or selector is not None:
-            wish = wish_of(message_queue, selector)
         if self._telemetry is None:
             return self._intake.take(message, wish)
         return self._telemetry.send(message, lambda marked: self._intake.take(marked, wish))
 
-    async def _send_within(
-        self,
-        timeout_s: float,
-        message: Message,
-        message_queue: MessageQueue | None,
-        selector: QueueSelector | None,
-    ) -> SendResult:
+    async def _send_within(self, timeout_s: float, message: Message, wish: QueueWish) -> SendResult:
         check_timeout(timeout_s)
         future: asyncio.Future[SendResult] | None = None
         try:
             async with asyncio.timeout(timeout_s):
                 if self._unsettled.crowded:
                     await self._unsettled.wait_for_room()
-                future = self._submit(message, message_queue, selector)
+                future = self._submit_wish(message, wish)
                 return await future
         except (TimeoutError, asyncio.CancelledError) as error:
             sent = future is not None and not self._intake.withdraw(message.topic, future)

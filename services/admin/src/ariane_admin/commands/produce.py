@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import BinaryIO, TextIO
 
@@ -19,7 +20,7 @@ from ariane_admin.terminal.line_input import iter_lines
 from ariane_admin.terminal.output import Output, output_option
 from ariane_admin.terminal.progress import progress
 from ariane_admin.terminal.waits import WaitType
-from ariane_sdk import Message, Producer, SendResult
+from ariane_sdk import AcknowledgedLevel, Message, Producer, SendResult
 from ariane_sdk.errors import ArianeError, BatchSendError
 
 
@@ -57,6 +58,17 @@ from ariane_sdk.errors import ArianeError, BatchSendError
     type=click.File("w", lazy=False),
     help="Write to this file what recalls each message of a time or delay, a line each.",
 )
+@click.option(
+    "--level",
+    type=click.Choice(["memory", "flushed", "replicated"]),
+    help="How safe a message must be before it is acknowledged, where that is more than the broker"
+    " promises by itself.",
+)
+@click.option(
+    "--in-sync-min",
+    type=click.IntRange(min=2),
+    help="How many brokers must be in sync and have it, the primary included; fewer refuse it.",
+)
 @name_servers_option
 @output_option
 def produce(
@@ -72,6 +84,8 @@ def produce(
     deliver_at: datetime | None,
     delay_level: int | None,
     handles: TextIO | None,
+    level: str | None,
+    in_sync_min: int | None,
     name_servers: str,
     output: Output,
 ) -> None:
@@ -87,9 +101,13 @@ def produce(
       echo 'pay by now' | ariane produce reminders --delay 90s --handles handles.txt
       echo 'happy birthday' | ariane produce reminders --at 2026-12-01T08:00:00+01:00
       echo 'try again' | ariane produce reminders --delay-level 3
+      echo 'a payment' | ariane produce payments --level replicated --in-sync-min 3
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if sum(given is not None for given in (delay, deliver_at, delay_level)) > 1:
         raise click.UsageError("say one of --delay, --at and --delay-level")
+    if in_sync_min is not None and level in {"memory", "flushed"}:
+        raise click.UsageError("--in-sync-min goes with --level replicated")
+    safety = _Safety(None if level is None else AcknowledgedLevel[level.upper()], in_sync_min)
     defaults = MessageDefaults(
         topic,
         tag,
@@ -106,11 +124,41 @@ def produce(
         else lambda line, _number: defaults.from_text(line)
     )
     with progress() as show:
-        sent = run_async(_send_lines(name_servers, source.fileno(), make, show, handles))
+        sent = run_async(
+            _send_lines(name_servers, source.fileno(), make, show, handles=handles, safety=safety)
+        )
+    reached = "" if safety.reached is None else safety.reached.name.lower()
     output.done(
-        f"Sent {sent:,} {'message' if sent == 1 else 'messages'} to {topic}.",
-        {"topic": topic, "sent": sent},
+        f"Sent {sent:,} {'message' if sent == 1 else 'messages'} to {topic}"
+        + (f"; acknowledged as {reached}." if reached else "."),
+        {"topic": topic, "sent": sent} | ({"level": reached} if reached else {}),
     )
+
+
+@dataclass(slots=True)
+class _Safety:
+    """How safe messages must be, and are.
+
+    Attributes:
+        level: What is asked for; None: what the broker promises.
+        in_sync_min: How many brokers must have them.
+        reached: The lowest level that any reached; None before the first was acknowledged.
+    """
+
+    level: AcknowledgedLevel | None
+    in_sync_min: int | None
+    reached: AcknowledgedLevel | None = None
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether more is wanted than the broker promises by itself."""
+        return self.level is not None or self.in_sync_min is not None
+
+    def saw(self, results: Sequence[SendResult]) -> None:
+        """Some were acknowledged."""
+        if results and self.is_asked:
+            levels = [one.acknowledged_level for one in results]
+            self.reached = min(levels if self.reached is None else [*levels, self.reached])
 
 
 async def _send_lines(
@@ -118,7 +166,9 @@ async def _send_lines(
     file_descriptor: int,
     make: Callable[[bytes, int], Message],
     show: Callable[[str], None],
+    *,
     handles: TextIO | None,
+    safety: _Safety,
 ) -> int:
     sent = 0
 
@@ -132,7 +182,10 @@ async def _send_lines(
         async for lines in chunks:
             messages = messages_of(lines)
             try:
-                results = await producer.send_batch(messages)
+                results = await producer.send_batch(
+                    messages, level=safety.level, in_sync_min=safety.in_sync_min
+                )
+                safety.saw(results)
                 sent += len(results)
                 _write_handles(results, handles)
                 show(f"{sent:,} messages sent")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
 from ariane_broker.append.batch_check import BATCHES_MAX, Batch, block_of, check_place, check_sizes
@@ -24,7 +25,7 @@ from ariane_broker.delay.parking import Parking
 from ariane_broker.errors import broker_draining, store_poisoned
 from ariane_broker.log.broker_log import BrokerLog, Sequenced
 from ariane_broker.log.producer_sequences import ProducerSequences
-from ariane_broker.log.promise import AcknowledgedLevel
+from ariane_broker.log.promise import AcknowledgedLevel, Demand
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.message_types import check_message_types
 from ariane_record.layout import Host
@@ -36,6 +37,7 @@ _NEW_AT_ONCE: Final = 64
 
 _SEQUENCE_MAX: Final = 1 << 62
 
+_demand_of: Final[Callable[[Batch], Demand | None]] = attrgetter("demand")
 _as_queue: Final[Callable[[tuple[str, int]], QueueKey]] = partial(tuple.__new__, QueueKey)
 
 
@@ -102,6 +104,8 @@ class AppendRecords:
         for position, batch in enumerate(batches):
             _check_numbers(batch, position)
         find = self._topics.find
+        if any(map(_demand_of, batches)):
+            return self._take_demanding(batches, born_host)
         if any(find(batch.topic) is None for batch in batches):
             return self._take_new(batches, born_host)
         return self._take_known(batches, born_host)
@@ -115,6 +119,30 @@ class AppendRecords:
             await asyncio.sleep(0)
         taken = self._with_promise(outcomes)
         return taken if isinstance(taken, Sequence) else await taken
+
+    async def _take_demanding(
+        self, batches: Sequence[Batch], born_host: Host
+    ) -> Sequence[BatchOutcome]:
+        """Append batches, some of which are to be safer than the broker promises by itself."""
+        outcomes: list[BatchOutcome] = []
+        wanted = await self._create_topics(batches)
+        self._append_each(wanted, born_host, outcomes)
+        places: dict[Demand | None, list[int]] = {}
+        for place, (batch, outcome) in enumerate(zip(wanted, outcomes, strict=True)):
+            if outcome.appended is not None:
+                places.setdefault(batch.demand, []).append(place)
+
+        async def acknowledge(demand: Demand | None, places: Sequence[int]) -> None:
+            log = self._log
+            stored = [outcomes[place] for place in places]
+            ends = [o.appended.next_commit_log_offset for o in stored if o.appended is not None]
+            promise = log.promise if demand is None else log.promises.demanded(demand)
+            told = await PromisedOutcomes(partial(_acknowledged, stored), promise, max(ends))
+            for place, outcome in zip(places, told, strict=True):
+                outcomes[place] = outcome
+
+        await asyncio.gather(*(acknowledge(*each) for each in places.items()))
+        return outcomes
 
     def _take_known(
         self, batches: Sequence[Batch], born_host: Host
@@ -213,6 +241,8 @@ class AppendRecords:
         check_sizes(original, self._body_bytes_max)
         if config is not None:
             check_message_types(original, config)
+        if batch.demand is not None:
+            self._log.promises.check(batch.demand)
         return BatchOutcome(self._log.append(block, home.queue_id, born_host, sequenced))
 
 

@@ -16,6 +16,7 @@ from ariane_broker.errors import (
     topic_not_found,
     topic_not_writable,
 )
+from ariane_broker.log.promise import Demand
 from ariane_broker.topics.topic_changes import user_topic_error
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
 from ariane_record import ProducerSequence, RecordBlock
@@ -55,6 +56,7 @@ class Batch(NamedTuple):
         sequence: Where it stands in the stream of its producer; None stores every arrival.
         delay: When it is to be delivered; None for at once.
         is_plain: Whether the broker has encoded it, and filled in what messages did not say.
+        demand: What is wanted beyond what the broker promises; None: nothing.
     """
 
     block: RecordBlock | None
@@ -64,6 +66,7 @@ class Batch(NamedTuple):
     sequence: ProducerSequence | None = None
     delay: Delay | None = None
     is_plain: bool = False
+    demand: Demand | None = None
 
 
 def block_of(batch: Batch) -> RecordBlock:

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from ariane_broker.log.arrivals import Arrivals
 from ariane_broker.log.producer_sequences import NextBatches, ProducerSequences, StoredBatch
-from ariane_broker.log.promise import AcknowledgedLevel, Promise
+from ariane_broker.log.promise import AcknowledgedLevel, Promises
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.log.store_keeping import StoreKeeping
 from ariane_broker.queue_key import QueueKey
@@ -76,13 +76,14 @@ class BrokerLog:
 
     Attributes:
         store: For reading.
-        promise: What an acknowledgement waits for.
+        promises: What acknowledgements can wait for.
+        promise: What those wait for that nobody demands more of.
     """
 
     def __init__(
         self,
         store: Store,
-        promise: Promise,
+        promises: Promises,
         sequences: ProducerSequences,
         arrivals: Arrivals,
         keeping: StoreKeeping,
@@ -92,7 +93,8 @@ class BrokerLog:
         replicas: Replicas | None = None,
     ) -> None:
         self.store = store
-        self.promise = promise
+        self.promises = promises
+        self.promise = promises.own
         self._sequences = sequences
         self._arrivals = arrivals
         self._keeping = keeping

@@ -9,6 +9,8 @@ written when the append returns::
     flushed             flushed: it is on the disk of this broker
     replicated          replicated: all replicas in sync have it; without such a replica the level
                         is memory or flushed
+
+Producers may demand more for some of their messages, and never less.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ariane_broker.log.group_flush import GroupFlush
+from ariane_broker.replication_errors import too_few_in_sync
 from ariane_servicekit.errors import ServiceError
 
 _T = TypeVar("_T")
@@ -33,6 +36,18 @@ class AcknowledgedLevel(StrEnum):
     MEMORY = "memory"
     FLUSHED = "flushed"
     REPLICATED = "replicated"
+
+
+class Demand(NamedTuple):
+    """What a producer wants of an acknowledgement beyond what the broker promises by itself.
+
+    Attributes:
+        level: How safe a message must be.
+        in_sync_min: How many brokers must be in sync and have it, the primary included.
+    """
+
+    level: AcknowledgedLevel
+    in_sync_min: int = 1
 
 
 class Condition(NamedTuple):
@@ -125,9 +140,43 @@ class Promise:
         return await self.then(end, _level_or_error) if self.waits else self.level
 
 
-def promise_of(flush_mode: str, flush: GroupFlush) -> Promise:
-    """Return the promise of a broker with this flush mode."""
-    return Promise(flush_conditions(flush_mode, flush))
+class Promises(Protocol):
+    """All that a broker can promise.
+
+    Attributes:
+        own: What it promises by itself.
+    """
+
+    own: Promise
+
+    def demanded(self, demand: Demand) -> Promise:
+        """What it promises whoever demands more."""
+        ...
+
+    def check(self, demand: Demand) -> None:
+        """Refuse what cannot be promised now.
+
+        Raises:
+            ServiceError: TOO_FEW_IN_SYNC.
+        """
+        ...
+
+
+class LonePromises:
+    """The promises of a broker without replicas."""
+
+    def __init__(self, flush_mode: str, flush: GroupFlush) -> None:
+        self.own = Promise(flush_conditions(flush_mode, flush))
+        self._flushed = Promise(flush_conditions("sync", flush))
+
+    def demanded(self, demand: Demand) -> Promise:
+        """As ``Promises``."""
+        return self.own if demand.level is AcknowledgedLevel.MEMORY else self._flushed
+
+    def check(self, demand: Demand) -> None:
+        """As ``Promises``."""
+        if demand.in_sync_min > 1:
+            raise too_few_in_sync(1, demand.in_sync_min)
 
 
 def flush_conditions(flush_mode: str, flush: GroupFlush) -> tuple[Condition, ...]:

@@ -12,12 +12,12 @@ from ariane_broker.log.group_flush import GroupFlush
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.log_states import LogStates
 from ariane_broker.log.producer_sequences import ProducerSequences
-from ariane_broker.log.promise import promise_of
+from ariane_broker.log.promise import LonePromises
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.log.store_keeping import FLUSH_TICK_SECONDS, INDEX_BACKLOG_KEYS, StoreKeeping
 from ariane_broker.outside import Outside
 from ariane_broker.replication.primary import Primary
-from ariane_broker.replication.room import Elected, primary_of, primary_promise
+from ariane_broker.replication.room import Elected, PrimaryPromises, primary_of
 from ariane_servicekit import (
     ExitStatus,
     get_logger,
@@ -91,9 +91,9 @@ def storing_room(outside: Outside, elected: Elected | None = None) -> StoringRoo
     statistics = BrokerStatistics()
     log = BrokerLog(
         store,
-        promise_of(settings.flush_mode, group_flush)
+        LonePromises(settings.flush_mode, group_flush)
         if primary is None
-        else primary_promise(settings, group_flush, primary),
+        else PrimaryPromises(settings, group_flush, primary),
         sequences,
         arrivals,
         keeping,

@@ -104,6 +104,11 @@ class Primary:
         """Whether a confirmation says more than that this broker has it."""
         return bool(self.copies.waited_for)
 
+    @property
+    def in_sync_count(self) -> int:
+        """How many brokers are in sync, this one included."""
+        return len(self.reign.replica_set.in_sync)
+
     def begin(self) -> None:
         """Begin the epoch in the log, durably; the store is open. Blocks."""
         copying = self._store.copying
@@ -124,7 +129,7 @@ class Primary:
         if not self._is_open or not self.reign.holds:
             address = self.reign.replica_set.primary_address if self.reign.is_deposed else ""
             raise broker_not_primary(address)
-        in_sync = len(self.reign.replica_set.in_sync)
+        in_sync = self.in_sync_count
         if in_sync < self._in_sync_min:
             raise too_few_in_sync(in_sync, self._in_sync_min)
 

@@ -35,6 +35,23 @@ class ReplicatedPromise(Promise):
         return AcknowledgedLevel.REPLICATED if self._has_copies() else self._own_level
 
 
+def by_enough(
+    when_confirmed: Callable[[int, Told], None], are_enough: Callable[[], bool]
+) -> Callable[[int, Told], None]:
+    """A confirmation that counts only if enough brokers are in sync when it comes.
+
+    They were so when the message was taken; those that left the set since may not have it.
+    """
+
+    def when(end: int, told: Told) -> None:
+        def checked(error: ServiceError | None) -> None:
+            told(error if error is not None or are_enough() else replication_unconfirmed())
+
+        when_confirmed(end, checked)
+
+    return when
+
+
 def fenced(conditions: Sequence[Condition], holds: Callable[[], bool]) -> tuple[Condition, ...]:
     """Conditions that are not told as true by a primary whose lease is over."""
 

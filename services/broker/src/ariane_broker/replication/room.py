@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ariane_broker.log.arrivals import Arrivals
 from ariane_broker.log.group_flush import GroupFlush
-from ariane_broker.log.promise import Promise, flush_conditions
+from ariane_broker.log.promise import (
+    AcknowledgedLevel,
+    Condition,
+    Demand,
+    Promise,
+    Told,
+    flush_conditions,
+)
 from ariane_broker.outside import Outside
 from ariane_broker.replication.confirmation import Confirmation
 from ariane_broker.replication.copies import Copies
 from ariane_broker.replication.primary import Primary
-from ariane_broker.replication.promises import ReplicatedPromise, fenced
+from ariane_broker.replication.promises import ReplicatedPromise, by_enough, fenced
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.shared_row import SharedRow
+from ariane_broker.replication_errors import too_few_in_sync
 from ariane_broker.settings import BrokerSettings
 from ariane_storage.store import Store
 
@@ -65,11 +74,38 @@ def primary_of(outside: Outside, elected: Elected, store: Store, arrivals: Arriv
     )
 
 
-def primary_promise(settings: BrokerSettings, flush: GroupFlush, primary: Primary) -> Promise:
-    """What an acknowledgement of a primary waits for."""
-    own = flush_conditions(settings.flush_mode, flush)
-    if settings.acknowledge == "replicated":
-        return ReplicatedPromise(
-            own, primary.confirmation.when_confirmed, lambda: primary.has_copies
+class PrimaryPromises:
+    """The promises of a primary."""
+
+    def __init__(self, settings: BrokerSettings, flush: GroupFlush, primary: Primary) -> None:
+        self._primary = primary
+        self._is_replicated = settings.acknowledge == "replicated"
+        self._in_sync_min = settings.in_sync_min if self._is_replicated else 1
+        self._own = flush_conditions(settings.flush_mode, flush)
+        self._flushed = flush_conditions("sync", flush)
+        self.own = self._promise(self._own, self._in_sync_min, is_replicated=self._is_replicated)
+
+    def demanded(self, demand: Demand) -> Promise:
+        """As ``Promises``."""
+        return self._promise(
+            self._flushed if demand.level is AcknowledgedLevel.FLUSHED else self._own,
+            max(demand.in_sync_min, self._in_sync_min),
+            is_replicated=self._is_replicated or demand.in_sync_min > 1,
         )
-    return Promise(fenced(own, lambda: primary.reign.holds))
+
+    def check(self, demand: Demand) -> None:
+        """As ``Promises``."""
+        in_sync = self._primary.in_sync_count
+        if in_sync < demand.in_sync_min:
+            raise too_few_in_sync(in_sync, demand.in_sync_min)
+
+    def _promise(
+        self, own: Sequence[Condition], in_sync_min: int, *, is_replicated: bool
+    ) -> Promise:
+        primary = self._primary
+        if not is_replicated:
+            return Promise(fenced(own, lambda: primary.reign.holds))
+        confirmed: Callable[[int, Told], None] = primary.confirmation.when_confirmed
+        if in_sync_min > 1:
+            confirmed = by_enough(confirmed, lambda: primary.in_sync_count >= in_sync_min)
+        return ReplicatedPromise(own, confirmed, lambda: primary.has_copies)

@@ -11,7 +11,7 @@ from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.batch_check import Batch
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors import message_type_mismatch
-from ariane_broker.log.promise import AcknowledgedLevel
+from ariane_broker.log.promise import AcknowledgedLevel, Demand
 from ariane_broker.rpc.wire.delay_wire import delay_of
 from ariane_broker.rpc.wire.stored_message import EncodingDefaults, plain_message, type_of
 from ariane_broker.topics.topic_changes import check_user_topic
@@ -95,6 +95,8 @@ class SendMessages:
         messages: Sequence[Message],
         born_host: Host,
         sequence: ProducerSequence | None = None,
+        *,
+        demand: Demand | None = None,
     ) -> PlainSent:
         """Send messages to one queue, in order, all or none.
 
@@ -105,6 +107,7 @@ class SendMessages:
             born_host: Where the producer was seen.
             sequence: Where they stand in the stream of their producer to this queue; None stores
                 every arrival.
+            demand: What is wanted beyond what the broker promises by itself.
 
         Raises:
             ServiceError: As ``AppendRecords.append`` for the call and for its one batch,
@@ -122,7 +125,9 @@ class SendMessages:
             config = await self._topics.find_or_create(topic, 0, block)
             queue_id = self._choose_queue(config, messages)
         delay = delay_of(messages)
-        batch = Batch(block, topic, queue_id, sequence=sequence, delay=delay, is_plain=True)
+        batch = Batch(
+            block, topic, queue_id, sequence=sequence, delay=delay, is_plain=True, demand=demand
+        )
         (outcome,) = await self._batch_append.append([batch], born_host)
         if outcome.appended is None or outcome.error is not None or outcome.level is None:
             raise outcome.error or RuntimeError("a batch without result and without error")

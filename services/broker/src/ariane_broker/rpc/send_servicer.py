@@ -16,12 +16,19 @@ from ariane_broker.delay.recall import Recall
 from ariane_broker.rpc.append_streams import AppendStreams
 from ariane_broker.rpc.peer_address import peer_host, peer_text
 from ariane_broker.rpc.plain_send import PlainSent, SendMessages
-from ariane_broker.rpc.wire.append_wire import LEVELS, AppendRequest, append_response, sequence_of
+from ariane_broker.rpc.wire.append_wire import (
+    LEVELS,
+    AppendRequest,
+    append_response,
+    demand_of,
+    sequence_of,
+)
 from ariane_broker.rpc.wire.delay_wire import delivery_time_ms
 from ariane_broker.rpc.wire.wire_time import time_of
 from ariane_record.layout import Host
 from ariane_record.single.message_id import encode_offset_message_id
 from ariane_record.single.recall_handle import RecallHandle
+from ariane_servicekit.errors import field_invalid
 
 
 class SendServicer(SendServiceServicer):
@@ -75,6 +82,10 @@ class SendServicer(SendServiceServicer):
     ) -> send_pb.SendMessagesResponse:
         """Send plain messages."""
         queue_id = request.queue_id if request.HasField("queue_id") else None
+        try:
+            demand = demand_of(request.required_level, request.in_sync_min)
+        except ValueError as error:
+            raise field_invalid("required_level", str(error)) from error
         peer = context.peer()
         sent = await self._send_messages.send(
             request.topic,
@@ -82,6 +93,7 @@ class SendServicer(SendServiceServicer):
             request.messages,
             peer_host(peer),
             sequence_of(request.sequence) if request.HasField("sequence") else None,
+            demand=demand,
         )
         return send_pb.SendMessagesResponse(
             messages=self._sent_messages(sent, request, peer_text(peer)),

@@ -10,6 +10,7 @@ from random import Random
 from ariane_record.encoding.plain_topic import TagShape
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_sdk.checks.delay import AT_ONCE, delay_kind
+from ariane_sdk.checks.demand import Demand
 from ariane_sdk.checks.limits import checked_tag, checked_topic
 from ariane_sdk.checks.message_types import TYPE_ERRORS, check_sequence, check_types
 from ariane_sdk.errors import MessageIllegal
@@ -144,12 +145,20 @@ class Intake:
             return True
         return self._unsettled.withdraw(future)
 
-    async def take_all(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+    async def take_all(
+        self, messages: Sequence[Message], demand: Demand | None = None
+    ) -> Sequence[Outcome]:
         """Take many messages, and wait for their outcomes.
 
         Calls for the same topic have their messages taken one call after the other.
+
+        Args:
+            messages: The messages.
+            demand: How safe they must be; nothing more than the broker promises if there is none.
         """
         check_sequence(messages)
+        if demand is not None:
+            return await self._mixed.take_all(messages, demand)
         plain = PlainMessages.of(messages, body_bytes_max=self._plain_bytes_max)
         if plain is not None:
             # Thousands of messages that only wait here would cost the garbage collector more than
@@ -219,13 +228,18 @@ class Intake:
         queue = None
         if message.message_group or wish is not NO_WISH:
             queue = lane.pinned_queue(message, wish)
-        self._add(lane, message, queue, future, grouped=wish is NO_WISH)
+        self._add(lane, message, queue, future, wish.demand, grouped=not wish.names_queue)
 
     def _place_anew(
-        self, lane: TopicLane, message: Message, future: asyncio.Future[SendResult]
+        self,
+        lane: TopicLane,
+        message: Message,
+        future: asyncio.Future[SendResult],
+        demand: Demand | None,
     ) -> SendBatch:
         """Put a message of a group, whose queue is gone, into the open batch of its new one."""
-        return self._add(lane, message, lane.pinned_queue(message, NO_WISH), future, grouped=True)
+        queue = lane.pinned_queue(message, NO_WISH)
+        return self._add(lane, message, queue, future, demand, grouped=True)
 
     def _add(
         self,
@@ -233,13 +247,16 @@ class Intake:
         message: Message,
         queue: MessageQueue | None,
         future: asyncio.Future[SendResult] | None,
+        demand: Demand | None,
         *,
         grouped: bool,
     ) -> SendBatch:
         """Put a message that was checked into the open batch of a queue, or of none."""
-        batch = self._open.batch_for(
-            lane, queue, len(message.body), delay_kind(message), grouped=grouped
-        )
+        kind = delay_kind(message)
+        if demand is None:
+            batch = self._open.batch_for(lane, queue, len(message.body), kind, grouped=grouped)
+        else:
+            batch = self._open.apart(lane, queue, kind, demand, grouped=grouped)
         self._adding.add(batch, message, future)
         return batch
 

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from typing import NamedTuple, TypeAlias
 
 from ariane_sdk.checks.delay import delay_kind
+from ariane_sdk.checks.demand import Demand
 from ariane_sdk.checks.message_types import TYPE_ERRORS, check_types
 from ariane_sdk.errors import ArianeError, MessageIllegal
 from ariane_sdk.message import Message, MessageQueue, SendResult
@@ -69,7 +70,9 @@ class MixedIntake:
         self._adding = adding
         self._unsettled = unsettled
 
-    async def take_all(self, messages: Sequence[Message]) -> Sequence[Outcome]:
+    async def take_all(
+        self, messages: Sequence[Message], demand: Demand | None = None
+    ) -> Sequence[Outcome]:
         """Send messages, and wait for their outcomes."""
         outcomes: dict[int, Outcome] = {}
         parts: list[BatchPart] = []
@@ -82,7 +85,7 @@ class MixedIntake:
                     check_types(message)
                 raise
             for share in shares:
-                await self._encode(messages, share, outcomes, parts)
+                await self._encode(messages, share, outcomes, parts, demand)
         for batch, first, positions in parts:
             if not positions:
                 continue  # All were refused: it may never be sent.
@@ -133,6 +136,7 @@ class MixedIntake:
         share: Share,
         outcomes: dict[int, Outcome],
         parts: list[BatchPart],
+        demand: Demand | None,
     ) -> None:
         """Encode messages that share a queue; calls are sent while later ones are still encoded."""
         lane, queue, positions, kind = share
@@ -146,9 +150,12 @@ class MixedIntake:
                     if not fits:
                         # A batch is full: let it be sent, and let others have their turn.
                         await self._yield_for_room()
-                    batch = self._open.batch_for(
-                        lane, queue, len(message.body), kind, grouped=queue is not None
-                    )
+                    grouped = queue is not None
+                    if demand is None:
+                        size = len(message.body)
+                        batch = self._open.batch_for(lane, queue, size, kind, grouped=grouped)
+                    else:
+                        batch = self._open.apart(lane, queue, kind, demand, grouped=grouped)
                     parts.append(BatchPart(batch, batch.next_place, []))
                 self._adding.add(batch, message, None)
             except (ArianeError, *TYPE_ERRORS) as error:

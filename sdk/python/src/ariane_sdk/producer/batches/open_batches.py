@@ -13,9 +13,10 @@ from typing import Final
 from ariane_record.encoding.plain_topic import TagShape
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_sdk.checks.delay import AT_ONCE
+from ariane_sdk.checks.demand import Demand
 from ariane_sdk.message import MessageQueue, SendResult
 from ariane_sdk.producer.batches.grouped_batch import GroupedBatch
-from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, SendBatch
+from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, ChooseQueue, SendBatch
 from ariane_sdk.producer.batches.singles_batch import NEVER_CUT, SinglesBatch
 from ariane_sdk.producer.batches.topic_lane import TopicLane
 from ariane_sdk.producer.sending.sending import Sending
@@ -164,6 +165,30 @@ class OpenBatches:
             return self.unpinned(lane, body_bytes, delay_kind=delay_kind)
         return self.pinned(lane, queue, body_bytes, delay_kind=delay_kind, grouped=grouped)
 
+    def apart(
+        self,
+        lane: TopicLane,
+        queue: MessageQueue | None,
+        delay_kind: int,
+        demand: Demand,
+        *,
+        grouped: bool,
+    ) -> SinglesBatch:
+        """A batch that nobody else uses, for messages that must be safer than others.
+
+        Raises:
+            TopicRefused: No broker takes messages for the topic.
+        """
+        if queue is None:
+            queue = lane.next_queue(self._sending.is_welcome)
+            batch = self._new_single(queue, lane.choose_queue, lane, delay_kind)
+        else:
+            batch = self._new_pinned(lane, queue, delay_kind, grouped=grouped)
+            # What comes later for this queue must not go before it.
+            lane.open_pinned.pop(queue, None)
+        batch.demand = demand
+        return batch
+
     def pinned(
         self,
         lane: TopicLane,
@@ -239,28 +264,30 @@ class OpenBatches:
                 plain_topic=lane.plain,
                 unique_ids=self._unique_ids,
             )
+        return self._new_single(queue, None, lane, delay_kind)
+
+    def _new_single(
+        self,
+        queue: MessageQueue,
+        choose_other: ChooseQueue | None,
+        lane: TopicLane,
+        delay_kind: int,
+        cut_count: int = NEVER_CUT,
+    ) -> SinglesBatch:
         return SinglesBatch(
             queue,
-            choose_other=None,
+            choose_other=choose_other,
             body_bytes_max=self._body_bytes_max,
             sequenced=self._settings.idempotent,
             delay_kind=delay_kind,
             plain_topic=lane.plain,
             unique_ids=self._unique_ids,
-            cut_count=NEVER_CUT,
+            cut_count=cut_count,
         )
 
     def _new_unpinned(self, lane: TopicLane, queue: MessageQueue, delay_kind: int) -> SinglesBatch:
-        batch = SinglesBatch(
-            queue,
-            choose_other=lane.choose_queue,
-            body_bytes_max=self._body_bytes_max,
-            sequenced=self._settings.idempotent,
-            delay_kind=delay_kind,
-            plain_topic=lane.plain,
-            unique_ids=self._unique_ids,
-            cut_count=self._cut_count(lane, queue, delay_kind),
-        )
+        cut_count = self._cut_count(lane, queue, delay_kind)
+        batch = self._new_single(queue, lane.choose_queue, lane, delay_kind, cut_count)
         if self._settings.spread_count:
             lane.open_shares[queue, delay_kind] = batch
         return batch

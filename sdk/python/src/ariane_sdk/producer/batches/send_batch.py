@@ -18,6 +18,7 @@ from ariane_record.layout import PROPERTIES_BYTES_MAX, ByteBuffer
 from ariane_record.single.producer_sequence import stored_sequence, with_sequence
 from ariane_record.single.recall_handle import RecallHandle
 from ariane_sdk.checks.delay import AT_ONCE, AT_TIMES, delivery_time_ms
+from ariane_sdk.checks.demand import Demand
 from ariane_sdk.errors import CallError, SendError
 from ariane_sdk.message import (
     AcknowledgedLevel,
@@ -92,6 +93,7 @@ class SendBatch:
         "_unique_ids",
         "_withdrawn",
         "deadline_s",
+        "demand",
         "error",
         "failed_rounds",
         "in_flight",
@@ -131,6 +133,7 @@ class SendBatch:
         self.pinned = choose_other is None
         self._choose_other = choose_other
         self.open = True
+        self.demand: Demand | None = None
         self.deadline_s = 0.0
         self.not_before_s = 0.0
         self.repeat_count = 0
@@ -273,6 +276,7 @@ class SendBatch:
             self.sequence,
             delay_level=max(self._delay_kind, AT_ONCE),
             delivery_times_ms=self._times_on_wire(),
+            demand=self.demand,
         )
 
     def _times_on_wire(self) -> bytes:

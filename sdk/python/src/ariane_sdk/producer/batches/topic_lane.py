@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn, TypeAlias
 
 from ariane_record.encoding.plain_topic import PlainTopic
+from ariane_sdk.checks.demand import Demand
 from ariane_sdk.errors import (
     IllegalArgument,
     QueueNotFound,
@@ -31,25 +32,36 @@ QueueSelector: TypeAlias = Callable[[Sequence[MessageQueue], Message], MessageQu
 
 
 class QueueWish(NamedTuple):
-    """Which queue the sender of a message wants; at most one of the two is given.
+    """What the sender of a message wants of it; at most one of the first two is given.
 
     Attributes:
         message_queue: This one.
         selector: The one that this function chooses.
+        demand: How safe it must be; nothing more than the broker promises if there is none.
     """
 
     message_queue: MessageQueue | None = None
     selector: QueueSelector | None = None
+    demand: Demand | None = None
+
+    @property
+    def names_queue(self) -> bool:
+        """Whether it says where the message must go."""
+        return self.message_queue is not None or self.selector is not None
 
 
 NO_WISH = QueueWish()
 
 
-def wish_of(message_queue: MessageQueue | None, selector: QueueSelector | None) -> QueueWish:
-    """Which queue the sender of a message wants."""
-    if message_queue is None and selector is None:
+def wish_of(
+    message_queue: MessageQueue | None,
+    selector: QueueSelector | None,
+    demand: Demand | None = None,
+) -> QueueWish:
+    """What the sender of a message wants of it."""
+    if message_queue is None and selector is None and demand is None:
         return NO_WISH
-    return QueueWish(message_queue, selector)
+    return QueueWish(message_queue, selector, demand)
 
 
 class ParkedMessage(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,12 @@ from ariane.broker.v1.send_service_pb2 import (
     AppendRecordsRequest,
     StreamAppendsRequest,
 )
+from ariane.common.v1.message_pb2 import AcknowledgedLevel
 from ariane_record import ProducerSequence, RecordBlock
 from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.layout import ByteBuffer
 from ariane_record.single.wire_fields import length_prefix, length_tag, number_field
+from ariane_sdk.checks.demand import Demand
 from ariane_sdk.message import MessageQueue
 
 
@@ -58,6 +60,7 @@ def encoded_batch(
     *,
     delay_level: int = 0,
     delivery_times_ms: bytes = b"",
+    demand: Demand | None = None,
 ) -> EncodedBatch:
     """A batch on the wire.
 
@@ -67,6 +70,7 @@ def encoded_batch(
         sequence: Where it stands in the stream of its producer.
         delay_level: That of all its messages; 0 for none.
         delivery_times_ms: When each message is to be delivered: int64, little-endian.
+        demand: How safe all its messages must be.
     """
     wire = AppendBatch(
         topic=queue.topic,
@@ -79,6 +83,9 @@ def encoded_batch(
         delay_level=delay_level,
         delivery_times_ms=delivery_times_ms,
     )
+    if demand is not None:
+        wire.required_level = cast("AcknowledgedLevel.ValueType", int(demand.level))
+        wire.in_sync_min = demand.in_sync_min
     if sequence is not None:
         stream = wire.sequence
         stream.producer_id, stream.producer_epoch, stream.first_sequence = sequence

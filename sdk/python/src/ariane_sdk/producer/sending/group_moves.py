@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
+from ariane_sdk.checks.demand import Demand
 from ariane_sdk.errors import ArianeError, SendError
 from ariane_sdk.message import Message, MessageQueue, SendResult
 from ariane_sdk.producer.batches.grouped_batch import GroupedBatch
@@ -31,7 +32,9 @@ from ariane_sdk.producer.batches.topic_lane import TopicLane
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.routing.route import Route
 
-PlaceAnew: TypeAlias = Callable[[TopicLane, Message, asyncio.Future[SendResult]], SendBatch]
+PlaceAnew: TypeAlias = Callable[
+    [TopicLane, Message, asyncio.Future[SendResult], Demand | None], SendBatch
+]
 """Puts a message that was checked into the open batch of its group's queue, and says which."""
 
 
@@ -98,7 +101,7 @@ class GroupMoves:
         deadline_s = gone.deadline_s
         for message, future in gone.take_apart():
             try:
-                batch = self._place_anew(lane, message, future)
+                batch = self._place_anew(lane, message, future, gone.demand)
             except ArianeError as error:
                 if not future.done():
                     future.set_exception(_refusal(error))

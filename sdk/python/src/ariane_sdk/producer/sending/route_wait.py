@@ -15,7 +15,7 @@ from ariane_sdk.errors import (
 )
 from ariane_sdk.message import Message, SendResult
 from ariane_sdk.net.error_copy import error_copy
-from ariane_sdk.producer.batches.topic_lane import NO_WISH, ParkedMessage, QueueWish, TopicLane
+from ariane_sdk.producer.batches.topic_lane import ParkedMessage, QueueWish, TopicLane
 from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.routing.routes import Routes
 from ariane_sdk.runtime.clock import Clock
@@ -47,7 +47,7 @@ class RouteWait:
         """Whether a message has to be parked."""
         if lane.route is None:
             return True
-        return bool(message.message_group) and wish is NO_WISH and lane.groups_wait
+        return bool(message.message_group) and not wish.names_queue and lane.groups_wait
 
     def park(
         self,

@@ -36,7 +36,7 @@ from ariane_broker.append.batch_outcome import BatchOutcome, SmallOutcomes
 from ariane_broker.append.small_batches import SmallBatches
 from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
 from ariane_broker.errors import block_corrupted
-from ariane_broker.log.promise import AcknowledgedLevel
+from ariane_broker.log.promise import AcknowledgedLevel, Demand
 from ariane_broker.rpc.wire.table_wire import table_batches, table_result
 from ariane_broker.rpc.wire.wire_time import set_time, time_of
 from ariane_record import ProducerSequence, RecordBlock
@@ -57,6 +57,14 @@ LEVELS: Final = {
     AcknowledgedLevel.MEMORY: ACKNOWLEDGED_LEVEL_MEMORY,
     AcknowledgedLevel.FLUSHED: ACKNOWLEDGED_LEVEL_FLUSHED,
     AcknowledgedLevel.REPLICATED: ACKNOWLEDGED_LEVEL_REPLICATED,
+}
+
+IN_SYNC_MIN: Final = 2
+"""What a producer wants who says "replicated" and no number: a broker beside the primary."""
+
+_DEMANDED: Final[dict[int, AcknowledgedLevel]] = {
+    ACKNOWLEDGED_LEVEL_UNSPECIFIED: AcknowledgedLevel.MEMORY,
+    **{number: level for level, number in LEVELS.items() if level is not None},
 }
 
 CUT_BYTES_MIN: Final = 192 << 10
@@ -87,6 +95,7 @@ _UINT32: Final = np.dtype("<u4")
 _fields_of_batch = attrgetter(
     *("topic", "queue_id", "records", "record_sizes", "tag_codes", "key_counts", "key_hashes"),
     *("records_crc32", "delay_level", "delivery_times_ms", "record_crc32s"),
+    *("required_level", "in_sync_min"),
 )
 _wire_sequence_of: Final[Callable[[AppendBatch], WireSequence]] = attrgetter("sequence")
 _numbers_of: Final[Callable[[WireSequence], tuple[int, int, int]]] = attrgetter(
@@ -192,10 +201,11 @@ def _batches_of(batches: Sequence[AppendBatch]) -> list[Batch] | SmallBatches:
 def _table_of(batches: Sequence[AppendBatch]) -> BlockTable | None:
     """Batches side by side; None when one of them is unusual."""
     batches = list(batches)  # Each is looked at twice, and would be found twice.
-    *columns, delay_levels, delivery_times_ms, record_crc32s = zip(
+    *columns, delay_levels, delivery_times_ms, record_crc32s, levels, in_sync = zip(
         *map(_fields_of_batch, batches), strict=True
     )
-    if any(delay_levels) or any(delivery_times_ms) or any(record_crc32s):
+    unusual = (delay_levels, delivery_times_ms, record_crc32s, levels, in_sync)
+    if any(map(any, unusual)):
         return None
     return BlockTable.of(PackedColumns._make((*columns, _sequences_of(batches))))
 
@@ -245,6 +255,7 @@ def _batch_of(batch: AppendBatch, records: ByteBuffer) -> Batch:
     delay: Delay | None = None
     try:
         delay = _delay_of(batch)
+        demand = demand_of(batch.required_level, batch.in_sync_min)
         sums = batch.record_crc32s
         block = RecordBlock(
             topic=batch.topic,
@@ -259,7 +270,7 @@ def _batch_of(batch: AppendBatch, records: ByteBuffer) -> Batch:
     except ValueError as error:
         refusal = block_corrupted(-1, str(error))
         return Batch(None, batch.topic, batch.queue_id, refusal, sequence)
-    return Batch(block, batch.topic, batch.queue_id, sequence=sequence, delay=delay)
+    return Batch(block, batch.topic, batch.queue_id, sequence=sequence, delay=delay, demand=demand)
 
 
 def _delay_of(batch: AppendBatch) -> Delay | None:
@@ -271,6 +282,24 @@ def _delay_of(batch: AppendBatch) -> Delay | None:
     if len(batch.delivery_times_ms) % _INT64.itemsize:
         raise ValueError("the column of delivery times is no multiple of 8 bytes")
     return DeliveryTimes(np.frombuffer(batch.delivery_times_ms, _INT64))
+
+
+def demand_of(required_level: int, in_sync_min: int) -> Demand | None:
+    """What is wanted beyond what the broker promises by itself; None for nothing.
+
+    Raises:
+        ValueError: It makes no sense.
+    """
+    if not required_level and not in_sync_min:
+        return None
+    level = _DEMANDED.get(required_level)
+    if level is None:
+        raise ValueError(f"required_level {required_level} is none that there is")
+    if in_sync_min < 0:
+        raise ValueError(f"in_sync_min {in_sync_min} is negative")
+    if level is AcknowledgedLevel.REPLICATED:
+        return Demand(level, in_sync_min or IN_SYNC_MIN)
+    return Demand(level, max(1, in_sync_min))
 
 
 def sequence_of(sequence: WireSequence) -> ProducerSequence:

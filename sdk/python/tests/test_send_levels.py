@@ -1,0 +1,79 @@
+"""Messages that must be safer than the broker promises by itself."""
+
+import asyncio
+
+import pytest
+
+from ariane_sdk import AcknowledgedLevel, Message, Producer, ProducerSettings, errors
+
+SAFE = {"level": AcknowledgedLevel.FLUSHED}
+
+
+def demands(broker):
+    """What each batch has asked for, in the order in which they came."""
+    batches = [batch for call in broker.calls for batch in call.batches]
+    return [(batch.required_level, batch.in_sync_min) for batch in batches]
+
+
+async def test_only_who_asks_sends_a_demand(world):
+    broker = world.brokers["broker-a"]
+    async with Producer(world.name_servers) as producer:
+        await producer.send(Message("orders", b"plain"))
+        await producer.send(Message("orders", b"flushed"), **SAFE)
+        await producer.send(Message("orders", b"three"), in_sync_min=3)
+        await producer.send(
+            Message("orders", b"two"), level=AcknowledgedLevel.REPLICATED, timeout_s=60
+        )
+        await producer.send_batch([Message("orders", b"%d" % n) for n in range(5)], **SAFE)
+    assert demands(broker) == [(0, 0), (2, 0), (0, 3), (3, 0), (2, 0)]
+
+
+async def test_messages_of_different_levels_do_not_share_a_batch_and_keep_their_order(world):
+    broker = world.brokers["broker-a"]
+    async with Producer(world.name_servers) as producer:
+        await producer.send(Message("orders", b"warm", message_group="g"))
+        answer = asyncio.Event()
+        broker.script.append(answer)
+        held = asyncio.ensure_future(producer.send(Message("orders", b"held", message_group="g")))
+        await broker.wait_called(2)
+        sends = []
+        for number in range(9):
+            message = Message("orders", b"%d" % number, message_group="g")
+            more = SAFE if number % 3 == 1 else {}
+            sends.append(asyncio.ensure_future(producer.send(message, **more)))
+        await asyncio.sleep(0)
+        answer.set()
+        await asyncio.gather(held, *sends)
+    bodies = broker.bodies
+    assert [body for body in bodies if body.isdigit()] == [b"%d" % n for n in range(9)]
+    assert set(demands(broker)) == {(0, 0), (2, 0)}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"in_sync_min": 0},
+        {"in_sync_min": 2, "level": AcknowledgedLevel.FLUSHED},
+        {"in_sync_min": 1, "level": AcknowledgedLevel.REPLICATED},
+    ],
+)
+async def test_what_makes_no_sense_is_not_sent(world, asked):
+    async with Producer(world.name_servers) as producer:
+        with pytest.raises(errors.IllegalArgument):
+            await producer.send(Message("orders", b"x"), **asked)
+        with pytest.raises(errors.IllegalArgument):
+            await producer.send_batch([Message("orders", b"x")], **asked)
+    assert world.brokers["broker-a"].calls == []
+
+
+async def test_a_real_broker_says_what_was_reached_and_refuses_what_it_cannot(cluster):
+    quick = ProducerSettings(send_timeout_s=3)
+    async with Producer(cluster.name_servers, settings=quick) as producer:
+        plain = await producer.send(Message("levels", b"plain"))
+        safe = await producer.send(Message("levels", b"safe"), **SAFE)
+        [batch] = await producer.send_batch([Message("levels", b"safe")], **SAFE)
+        levels = [one.acknowledged_level for one in (plain, safe, batch)]
+        assert levels == [1, 2, 2]
+        with pytest.raises(errors.SendError) as caught:
+            await producer.send(Message("levels", b"two"), in_sync_min=2)
+        assert (caught.value.reason, caught.value.outcome_unknown) == ("TOO_FEW_IN_SYNC", False)
