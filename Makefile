@@ -14,7 +14,7 @@ WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 # Where quick tests keep their stores: in memory where there is room, for waiting until a disk has
 # flushed and removed files would be most of their time. `make integration` uses the disk.
 SCRATCH ?= $(shell df --output=avail -BM /dev/shm 2>/dev/null | awk '$$1 + 0 >= 4096 { print "/dev/shm" }')
-# Goes to the soak, such as SOAK_ARGS="--minutes 60 --seed 7".
+# Goes to the soaks, such as SOAK_ARGS="--minutes 60 --seed 7".
 SOAK_ARGS ?=
 # Goes to mutants, such as MUTANTS_ARGS="--count 200 --only recovery".
 MUTANTS_ARGS ?=
@@ -26,7 +26,7 @@ ONLY ?=
 .PHONY: help
 help: ## List the verbs
 	@echo "ArianeMQ. Verbs of make:"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(STAMP) ## A year of flights through a real cluster and Spark, with every total checked
@@ -77,6 +77,10 @@ integration: $(STAMP) ## All tests, with the slow ones over real processes
 .PHONY: soak
 soak: $(STAMP) ## Five minutes of messages while every kind of process is restarted and killed
 	@$(BIN)/python integration/soak $(SOAK_ARGS)
+
+.PHONY: soak-partitions
+soak-partitions: $(STAMP) ## A group of three brokers cut apart, killed, unplugged, a hundred seeds; needs root
+	@$(BIN)/python integration/partitions --seeds 100 $(SOAK_ARGS)
 
 .PHONY: mutants
 mutants: $(STAMP) ## Small wrong changes to the core: which does no test notice?

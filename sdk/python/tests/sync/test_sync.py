@@ -193,6 +193,8 @@ def test_a_blocking_method_looks_like_the_one_it_stands_for():
         "message_queue",
         "selector",
         "timeout_s",
+        "level",
+        "in_sync_min",
     ]
 
 

@@ -63,8 +63,11 @@ class ServiceProcess:
         arguments: Sequence[str],
         log_path: Path,
         listen: Address = _ANY_PORT,
+        *,
+        command_prefix: Sequence[str] = (),
     ) -> None:
         self.name = name
+        self._command_prefix = tuple(command_prefix)
         self.log_path = log_path
         self.ready_s_max = READY_S_MAX
         self._log_begin = 0
@@ -121,6 +124,7 @@ class ServiceProcess:
         with self.log_path.open("ab") as log:
             self._log_begin = log.tell()
             self._process = await asyncio.create_subprocess_exec(
+                *self._command_prefix,
                 *command,
                 self._module,
                 *flags,

@@ -1,0 +1,244 @@
+"""Three brokers of one name and a name server, each in a network namespace, and their faults."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from grpc import aio
+from message_soak.power import BROKER_FLAGS, BrokerDisks
+
+from ariane.replication.v1.replica_set_service_pb2 import (
+    GetReplicaSetRequest,
+    GetReplicaSetResponse,
+)
+from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
+from ariane_servicekit import Address
+from ariane_servicekit.running.processes import ServiceProcess
+from ariane_testkit.small_store import SMALL_STORE
+from partition_soak.faults import Fault, FaultKind
+from partition_soak.network import CLIENTS, DATABASE, Network
+
+BROKERS: Final = ("b0", "b1", "b2")
+NAME_SERVER: Final = "ns"
+BROKER_NAME: Final = "broker-a"
+LEASE_S: Final = 2.0
+HEAL_S_MAX: Final = 120.0
+"""Seconds until all are in sync again: on a busy machine a start alone takes long."""
+
+_CALL_S: Final = 3.0
+_STEP_S: Final = 0.1
+
+_FLAGS: Final = (
+    *SMALL_STORE,
+    *("--broker-name", BROKER_NAME, "--insecure"),
+    *("--primary-lease-s", str(LEASE_S), "--replica-behind-s-max", str(LEASE_S)),
+    *("--replication-wait-s", str(2 * LEASE_S)),
+)
+
+
+class NotHealed(Exception):
+    """The group did not come back although nothing was wrong any more; says how it is."""
+
+
+class Group:
+    """One group, over many runs.
+
+    Attributes:
+        processes: The brokers, by their place.
+        network: Where they are.
+    """
+
+    def __init__(
+        self, folder: Path, network: Network, database_url: str, *, power_losses: bool
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            folder: Where everything is kept.
+            network: With the nodes of this module.
+            database_url: Where they agree who is primary, as they reach it.
+            power_losses: Whether brokers have disks that may lose power; they flush synchronously
+                then.
+        """
+        self.network = network
+        self._folder = folder
+        self._url = database_url
+        self._power_losses = power_losses
+        self._disks = BrokerDisks(folder / "disks", [folder / name for name in BROKERS])
+        self._name_server = self._process(
+            NAME_SERVER, "ariane_namesrv", "--data-path", str(folder / NAME_SERVER)
+        )
+        self.processes: list[ServiceProcess] = []
+        self._under_fault: set[int] = set()
+
+    @property
+    def name_servers(self) -> str:
+        """What clients ask first."""
+        return self._name_server.address
+
+    async def start(self) -> None:
+        """Start all, and wait until all are in sync.
+
+        Raises:
+            ProcessFailed: One did not start.
+            NotHealed: They do not come in sync.
+        """
+        if self._power_losses:
+            await asyncio.to_thread(self._disks.plug_in)
+        await self._name_server.start()
+        mode = ("--flush-mode", "sync", *BROKER_FLAGS) if self._power_losses else ()
+        self.processes = [
+            self._process(
+                name,
+                "ariane_broker",
+                *("--store-path", str(self._folder / name), "--broker-id", str(number)),
+                *("--name-servers", self._name_server.address),
+                *("--replica-set-url", self._url),
+                *_FLAGS,
+                *mode,
+            )
+            for number, name in enumerate(BROKERS)
+        ]
+        await asyncio.gather(*(process.start() for process in self.processes))
+        await self.heal()
+
+    async def stop(self) -> None:
+        """Stop all in order; mounts go, too."""
+        await asyncio.gather(*(each.stop() for each in self.processes if each.running))
+        if self._name_server.running:
+            await self._name_server.stop()
+
+    async def unmount(self) -> None:
+        """Let no disk stay mounted."""
+        await asyncio.to_thread(self._disks.unmount)
+
+    # Faults.
+
+    async def suffer(self, fault: Fault) -> str:
+        """Let a fault happen, and be over.
+
+        Returns:
+            Whom it met; empty where it could not happen.
+        """
+        place = await self._primary_place() if fault.place is None else fault.place
+        if place is None:
+            return ""
+        name = BROKERS[place]
+        if fault.kind.is_of_process:
+            if place in self._under_fault or not self.processes[place].running:
+                return ""
+            self._under_fault.add(place)
+            try:
+                await self._suffer_in_process(self.processes[place], fault)
+            finally:
+                self._under_fault.discard(place)
+            return name
+        cuts = cuts_of(fault.kind, name, [each for each in BROKERS if each != name], fault.peer)
+        for cut in cuts:
+            await self.network.cut(*cut)
+        await asyncio.sleep(fault.duration_s)
+        for cut in cuts:
+            await self.network.mend(*cut)
+        return name
+
+    async def _suffer_in_process(self, process: ServiceProcess, fault: Fault) -> None:
+        if fault.kind is FaultKind.PAUSE:
+            os.kill(process.pid, signal.SIGSTOP)
+            await asyncio.sleep(fault.duration_s)
+            os.kill(process.pid, signal.SIGCONT)
+            return
+        if fault.kind is FaultKind.POWER and self._power_losses:
+            await self._disks.cut_power(process)
+        else:
+            process.kill()
+            await process.wait()
+        await asyncio.sleep(fault.duration_s)
+        await process.start()
+
+    async def heal(self) -> GetReplicaSetResponse:
+        """Wait until there is a primary with all in sync; what it says of the set.
+
+        Raises:
+            NotHealed: There is none in time.
+        """
+        end_s = asyncio.get_running_loop().time() + HEAL_S_MAX
+        while asyncio.get_running_loop().time() < end_s:
+            for state in await self.states():
+                members = state.replica_set.in_sync_broker_ids if state is not None else ()
+                if state is not None and state.has_lease and len(members) == len(BROKERS):
+                    return state
+            await asyncio.sleep(_STEP_S)
+        told = [_told(state) for state in await self.states()]
+        raise NotHealed(f"not all are in sync within {HEAL_S_MAX:.0f} s: {'; '.join(told)}")
+
+    async def states(self) -> Sequence[GetReplicaSetResponse | None]:
+        """What each broker says of the set; None where it does not answer."""
+        return await asyncio.gather(*(_state_of(process.address) for process in self.processes))
+
+    async def _primary_place(self) -> int | None:
+        states = await self.states()
+        places = [place for place, each in enumerate(states) if each is not None and each.has_lease]
+        return places[0] if places else None
+
+    def _process(self, node: str, module: str, *arguments: str) -> ServiceProcess:
+        insecure = () if "--insecure" in arguments else ("--insecure",)
+        return ServiceProcess(
+            node,
+            module,
+            (*arguments, *insecure),
+            self._folder / "logs" / f"{node}.log",
+            Address(self.network.address(node), 0),
+            command_prefix=self.network.command_prefix(node),
+        )
+
+
+def cuts_of(kind: FaultKind, name: str, peers: Sequence[str], peer: int) -> list[tuple[str, str]]:
+    """Which packets are lost: from whom, to whom.
+
+    Args:
+        kind: A fault of connections.
+        name: Whom it meets.
+        peers: Its peers.
+        peer: Which of these, where one is meant.
+    """
+    out = [(name, other) for other in peers]
+    back = [(other, name) for other in peers]
+    database = [(name, DATABASE), (DATABASE, name)]
+    name_server = [(name, NAME_SERVER), (NAME_SERVER, name)]
+    clients = [(name, CLIENTS), (CLIENTS, name)]
+    return {
+        FaultKind.ISOLATED: [*out, *back, *database, *name_server, *clients],
+        FaultKind.FROM_PEERS: [*out, *back],
+        FaultKind.FROM_ONE_PEER: [out[peer], back[peer]],
+        FaultKind.DEAF_TO_PEERS: back,
+        FaultKind.MUTE_TO_PEERS: out,
+        FaultKind.FROM_DATABASE: database,
+        FaultKind.DEAF_TO_DATABASE: database[1:],
+        FaultKind.FROM_NAME_SERVER: name_server,
+        FaultKind.FROM_CLIENTS: clients,
+    }[kind]
+
+
+async def _state_of(address: str) -> GetReplicaSetResponse | None:
+    with suppress(aio.AioRpcError):
+        async with aio.insecure_channel(address) as channel:
+            stub = ReplicaSetServiceStub(channel)
+            state: GetReplicaSetResponse = await stub.GetReplicaSet(
+                GetReplicaSetRequest(), timeout=_CALL_S
+            )
+            return state
+    return None
+
+
+def _told(state: GetReplicaSetResponse | None) -> str:
+    if state is None:
+        return "one does not answer"
+    row = state.replica_set
+    role = "is primary" if state.has_lease else state.trouble or "follows"
+    return f"broker {state.broker_id} {role}, in sync {list(row.in_sync_broker_ids)}"
