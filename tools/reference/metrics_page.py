@@ -52,8 +52,31 @@ is counted for them that is not counted anyway, but for the duration of calls. O
 service tells {SERIES_MAX:,} values at most: the rest is summed up under `_OTHER`.
 
 A dashboard for Grafana and alerts for Prometheus lie in
-[compose/telemetry](../compose/telemetry). Spans of producers and consumers are the application's:
-see [the client](../sdk/python/README.md).
+[compose/telemetry](../compose/telemetry).
+
+## Traces
+
+One setting a process says where spans go, by OTLP over gRPC; without it there are none, and nothing
+is loaded for them:
+
+| Process | Setting | Its spans: one for |
+| --- | --- | --- |
+| producer | `ProducerSettings(otlp_endpoint=...)` | `send orders`: a send or `send_batch` |
+| broker | `--otlp-endpoint` | `append orders`: a call from sampled spans |
+| consumer | `ConsumerSettings(otlp_endpoint=...)` | `process orders`: a call of the listener |
+| Spark | `otlpEndpoint` of a read | `read orders`: a task that met sampled spans |
+
+All of one message are in one trace: the context travels as W3C's `traceparent` in a property of the
+message, and the spans of broker, consumer and Spark are children of the one that sent it. Where a
+call or a task has messages of several, its span is the child of the first and linked to the others;
+that of a listener has links only.
+
+The producer decides what is sampled, by `OTEL_TRACES_SAMPLER=traceidratio` and
+`OTEL_TRACES_SAMPLER_ARG=0.01`: brokers and Spark begin no trace of their own. A broker is told with
+each call which sampled spans sent it, so that it looks at no message. Applications that configure
+OpenTelemetry themselves need no setting: see [the client](../sdk/python/README.md). Needed are the
+extras `ariane-sdk[otlp]` and
+`ariane-spark[otlp]`.
 """
 
 

@@ -242,6 +242,13 @@ OPTIONS: Final = (
         "100",
     ),
     Option(
+        "otlpEndpoint",
+        READ,
+        "Collector that is told by OTLP over gRPC which traces a task has read: `http://host:4317`."
+        " One span a task, for messages of sampled spans (extra `otlp` of the package).",
+        "none",
+    ),
+    Option(
         "deliveryGuarantee",
         (Use.WRITE,),
         "`at-least-once`: a task ends only when all its messages are acknowledged. `exactly-once`:"

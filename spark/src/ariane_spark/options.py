@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Final
 
 from ariane_record.single.compression import Compression
@@ -97,6 +98,7 @@ class ReadOptions:
         offset_cache_ms: How long the ends of the queues are remembered.
         commit_group: The consumer group that shows the progress; ``None``: none.
         requests: How requests are made.
+        otlp_endpoint: Collector that is told of spans; empty: none.
     """
 
     endpoints: str
@@ -113,6 +115,7 @@ class ReadOptions:
     offset_cache_ms: int = 500
     commit_group: str | None = None
     requests: RequestPolicy = field(default_factory=RequestPolicy)
+    otlp_endpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +204,7 @@ def read_options(given: Mapping[str, str], use: Use) -> ReadOptions:
         offset_cache_ms=_or(options.number("offsetCacheMs", 0), 500),
         commit_group=options.group_name("commitGroup"),
         requests=_request_policy(options),
+        otlp_endpoint=_otlp_endpoint(options),
     )
 
 
@@ -236,6 +240,15 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         compression=_compression(options),
         dead_letter_topic=_dead_letter_topic(options),
     )
+
+
+def _otlp_endpoint(options: GivenOptions) -> str:
+    endpoint = options.text("otlpEndpoint") or ""
+    if endpoint and not endpoint.startswith(("http://", "https://")):
+        raise OptionIllegal("otlpEndpoint", f"{endpoint!r}: http://host:port is expected")
+    if endpoint and find_spec("opentelemetry.exporter") is None:
+        raise OptionIllegal("otlpEndpoint", "needs pip install 'ariane-spark[otlp]'")
+    return endpoint
 
 
 def column_names(given: Mapping[str, str]) -> tuple[str, ...] | None:

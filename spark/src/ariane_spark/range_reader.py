@@ -18,11 +18,12 @@ from ariane_sdk.errors import (
     TopicNotFound,
 )
 from ariane_spark.cluster import Fetch, RangeChunk, RangeSource
-from ariane_spark.columns import Projection
+from ariane_spark.columns import Detail, Projection
 from ariane_spark.data_loss import DataLossPolicy
 from ariane_spark.offsets import Bounds
 from ariane_spark.options import ReadOptions
 from ariane_spark.ranges import QueueRange
+from ariane_spark.read_spans import ReadSpan
 from ariane_spark.readable_batches import batches_of
 from ariane_spark.repetition import Repetition
 
@@ -71,12 +72,28 @@ class RangeReader:
             DeadlinePassed: A broker is frozen.
             ArianeError: The broker refused, or did not answer in spite of all repetitions.
         """
-        fetch = Fetch.of(projection.detail, self._options)
+        if not self._options.otlp_endpoint:
+            yield from self._batches(ranges, projection, Fetch.of(projection.detail, self._options))
+            return
+        # The context of a span is a property.
+        fetch = Fetch.of(max(projection.detail, Detail.PROPERTIES), self._options)
+        with ReadSpan(self._options.otlp_endpoint) as span:
+            yield from self._batches(ranges, projection, fetch, span)
+
+    def _batches(
+        self,
+        ranges: Iterable[QueueRange],
+        projection: Projection,
+        fetch: Fetch,
+        span: ReadSpan | None = None,
+    ) -> Generator[pa.RecordBatch]:
         # Generators are closed when Spark stops early (LIMIT): that ends their streams.
         with closing(self._opened(ranges, fetch)) as opened:
             for part, stream in opened:
                 with closing(self._chunks(part, fetch, stream)) as chunks:
                     for records in chunks:
+                        if span is not None:
+                            span.saw(records, part.queue)
                         yield from batches_of(
                             projection,
                             records,

@@ -97,6 +97,9 @@ class ProducerSettings:
         buffered_bytes_max: Bytes of records that wait or are in flight; senders wait beyond that.
         tracer_provider: Makes OpenTelemetry spans; nothing means the application's global one.
         meter_provider: The same for measurements.
+        otlp_endpoint: Collector that is told spans by OTLP over gRPC, such as
+            ``http://collector:4317``, for applications that configure no OpenTelemetry themselves.
+            Empty: none.
     """
 
     call_timeout_s: float = 3.0
@@ -124,6 +127,7 @@ class ProducerSettings:
     buffered_bytes_max: int = 64 << 20
     tracer_provider: TracerProvider | None = None
     meter_provider: MeterProvider | None = None
+    otlp_endpoint: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what no producer can live with.
@@ -220,6 +224,9 @@ class PushSettings(ConsumerSettings):
             listener failed.
         tracer_provider: Makes OpenTelemetry spans; nothing means the application's global one.
         meter_provider: The same for measurements.
+        otlp_endpoint: Collector that is told spans by OTLP over gRPC, such as
+            ``http://collector:4317``, for applications that configure no OpenTelemetry themselves.
+            Empty: none.
     """
 
     queue_concurrency: int = 1
@@ -229,6 +236,7 @@ class PushSettings(ConsumerSettings):
     suspend_s: float = 1.0
     tracer_provider: TracerProvider | None = None
     meter_provider: MeterProvider | None = None
+    otlp_endpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,7 +102,7 @@ class ServiceSettings(BaseModel):
     otlp_endpoint: str = Field(
         "",
         pattern="^(|https?://.+)$",
-        description="Collector that is told metrics by OTLP over gRPC, such as "
+        description="Collector that is told metrics and spans by OTLP over gRPC, such as "
         "http://otel-collector:4317. Empty: none.",
     )
     otlp_interval_s: float = Field(

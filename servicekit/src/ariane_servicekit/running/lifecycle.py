@@ -48,6 +48,7 @@ from ariane_servicekit.running.service import (
     Service,
     SettingsT,
     StopRequest,
+    Traced,
 )
 from ariane_servicekit.running.stop_signals import stop_signals
 from ariane_servicekit.telling.exports import Exports
@@ -179,7 +180,9 @@ class _Life:
         rpc_services = (*service.rpc_services, process_rpc_service(self._process))
         self._health = HealthServicer(rpc.descriptor.full_name for rpc in rpc_services)
         self._exports = Exports(settings)
-        self._telemetry = Telemetry(settings.service_name, self._exports.readers)
+        self._telemetry = Telemetry(
+            settings.service_name, self._exports.readers, self._exports.processors
+        )
         self._server = build_server(
             settings,
             rpc_services,
@@ -215,6 +218,8 @@ class _Life:
         await self._service.recover(address)
         if self._exports.readers and isinstance(self._service, Measured):
             self._service.measure(Measures(self._telemetry.meter("ariane")))
+        if self._telemetry.tracer is not None and isinstance(self._service, Traced):
+            self._service.trace(self._telemetry.tracer)
         self._admission.phase = Phase.SERVING
         await self._service.serve_started(address)
         self._health.set_serving(True)

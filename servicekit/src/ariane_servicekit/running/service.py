@@ -12,6 +12,7 @@ from ariane_servicekit.configuration.settings import ServiceSettings
 from ariane_servicekit.rpc.error_status import ErrorRules
 from ariane_servicekit.rpc.server import RpcService
 from ariane_servicekit.telling.measures import Measures
+from ariane_servicekit.telling.tracing import WorkTracer
 
 
 class ExitStatus(IntEnum):
@@ -79,6 +80,15 @@ class Measured(Protocol):
 
     def measure(self, measures: Measures, /) -> None:
         """Make its instruments. Called once, when it has recovered, and only if metrics are on."""
+        ...
+
+
+@runtime_checkable
+class Traced(Protocol):
+    """A service that makes spans of what it does for the spans of others."""
+
+    def trace(self, tracer: WorkTracer, /) -> None:
+        """Make spans from now on. Called once, when it has recovered, and only if they are told."""
         ...
 
 

@@ -1,9 +1,9 @@
-"""Where metrics go: a page that Prometheus reads, and a collector that is told by OTLP.
+"""Where metrics and spans go: a page that Prometheus reads, and a collector told by OTLP.
 
 Both are off until a setting names an address, and their libraries are loaded then only::
 
     metrics_listen   127.0.0.1:9464     GET /metrics
-    otlp_endpoint    http://otel:4317   every ``otlp_interval_s``
+    otlp_endpoint    http://otel:4317   metrics every ``otlp_interval_s``, and spans
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ariane_servicekit.telling.measures import SERIES_MAX
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricReader
+    from opentelemetry.sdk.trace import SpanProcessor
     from prometheus_client import CollectorRegistry
 
 INSTALL_HINT: Final = "pip install 'ariane-servicekit[telemetry]'"
@@ -47,6 +48,7 @@ class Exports:
 
     Attributes:
         readers: Of OpenTelemetry; none when metrics are off.
+        processors: Of OpenTelemetry; none when there is no collector to tell of spans.
         address: Where Prometheus reads; None until ``open``, and when that is off.
     """
 
@@ -57,6 +59,7 @@ class Exports:
             StartRefused: A library is missing.
         """
         self.readers: Sequence[MetricReader] = ()
+        self.processors: Sequence[SpanProcessor] = ()
         self.address: Address | None = None
         self._listen = settings.metrics_listen
         self._registry: CollectorRegistry | None = None
@@ -66,9 +69,10 @@ class Exports:
                 self.readers = (*self.readers, self._prometheus())
             if settings.otlp_endpoint:
                 self.readers = (*self.readers, _otlp(settings))
+                self.processors = (_spans_by_otlp(settings),)
         except ImportError as error:
             raise StartRefused(
-                f"metrics need {error.name}, which is not installed: {INSTALL_HINT}"
+                f"telemetry needs {error.name}, which is not installed: {INSTALL_HINT}"
             ) from error
 
     def open(self) -> None:
@@ -133,11 +137,25 @@ def _otlp(settings: ExportSettings) -> MetricReader:
     )
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415
 
-    insecure = not settings.otlp_endpoint.startswith("https://")
     return PeriodicExportingMetricReader(
-        OTLPMetricExporter(settings.otlp_endpoint, insecure=insecure),
+        OTLPMetricExporter(settings.otlp_endpoint, insecure=_is_plain(settings)),
         export_interval_millis=settings.otlp_interval_s * 1000,
     )
+
+
+def _spans_by_otlp(settings: ExportSettings) -> SpanProcessor:
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415 - as above
+        OTLPSpanExporter,
+    )
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+
+    return BatchSpanProcessor(
+        OTLPSpanExporter(settings.otlp_endpoint, insecure=_is_plain(settings))
+    )
+
+
+def _is_plain(settings: ExportSettings) -> bool:
+    return not settings.otlp_endpoint.startswith("https://")
 
 
 def _cardinality_limits() -> dict[type, int]:

@@ -1,4 +1,4 @@
-"""Metrics of calls, by OpenTelemetry's names. Nothing is exported unless a reader is given."""
+"""Metrics and spans by OpenTelemetry. Nothing is exported unless a reader or processor is given."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Final
 import grpc
 from opentelemetry.metrics import Meter, MeterProvider, NoOpMeter, NoOpMeterProvider
 
+from ariane_servicekit.telling.tracing import WorkTracer
+
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
     from opentelemetry.sdk.metrics.export import MetricReader
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import SpanProcessor
+    from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
 
 _BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 30)
 """Upper bounds of the histogram of durations: an append takes a millisecond, a held pull 15 s."""
@@ -22,18 +27,30 @@ class Telemetry:
 
     Without readers the instruments do nothing: recording a value that nobody reads would cost
     each call as much as all other stages together.
+
+    Attributes:
+        tracer: Makes spans; None without processors.
     """
 
-    def __init__(self, service_name: str, readers: Sequence[MetricReader] = ()) -> None:
+    def __init__(
+        self,
+        service_name: str,
+        readers: Sequence[MetricReader] = (),
+        processors: Sequence[SpanProcessor] = (),
+    ) -> None:
         self._exporting = _exporting(service_name, readers) if readers else None
         self._provider: MeterProvider = self._exporting or NoOpMeterProvider()
+        self._tracing = _tracing(service_name, processors) if processors else None
+        self.tracer = WorkTracer(self._tracing) if self._tracing is not None else None
 
     def meter(self, name: str) -> Meter:
         """Return the meter of a package, which makes instruments."""
         return self._provider.get_meter(name)
 
     def close(self) -> None:
-        """Hand on what is left and stop the readers."""
+        """Hand on what is left and stop readers and processors."""
+        if self._tracing is not None:
+            self._tracing.shutdown()
         if self._exporting is not None:
             self._exporting.shutdown()
 
@@ -41,10 +58,25 @@ class Telemetry:
 def _exporting(service_name: str, readers: Sequence[MetricReader]) -> SdkMeterProvider:
     # The SDK takes a tenth of the time that a service needs to start.
     from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider  # noqa: PLC0415 - see above.
+
+    return SdkMeterProvider(
+        metric_readers=readers, resource=_resource(service_name), shutdown_on_exit=False
+    )
+
+
+def _tracing(service_name: str, processors: Sequence[SpanProcessor]) -> SdkTracerProvider:
+    from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider  # noqa: PLC0415 - above
+
+    provider = SdkTracerProvider(resource=_resource(service_name), shutdown_on_exit=False)
+    for processor in processors:
+        provider.add_span_processor(processor)
+    return provider
+
+
+def _resource(service_name: str) -> Resource:
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - as above.
 
-    resource = Resource({"service.namespace": "ariane", "service.name": service_name})
-    return SdkMeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
+    return Resource({"service.namespace": "ariane", "service.name": service_name})
 
 
 class CallMetrics:

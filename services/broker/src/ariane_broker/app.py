@@ -96,6 +96,7 @@ def compose_from(
     """
     rooms = _rooms(outside, elected)
     return BrokerLife(
+        broker_name=outside.settings.broker_name,
         rpc_services=rooms.rpc.services,
         store=rooms.storing.store,
         state=rooms.state.state,
@@ -108,6 +109,7 @@ def compose_from(
         held=rooms.storing.held,
         clients=rooms.changing.clients,
         client_admission=rooms.changing.client_admission,
+        append_records=rooms.appending.append_records,
         append_streams=rooms.rpc.append_streams,
         transaction_streams=rooms.rpc.transaction_streams,
         group_flush=rooms.storing.group_flush,

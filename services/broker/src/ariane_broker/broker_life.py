@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ariane_broker.append.append import AppendRecords
+from ariane_broker.append.append_spans import AppendSpans
 from ariane_broker.clients.client_admission import ClientAdmission
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.outbox import BrokerDraining
@@ -31,6 +33,7 @@ from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_servicekit import Address, ErrorRules, Loop, RpcService, StartRefused, get_logger
 from ariane_servicekit.telling.measures import Measures
+from ariane_servicekit.telling.tracing import WorkTracer
 from ariane_storage.errors import QueueUnderRepair, StorageError, StorePoisoned
 from ariane_storage.store import Store
 
@@ -54,6 +57,7 @@ class BrokerLife:
     """A broker to the kit.
 
     Attributes:
+        broker_name: Its name.
         rpc_services: The services it answers for.
         store: Its store.
         state: Its topics, groups and offsets on the disk.
@@ -63,6 +67,7 @@ class BrokerLife:
         held: Who waits for messages.
         clients: Who is attached.
         client_admission: Lets clients in.
+        append_records: Takes messages.
         append_streams: Producers that append on streams.
         transaction_streams: Producers that have transactions on streams.
         group_flush: Who waits for the disk.
@@ -78,6 +83,7 @@ class BrokerLife:
         close_row: Lets the shared row go; likewise.
     """
 
+    broker_name: str
     rpc_services: Sequence[RpcService]
     store: Store
     state: BrokerState
@@ -87,6 +93,7 @@ class BrokerLife:
     held: HeldRequests
     clients: ClientTable
     client_admission: ClientAdmission
+    append_records: AppendRecords
     append_streams: AppendStreams
     transaction_streams: TransactionStreams
     group_flush: GroupFlush
@@ -115,6 +122,10 @@ class BrokerLife:
     def measure(self, measures: Measures) -> None:
         """Make the instruments of the broker."""
         self.measures.make(measures)
+
+    def trace(self, tracer: WorkTracer) -> None:
+        """Make a span of each append that was sent in spans."""
+        self.append_records.spans = AppendSpans(tracer, self.broker_name)
 
     async def recover(self, address: Address) -> None:
         """Open the store and load the state.

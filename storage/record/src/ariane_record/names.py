@@ -35,6 +35,9 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 CHECKS_EXHAUSTED_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 TEMPLATE_TOPIC: Final = "TBW102"
 
+TRACE_PARENT: Final = "traceparent"
+"""The property that says in which span a message was sent, as W3C's trace context writes it."""
+
 _SYSTEM_TOPICS: Final = frozenset(
     {
         DELAY_TOPIC,

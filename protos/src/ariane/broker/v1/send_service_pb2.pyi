@@ -30,6 +30,7 @@ class AppendRecordsRequest(_message.Message):
     BATCHES_FIELD_NUMBER: _builtins.int
     PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
     TABLE_FIELD_NUMBER: _builtins.int
+    TRACE_PARENTS_FIELD_NUMBER: _builtins.int
     TABLE_RECORDS_FIELD_NUMBER: _builtins.int
     producer_group: _builtins.str
     """The producer's group. May be empty."""
@@ -43,17 +44,25 @@ class AppendRecordsRequest(_message.Message):
     def table(self) -> Global___AppendTable:
         """More batches as one table, instead of `batches`. Their records are in `table_records`."""
 
+    @_builtins.property
+    def trace_parents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """W3C trace contexts (`traceparent`) of sampled spans that sent messages of these batches, 16 at
+        most. A broker that is told where spans go makes one of its own for the call: a child of the
+        first, linked to the others. It looks for contexts nowhere else.
+        """
+
     def __init__(
         self,
         *,
         batches: _abc.Iterable[Global___AppendBatch] | None = ...,
         producer_group: _builtins.str = ...,
         table: Global___AppendTable | None = ...,
+        trace_parents: _abc.Iterable[_builtins.str] | None = ...,
         table_records: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["table", b"table"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "producer_group", b"producer_group", "table", b"table", "table_records", b"table_records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "producer_group", b"producer_group", "table", b"table", "table_records", b"table_records", "trace_parents", b"trace_parents"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -301,6 +310,7 @@ class StreamAppendsRequest(_message.Message):
     PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
     REQUEST_NUMBER_FIELD_NUMBER: _builtins.int
     TABLE_FIELD_NUMBER: _builtins.int
+    TRACE_PARENTS_FIELD_NUMBER: _builtins.int
     TABLE_RECORDS_FIELD_NUMBER: _builtins.int
     producer_group: _builtins.str
     """The producer's group. May be empty."""
@@ -316,6 +326,10 @@ class StreamAppendsRequest(_message.Message):
     def table(self) -> Global___AppendTable:
         """As in AppendRecordsRequest."""
 
+    @_builtins.property
+    def trace_parents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in AppendRecordsRequest."""
+
     def __init__(
         self,
         *,
@@ -323,11 +337,12 @@ class StreamAppendsRequest(_message.Message):
         producer_group: _builtins.str = ...,
         request_number: _builtins.int = ...,
         table: Global___AppendTable | None = ...,
+        trace_parents: _abc.Iterable[_builtins.str] | None = ...,
         table_records: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["table", b"table"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "producer_group", b"producer_group", "request_number", b"request_number", "table", b"table", "table_records", b"table_records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "producer_group", b"producer_group", "request_number", b"request_number", "table", b"table", "table_records", b"table_records", "trace_parents", b"trace_parents"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

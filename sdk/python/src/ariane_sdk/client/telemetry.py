@@ -17,6 +17,8 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from ariane_record.names import TRACE_PARENT
+from ariane_sdk.client.span_export import span_provider
 from ariane_sdk.errors import ArianeError
 from ariane_sdk.message import Message, ReceivedMessage, SendResult
 
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 SYSTEM: Final = "arianemq"
 SCOPE: Final = "ariane_sdk"
 
-TRACE_PARENT: Final = "traceparent"
 
 # Names of the conventions: opentelemetry-semantic-conventions has them too, but only as unstable.
 MESSAGING_SYSTEM: Final = "messaging.system"
@@ -87,6 +88,7 @@ class Telemetry:
         meter_provider: MeterProvider | None,
         *,
         client_id: str,
+        otlp_endpoint: str = "",
     ) -> Self | None:
         """What the application wants measured; nothing if it has configured nothing.
 
@@ -94,7 +96,13 @@ class Telemetry:
             tracer_provider: Instead of the application's global one.
             meter_provider: The same for measurements.
             client_id: The client.
+            otlp_endpoint: A collector that is told spans, where there is no tracer provider.
+
+        Raises:
+            IllegalArgument: What tells a collector is not installed.
         """
+        if otlp_endpoint and tracer_provider is None:
+            tracer_provider = span_provider(otlp_endpoint)
         # Who has configured OpenTelemetry has loaded it.
         if "opentelemetry.trace" not in sys.modules:
             return None
@@ -301,7 +309,10 @@ def traced_listener(
 ) -> Listener:
     """The listener itself, or with a span around each call if the application wants that."""
     telemetry = Telemetry.configured(
-        settings.tracer_provider, settings.meter_provider, client_id=client_id
+        settings.tracer_provider,
+        settings.meter_provider,
+        client_id=client_id,
+        otlp_endpoint=settings.otlp_endpoint,
     )
     return listener if telemetry is None else telemetry.traced(listener, group)
 

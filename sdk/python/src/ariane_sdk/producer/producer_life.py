@@ -172,7 +172,10 @@ class ProducerLife(TransactionalSends):
             new_unique_id=unique_ids.next_id,
         )
         self._telemetry = Telemetry.configured(
-            settings.tracer_provider, settings.meter_provider, client_id=client_id
+            settings.tracer_provider,
+            settings.meter_provider,
+            client_id=client_id,
+            otlp_endpoint=settings.otlp_endpoint,
         )
         return client_id
 

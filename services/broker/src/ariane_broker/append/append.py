@@ -9,14 +9,15 @@ single message.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Final
 
+from ariane_broker.append.append_spans import AppendSpans
 from ariane_broker.append.batch_check import BATCHES_MAX, Batch, block_of, check_place, check_sizes
 from ariane_broker.append.batch_outcome import BatchOutcome, SmallOutcomes
-from ariane_broker.append.promised_outcomes import Acknowledged, PromisedOutcomes
+from ariane_broker.append.promised_outcomes import Acknowledged, PromisedOutcomes, Taken
 from ariane_broker.append.repeated_batch import first_result, is_stored_as
 from ariane_broker.append.small_append import SmallAppend
 from ariane_broker.append.small_batches import SmallBatches
@@ -42,7 +43,12 @@ _as_queue: Final[Callable[[tuple[str, int]], QueueKey]] = partial(tuple.__new__,
 
 
 class AppendRecords:
-    """Appends batches and waits for what the broker promises."""
+    """Appends batches and waits for what the broker promises.
+
+    Attributes:
+        draining: Whether nothing is taken any longer.
+        spans: Makes a span of each call that was sent in spans; None while nobody is told of them.
+    """
 
     def __init__(
         self,
@@ -62,15 +68,25 @@ class AppendRecords:
         self._service_error = service_error
         self._small = SmallAppend(log, topics, sequences, body_bytes_max=body_bytes_max)
         self.draining = False
+        self.spans: AppendSpans | None = None
+
+    @property
+    def traces(self) -> bool:
+        """Whether it matters in which spans messages were sent."""
+        return self.spans is not None
 
     async def append(
-        self, batches: Sequence[Batch] | SmallBatches, born_host: Host
+        self,
+        batches: Sequence[Batch] | SmallBatches,
+        born_host: Host,
+        trace_parents: Sequence[str] = (),
     ) -> Sequence[BatchOutcome]:
         """Append batches, in order, each whole or not at all.
 
         Args:
             batches: 1 to ``BATCHES_MAX``.
             born_host: Where the producer was seen.
+            trace_parents: In which spans they were sent.
 
         Returns:
             One outcome for each batch.
@@ -78,12 +94,15 @@ class AppendRecords:
         Raises:
             ServiceError: Nothing was stored: SERVICE_DRAINING, STORE_POISONED or FIELD_INVALID.
         """
-        taken = self.take(batches, born_host)
+        taken = self.take(batches, born_host, trace_parents)
         return taken if isinstance(taken, Sequence) else await taken
 
     def take(
-        self, batches: Sequence[Batch] | SmallBatches, born_host: Host
-    ) -> Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]]:
+        self,
+        batches: Sequence[Batch] | SmallBatches,
+        born_host: Host,
+        trace_parents: Sequence[str] = (),
+    ) -> Taken:
         """``append`` for those who can do without a wait: appends now what can be.
 
         Returns:
@@ -92,6 +111,11 @@ class AppendRecords:
         Raises:
             ServiceError: As ``append``.
         """
+        if self.spans is None or not trace_parents:
+            return self._take(batches, born_host)
+        return self.spans.around(lambda: self._take(batches, born_host), batches, trace_parents)
+
+    def _take(self, batches: Sequence[Batch] | SmallBatches, born_host: Host) -> Taken:
         if self.draining:
             raise broker_draining()
         if not 1 <= len(batches) <= BATCHES_MAX:
@@ -144,9 +168,7 @@ class AppendRecords:
         await asyncio.gather(*(acknowledge(*each) for each in places.items()))
         return outcomes
 
-    def _take_known(
-        self, batches: Sequence[Batch], born_host: Host
-    ) -> Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]]:
+    def _take_known(self, batches: Sequence[Batch], born_host: Host) -> Taken:
         outcomes: list[BatchOutcome] = []
         self._append_each(batches, born_host, outcomes)
         return self._with_promise(outcomes)
@@ -165,15 +187,11 @@ class AppendRecords:
             except (ServiceError, StorageError, OSError) as error:
                 outcomes.append(BatchOutcome(error=self._service_error(error)))
 
-    def _with_promise(
-        self, outcomes: list[BatchOutcome]
-    ) -> Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]]:
+    def _with_promise(self, outcomes: list[BatchOutcome]) -> Taken:
         ends = [o.appended.next_commit_log_offset for o in outcomes if o.appended is not None]
         return self._promised(partial(_acknowledged, outcomes), max(ends)) if ends else outcomes
 
-    def _take_small(
-        self, batches: SmallBatches, born_host: Host
-    ) -> Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]] | None:
+    def _take_small(self, batches: SmallBatches, born_host: Host) -> Taken | None:
         """Append all batches at once; None when nothing was done."""
         table = batches.table
         queues = list(map(_as_queue, zip(table.topics, table.queue_ids, strict=True)))
@@ -182,9 +200,7 @@ class AppendRecords:
             return None
         return self._promised(partial(SmallOutcomes, appended), int(appended.commit_log_edges[-1]))
 
-    def _promised(
-        self, acknowledged: Acknowledged, end: int
-    ) -> Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]]:
+    def _promised(self, acknowledged: Acknowledged, end: int) -> Taken:
         """The outcomes with what the broker promises for all that lies before an offset."""
         promise = self._log.promise
         if not promise.waits:

@@ -16,6 +16,9 @@ _T = TypeVar("_T")
 Acknowledged: TypeAlias = Callable[[AcknowledgedLevel, ServiceError | None], Sequence[BatchOutcome]]
 """Makes the outcomes once it is known how safe what was stored is, or why nobody knows."""
 
+Taken: TypeAlias = Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]]
+"""One outcome for each batch, or what they are to be waited for."""
+
 
 @dataclass(frozen=True, slots=True)
 class PromisedOutcomes(Awaitable[Sequence[BatchOutcome]]):

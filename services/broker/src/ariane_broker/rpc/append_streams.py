@@ -50,7 +50,9 @@ class _AppendWorker:
 
     def work(self, request: AppendRequest) -> bytes | Awaitable[bytes]:
         """Append; the answer, or what it is to be waited for."""
-        outcomes = self._append_records.take(request.batches, self._born_host)
+        outcomes = self._append_records.take(
+            request.batches, self._born_host, request.trace_parents
+        )
         if isinstance(outcomes, Sequence):
             return stream_response(request.request_number, outcomes, is_table=request.is_table)
         if isinstance(outcomes, PromisedOutcomes):

@@ -25,6 +25,7 @@ from ariane_record import (
 )
 from ariane_record.layout import Host
 from ariane_record.message_groups import group_position
+from ariane_record.names import TRACE_PARENT
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.writing.append import Appended
 
@@ -128,7 +129,9 @@ class SendMessages:
         batch = Batch(
             block, topic, queue_id, sequence=sequence, delay=delay, is_plain=True, demand=demand
         )
-        (outcome,) = await self._batch_append.append([batch], born_host)
+        (outcome,) = await self._batch_append.append(
+            [batch], born_host, _trace_parents_of(messages) if self._batch_append.traces else ()
+        )
         if outcome.appended is None or outcome.error is not None or outcome.level is None:
             raise outcome.error or RuntimeError("a batch without result and without error")
         if outcome.duplicate:
@@ -182,6 +185,12 @@ class SendMessages:
             return group_position(group, count)
         self._turn += 1
         return self._turn % count
+
+
+def _trace_parents_of(messages: Sequence[Message]) -> list[str]:
+    """In which spans they were sent, as far as they say so."""
+    found = (message.properties.get(TRACE_PARENT) for message in messages)
+    return [trace_parent for trace_parent in found if trace_parent]
 
 
 def _check_type(config: TopicConfig | None, actual: TopicMessageType) -> None:

@@ -66,7 +66,9 @@ class SendServicer(SendServiceServicer):
     ) -> bytes:
         """Append packed batches."""
         born_host = peer_host(context.peer())
-        outcomes = await self._append_records.append(request.batches, born_host)
+        outcomes = await self._append_records.append(
+            request.batches, born_host, request.trace_parents
+        )
         return append_response(outcomes, is_table=request.is_table)
 
     async def StreamAppends(  # type: ignore[override]  # it reads and writes by the context.

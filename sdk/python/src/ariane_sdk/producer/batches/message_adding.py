@@ -19,6 +19,7 @@ from ariane_sdk.message import Message, SendResult
 from ariane_sdk.producer.batches.body_packing import BodyPacking
 from ariane_sdk.producer.batches.open_batches import OpenBatches
 from ariane_sdk.producer.batches.send_batch import SendBatch
+from ariane_sdk.producer.batches.sent_in import note_span
 from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
@@ -95,5 +96,7 @@ class MessageAdding:
             )
         except RecordError as error:
             raise refusal_of(error) from error
+        if message.properties:
+            note_span(batch, message)
         if batch.count == 1:
             self._open.begin(batch)

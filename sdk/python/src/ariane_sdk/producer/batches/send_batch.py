@@ -76,6 +76,7 @@ class SendBatch:
             queue only.
         outcomes: What its messages got; nothing until it is settled, and after a failure.
         error: Why it failed.
+        sent_in: In which sampled spans its messages were sent: W3C trace contexts, some of them.
     """
 
     __slots__ = (
@@ -106,6 +107,7 @@ class SendBatch:
         "queue",
         "refused_until_s",
         "repeat_count",
+        "sent_in",
         "sequence",
         "topic",
     )
@@ -145,6 +147,7 @@ class SendBatch:
         self.sequence: ProducerSequence | None = None
         self.outcomes: Sequence[SendResult | SendError] | None = None
         self.error: SendError | None = None
+        self.sent_in: tuple[str, ...] = ()
         self._sequenced = sequenced
         self._body_bytes_max = body_bytes_max
         # Made when a message needs it: not all do, and a tiny batch has little else to pay for.

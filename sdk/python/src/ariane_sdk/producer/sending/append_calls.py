@@ -18,6 +18,7 @@ from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.status import error_from_status
 from ariane_sdk.producer.batches.bundle import Bundle
 from ariane_sdk.producer.batches.send_batch import SendBatch
+from ariane_sdk.producer.batches.sent_in import trace_parents_of
 from ariane_sdk.producer.batches.singles_batch import encode_together
 from ariane_sdk.producer.sending.append_stream import AppendStream
 from ariane_sdk.producer.sending.append_wire import request_parts
@@ -151,7 +152,9 @@ class AppendCalls:
                 batch.sequence = self._numbers.take(batch.queue, batch.count)
             batch.in_flight = True
         encode_together(call.batches)
-        parts = request_parts(self._group, [batch.to_wire() for batch in call.batches])
+        trace_parents = trace_parents_of(call.batches)
+        encoded = [batch.to_wire() for batch in call.batches]
+        parts = request_parts(self._group, encoded, trace_parents)
         self._write(call, address, parts, deadline_s)
         return True
 

@@ -48,6 +48,9 @@ BATCHES: Final = length_tag(StreamAppendsRequest.BATCHES_FIELD_NUMBER)
 RECORDS: Final = length_tag(AppendBatch.RECORDS_FIELD_NUMBER)
 """The tag of the records in a batch."""
 
+TRACE_PARENTS: Final = length_tag(StreamAppendsRequest.TRACE_PARENTS_FIELD_NUMBER)
+"""The tag of a trace context in a request."""
+
 # Of many tiny batches most are of few lengths.
 prefix: Final = lru_cache(maxsize=1024)(length_prefix)
 """``length_prefix``."""
@@ -95,9 +98,13 @@ def encoded_batch(
     return EncodedBatch(wire.SerializeToString(), records, block.size_bytes)
 
 
-def request_parts(producer_group: str, batches: Iterable[EncodedBatch]) -> list[ByteBuffer]:
+def request_parts(
+    producer_group: str, batches: Iterable[EncodedBatch], trace_parents: Iterable[str] = ()
+) -> list[ByteBuffer]:
     """The parts of an AppendRecordsRequest, to be joined."""
     parts: list[ByteBuffer] = [group_part(producer_group)]
+    for trace_parent in trace_parents:
+        parts += (prefix(TRACE_PARENTS, len(trace_parent)), trace_parent.encode())
     for head, records, size_bytes in batches:
         before_records = prefix(RECORDS, size_bytes)
         length = len(head) + len(before_records) + size_bytes

@@ -113,11 +113,13 @@ class AppendRequest(NamedTuple):
     Attributes:
         batches: The batches; one whose columns make no sense carries its error.
         request_number: Names it in a stream; 0 for a call.
+        trace_parents: Trace contexts of who sent them.
         is_table: Whether they came as a table, and nothing else.
     """
 
     batches: list[Batch] | SmallBatches
     request_number: int
+    trace_parents: Sequence[str]
     is_table: bool = False
 
 
@@ -144,7 +146,7 @@ def append_request(raw: bytes) -> AppendRequest:
         request = StreamAppendsRequest.FromString(rest)
         if not request.HasField("table"):
             batches = list(map(_batch_of, request.batches, blocks))
-            return AppendRequest(batches, request.request_number)
+            return AppendRequest(batches, request.request_number, request.trace_parents)
     # Far too many fields, or a table behind batches, where nobody puts it.
     return _small_request(StreamAppendsRequest.FromString(raw))
 
@@ -162,18 +164,20 @@ def _small_request(
     count = len(request.batches) + len(request.table.topics)
     if count > BATCHES_MAX:
         # It is refused for their number. Millions fit into a request: nobody looks at each.
-        return AppendRequest([Batch(None, "", 0)] * count, request.request_number)
+        return AppendRequest([Batch(None, "", 0)] * count, request.request_number, ())
     if not request.HasField("table"):
-        return AppendRequest(_batches_of(request.batches), request.request_number)
+        return AppendRequest(
+            _batches_of(request.batches), request.request_number, request.trace_parents
+        )
     batches = table_batches(
         request.table, request.table_records if table_records is None else table_records
     )
     if not request.batches:
-        return AppendRequest(batches, request.request_number, is_table=True)
+        return AppendRequest(batches, request.request_number, request.trace_parents, is_table=True)
     # Nobody has a reason to say both; whoever does is understood.
     of_table = batches.each() if isinstance(batches, SmallBatches) else batches
     singles = [_batch_of(batch, batch.records) for batch in request.batches]
-    return AppendRequest([*singles, *of_table], request.request_number)
+    return AppendRequest([*singles, *of_table], request.request_number, request.trace_parents)
 
 
 def _cut_table(raw: bytes) -> tuple[StreamAppendsRequest, ByteBuffer | None]:

@@ -1,0 +1,43 @@
+"""In which spans the messages of a batch were sent, for brokers that make spans of appends.
+
+Only sampled spans count: a broker need not look at what nobody will see. Of messages without
+properties nothing is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from ariane_record.names import TRACE_PARENT
+from ariane_sdk.message import Message
+
+if TYPE_CHECKING:
+    from ariane_sdk.producer.batches.send_batch import SendBatch
+
+SPANS_TOLD_MAX: Final = 16
+"""Spans of one call that a broker is told of."""
+
+_LENGTH: Final = 55
+_SAMPLED_DIGITS: Final = "13579bdf"
+
+
+def note_span(batch: SendBatch, message: Message) -> None:
+    """Keep in mind in which span a message was sent, if that is sampled."""
+    trace_parent = message.properties.get(TRACE_PARENT)
+    if (
+        trace_parent
+        and len(trace_parent) == _LENGTH
+        and trace_parent[-1] in _SAMPLED_DIGITS
+        and len(batch.sent_in) < SPANS_TOLD_MAX
+        and trace_parent.isascii()
+        and trace_parent not in batch.sent_in
+    ):
+        batch.sent_in += (trace_parent,)
+
+
+def trace_parents_of(batches: Iterable[SendBatch]) -> list[str]:
+    """What a broker is told with these batches."""
+    found = dict.fromkeys(span for batch in batches if batch.sent_in for span in batch.sent_in)
+    return list(islice(found, SPANS_TOLD_MAX)) if found else []

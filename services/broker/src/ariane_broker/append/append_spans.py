@@ -1,0 +1,107 @@
+"""Spans of appends: one for each call that was sent in spans, whatever it carries."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from ariane_broker.append.batch_check import Batch
+from ariane_broker.append.batch_outcome import BatchOutcome, SmallOutcomes
+from ariane_broker.append.promised_outcomes import PromisedOutcomes, Taken
+from ariane_broker.append.small_batches import SmallBatches
+from ariane_broker.log.promise import AcknowledgedLevel
+from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.telling.tracing import WorkSpan, WorkTracer
+
+
+class AppendSpans:
+    """Makes them."""
+
+    def __init__(self, tracer: WorkTracer, broker_name: str) -> None:
+        self._tracer = tracer
+        self._broker_name = broker_name
+
+    def around(
+        self,
+        take: Callable[[], Taken],
+        batches: Sequence[Batch] | SmallBatches,
+        trace_parents: Sequence[str],
+    ) -> Taken:
+        """Append under a span, which ends when what the broker promises is kept.
+
+        Args:
+            take: Appends.
+            batches: What it appends.
+            trace_parents: In which spans that was sent.
+        """
+        topics = _topics_of(batches)
+        topic = topics.pop() if len(topics) == 1 else ""
+        attributes: dict[str, str | int | bool] = {
+            "messaging.system": "arianemq",
+            "messaging.operation.name": "append",
+            "ariane.broker.name": self._broker_name,
+            "ariane.batch_count": len(batches),
+        }
+        if topic:
+            attributes["messaging.destination.name"] = topic
+        span = self._tracer.begin(
+            f"append {topic}" if topic else "append", trace_parents, attributes
+        )
+        if span is None:
+            return take()
+        try:
+            taken = take()
+        except ServiceError as error:
+            _end(span, error)
+            raise
+        return _ended_with(span, taken)
+
+
+def _ended_with(span: WorkSpan, taken: Taken) -> Taken:
+    """The same, but that the span ends when the outcomes are known."""
+    if isinstance(taken, PromisedOutcomes):
+        acknowledged = taken.acknowledged
+
+        def end(level: AcknowledgedLevel, failure: ServiceError | None) -> Sequence[BatchOutcome]:
+            outcomes = acknowledged(level, failure)
+            _end(span, _first_error(outcomes))
+            return outcomes
+
+        return replace(taken, acknowledged=end)
+    if isinstance(taken, Sequence):
+        _end(span, _first_error(taken))
+        return taken
+    return _awaited(span, taken)
+
+
+async def _awaited(
+    span: WorkSpan, taken: Awaitable[Sequence[BatchOutcome]]
+) -> Sequence[BatchOutcome]:
+    error: ServiceError | None = None
+    try:
+        outcomes = await taken
+        error = _first_error(outcomes)
+    except ServiceError as raised:
+        error = raised
+        raise
+    finally:
+        _end(span, error)
+    return outcomes
+
+
+def _end(span: WorkSpan, error: ServiceError | None) -> None:
+    if error is not None:
+        span.set_attribute("error.type", error.row.name)
+    span.end()
+
+
+def _first_error(outcomes: Sequence[BatchOutcome]) -> ServiceError | None:
+    if isinstance(outcomes, SmallOutcomes):
+        return outcomes.error
+    return next((outcome.error for outcome in outcomes if outcome.error is not None), None)
+
+
+def _topics_of(batches: Sequence[Batch] | SmallBatches) -> set[str]:
+    if isinstance(batches, SmallBatches):
+        return set(batches.table.topics)
+    return {batch.topic for batch in batches}
