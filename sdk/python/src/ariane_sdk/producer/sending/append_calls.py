@@ -152,7 +152,8 @@ class AppendCalls:
                 batch.sequence = self._numbers.take(batch.queue, batch.count)
             batch.in_flight = True
         encode_together(call.batches)
-        trace_parents = trace_parents_of(call.batches)
+        traced = any(batch.sent_in for batch in call.batches)
+        trace_parents = trace_parents_of(call.batches) if traced else ()
         encoded = [batch.to_wire() for batch in call.batches]
         parts = request_parts(self._group, encoded, trace_parents)
         self._write(call, address, parts, deadline_s)
