@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from ariane_sdk import ConsumerSettings, Message, Producer, ProducerSettings, PushConsumer
+from ariane_sdk import Message, Producer, ProducerSettings, PushConsumer, PushSettings
 from ariane_sdk.client.span_export import span_provider
 from ariane_spark import session
 from ariane_testkit.otlp_receiver import otlp_receiver
@@ -53,7 +53,7 @@ async def test_one_trace_from_sender_to_micro_batch(local_cluster, tmp_path):
                 subscriptions={"orders": "*"},
                 listener=listen,
                 start="earliest",
-                settings=ConsumerSettings(otlp_endpoint=endpoint),
+                settings=PushSettings(otlp_endpoint=endpoint),
             )
             settings = ProducerSettings(otlp_endpoint=endpoint)
             async with Producer(cluster.name_servers, settings=settings) as producer:

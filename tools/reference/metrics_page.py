@@ -63,7 +63,7 @@ is loaded for them:
 | --- | --- | --- |
 | producer | `ProducerSettings(otlp_endpoint=...)` | `send orders`: a send or `send_batch` |
 | broker | `--otlp-endpoint` | `append orders`: a call from sampled spans |
-| consumer | `ConsumerSettings(otlp_endpoint=...)` | `process orders`: a call of the listener |
+| consumer | `PushSettings(otlp_endpoint=...)` | `process orders`: a call of the listener |
 | Spark | `otlpEndpoint` of a read | `read orders`: a task that met sampled spans |
 
 All of one message are in one trace: the context travels as W3C's `traceparent` in a property of the
