@@ -51,7 +51,7 @@ class AppendSpans:
             return take()
         try:
             taken = take()
-        except ServiceError as error:
+        except Exception as error:
             _end(span, error)
             raise
         return _ended_with(span, taken)
@@ -77,11 +77,11 @@ def _ended_with(span: WorkSpan, taken: Taken) -> Taken:
 async def _awaited(
     span: WorkSpan, taken: Awaitable[Sequence[BatchOutcome]]
 ) -> Sequence[BatchOutcome]:
-    error: ServiceError | None = None
+    error: BaseException | None = None
     try:
         outcomes = await taken
         error = _first_error(outcomes)
-    except ServiceError as raised:
+    except BaseException as raised:
         error = raised
         raise
     finally:
@@ -89,9 +89,10 @@ async def _awaited(
     return outcomes
 
 
-def _end(span: WorkSpan, error: ServiceError | None) -> None:
+def _end(span: WorkSpan, error: BaseException | None) -> None:
     if error is not None:
-        span.set_attribute("error.type", error.row.name)
+        kind = error.row.name if isinstance(error, ServiceError) else type(error).__qualname__
+        span.set_attribute("error.type", kind)
     span.end()
 
 
