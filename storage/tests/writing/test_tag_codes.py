@@ -45,6 +45,13 @@ def test_codes_by_column_are_those_of_each_record(properties, times):
         assert tag_codes_of(encoded, int(lengths[0]), len(lengths)).tolist() == wanted
 
 
+def test_a_name_that_only_two_records_make_together_begins_no_tag():
+    properties = [b"KEYS\1a\2TA", b"GS\1b\2", b"TAGS\1c\2"]
+    lengths = np.array(list(map(len, properties)), np.int64)
+    found = tag_codes_of(b"".join(properties), lengths, len(lengths))
+    assert found.tolist() == list(map(expected, properties)) == [0, 0, tag_code("c")]
+
+
 def test_tags_of_more_than_one_chunk_have_codes_too():
     tags = [f"t{place}" * 100 for place in range(300)]
     properties = [f"TAGS\1{tag}\2".encode() for tag in tags]

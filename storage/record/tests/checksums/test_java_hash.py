@@ -4,6 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_record.checksums.java_hash import (
+    CHUNK_UNITS,
+    hash_units,
     java_string_hash,
     java_string_hashes,
     key_hash,
@@ -94,3 +96,10 @@ def test_key_hashes_of_keys_too_long_for_the_tables():
     keys = ["k" * 70_000, "short"]
 
     assert key_hashes("t", keys).tolist() == [key_hash("t", key) for key in keys]
+
+
+def test_texts_that_lie_back_to_back_are_hashed_however_long_they_are():
+    texts = ["a", "bc" * CHUNK_UNITS, "", "d" * (CHUNK_UNITS - 1), "efg", "h" * CHUNK_UNITS]
+    units = np.frombuffer("".join(texts).encode(), np.uint8)
+    found = hash_units(units, np.array(list(map(len, texts)), np.int64))
+    assert found.view(np.int32).tolist() == list(map(plain_hash, texts))

@@ -18,7 +18,13 @@ from typing import NamedTuple
 from ariane_record.layout import BLANK_SIZE_MIN_BYTES, MAGIC_BLANK, RECORD_BYTES_MIN
 from ariane_storage.errors import RawBytesRefused
 from ariane_storage.log.file_window import FileWindow
-from ariane_storage.log.record_search import MAGICS, check_records, fault_of, unpack_front
+from ariane_storage.log.record_search import (
+    MAGICS,
+    check_records,
+    even_run,
+    fault_of,
+    unpack_front,
+)
 from ariane_storage.log.scan import Stretch
 from ariane_storage.log.segment import Segment
 
@@ -61,8 +67,10 @@ def record_run(segment: Segment, position: int, content: memoryview) -> RecordRu
             raise RawBytesRefused(segment.start + position + place, reason)
         if place + size > end:
             break
-        starts.append(position + place)
-        place += size
+        whole = min(end, segment.size - position - BLANK_SIZE_MIN_BYTES)
+        count = even_run(content, place, size, whole)
+        starts.extend(range(position + place, position + place + count * size, size))
+        place += count * size
     if not starts:
         return RecordRun(None, 0, has_filler)
     window = FileWindow(position, content[:place])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ariane_record import SystemFlag
 from ariane_record.checksums.checksum import range_crcs
+from ariane_record.decoding.columns import gather_headers
 from ariane_record.layout import (
     CRC_MASK,
     CRC_PROPERTY_BYTES,
@@ -25,7 +26,7 @@ from ariane_record.layout import (
     PROPERTY_VALUE_END,
 )
 from ariane_storage.layout import DISK_SECTOR_BYTES
-from ariane_storage.log.fields import FIELD_STARTS, FieldColumn, Int64s, checksum_digits, headers
+from ariane_storage.log.fields import FIELD_STARTS, FieldColumn, Int64s, checksum_digits
 
 _PREFIX: Final = np.dtype(f"V{len(CRC_PROPERTY_PREFIX)}")
 _PREFIX_BYTES: Final = np.frombuffer(CRC_PROPERTY_PREFIX, np.uint8)
@@ -39,6 +40,8 @@ class RecordPlaces:
 
     Attributes:
         buffer: Where the records lie.
+        headers: ``layout.HEADER`` of each; of a record with an IPv6 host it says only what lies
+            before the hosts.
         starts: Where each record starts.
         ends: Where it ends.
         body_starts: Where its body starts.
@@ -50,6 +53,7 @@ class RecordPlaces:
     """
 
     buffer: memoryview
+    headers: NDArray[np.void]
     starts: Int64s
     ends: Int64s
     body_starts: Int64s
@@ -61,10 +65,12 @@ class RecordPlaces:
 
     def front(self, name: str) -> NDArray[np.int64]:
         """A header field that lies before the hosts."""
-        return headers(self.buffer, self.starts, 0).field(name).astype(np.int64)
+        return self.headers[name].astype(np.int64)
 
     def store_timestamps(self) -> NDArray[np.int64]:
         """When each record was stored, in milliseconds."""
+        if not self.born_shift.any():
+            return self.front("store_timestamp")
         places = self.starts + self.born_shift + FIELD_STARTS["store_timestamp"]
         return FieldColumn(self.buffer, ">i8", places, 0).get().astype(np.int64)
 
@@ -76,6 +82,7 @@ class RecordPlaces:
         """Some of the records, by their numbers here in ascending order."""
         return RecordPlaces(
             buffer=self.buffer,
+            headers=self.headers[which],
             starts=self.starts[which],
             ends=self.ends[which],
             body_starts=self.body_starts[which],
@@ -85,6 +92,10 @@ class RecordPlaces:
             properties_starts=self.properties_starts[which],
             born_shift=self.born_shift[which],
         )
+
+    def text(self, begins: Int64s, ends: Int64s, row: int) -> bytes:
+        """One range of the buffer, copied: that of a row."""
+        return bytes(self.buffer[int(begins[row]) : int(ends[row])])
 
     def texts(self, begins: Int64s, ends: Int64s) -> list[bytes]:
         """Ranges of the buffer, copied."""
@@ -106,14 +117,14 @@ def locate(
         The places of those whose lengths add up and whose magic code is known, and a mask over
         ``starts`` that says which those are.
     """
-    header = headers(buffer, starts, 0)
+    header = gather_headers(buffer, starts)
     ends = starts + sizes
-    magic = header.field("magic")
-    flags = header.field("system_flag")
+    magic = header["magic"]
+    flags = header["system_flag"]
     born_shift = ((flags & SystemFlag.BORN_HOST_IPV6) != 0) * np.int64(IPV6_EXTRA_BYTES)
     shift = born_shift + ((flags & SystemFlag.STORE_HOST_IPV6) != 0) * np.int64(IPV6_EXTRA_BYTES)
     body_starts = starts + HEADER_BYTES + shift
-    sound = (header.field("size") == sizes) & ((magic == MAGIC_V1) | (magic == MAGIC_V2))
+    sound = (header["size"] == sizes) & ((magic == MAGIC_V1) | (magic == MAGIC_V2))
     sound &= body_starts + 3 <= ends
     # A place that is not sound is never followed: it is replaced by one that can be read.
     safe = np.where(sound, body_starts, starts + HEADER_BYTES)
@@ -133,6 +144,7 @@ def locate(
     sound &= (properties_starts + lengths == ends) & (lengths <= 0x7FFF)
     places = RecordPlaces(
         buffer=buffer,
+        headers=header[sound],
         starts=starts[sound],
         ends=ends[sound],
         body_starts=body_starts[sound],
@@ -174,7 +186,7 @@ def checksum_faults(places: RecordPlaces) -> NDArray[np.bool_]:
         faults[whole] = (kept != digits) | (last != _VALUE_END)
     if len(bodies):
         sums = range_crcs(buffer, places.body_starts[bodies], places.body_ends[bodies])
-        kept = headers(buffer, places.starts[bodies], 0).field("body_crc")
+        kept = places.headers["body_crc"][bodies]
         faults[bodies] |= (kept != sums & np.uint32(CRC_MASK)) | _unwritten(places, bodies)
     return faults
 

@@ -34,6 +34,7 @@ MAGICS: Final = (MAGIC_V1, MAGIC_V2)
 unpack_front: Final = Struct(">iI").unpack_from
 """Size and magic code of a record, or of filler."""
 
+_FRONT: Final = 8
 _BESIDE_BODY_MAX: Final = 1 << 18
 """More than a record has beside its body: header, hosts, topic and properties."""
 _unpack_position = Struct(">q").unpack_from
@@ -60,6 +61,25 @@ class Stop:
     position: int
     reason: DamageReason
     unreadable_end: int = 0
+
+
+def even_run(content: memoryview, place: int, size: int, end: int) -> int:
+    """How many records of one size and kind lie back to back, at least one.
+
+    Whether they are records is not looked at, only what their fronts say.
+
+    Args:
+        content: Bytes of a segment.
+        place: Where in them the first one starts.
+        size: Bytes that its front says.
+        end: Where in them the last one ends at the latest; the first one does not end behind it.
+    """
+    behind = place + size
+    if behind + size > end or content[behind : behind + _FRONT] != content[place : place + _FRONT]:
+        return 1
+    fronts = np.ndarray(((end - place) // size,), np.uint64, content, place, (size,))
+    same = fronts == fronts[0]
+    return len(same) if bool(same.all()) else int(np.argmin(same))
 
 
 def fault_of(record_size: int, magic: int) -> DamageReason:

@@ -32,6 +32,7 @@ from ariane_storage.log.record_search import (
     WINDOW_BYTES,
     Stop,
     check_records,
+    even_run,
     fault_of,
     is_plausible,
     or_unreadable,
@@ -239,6 +240,9 @@ def _walk(segment: Segment, window: FileWindow, position: int) -> _Walk:
             if record_size > WINDOW_BYTES and not is_plausible(segment, position):
                 stop = Stop(position, DamageReason.STRUCTURE)
             break
-        starts.append(position)
-        position += record_size
+        room = _BATCH_RECORDS - len(starts)
+        whole = min(window.end, length, position + room * record_size)
+        count = even_run(shown, position - first, record_size, whole - first)
+        starts.extend(range(position, position + count * record_size, record_size))
+        position += count * record_size
     return _Walk(starts, position, stop, filler, wanted_bytes)

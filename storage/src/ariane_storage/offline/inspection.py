@@ -19,7 +19,7 @@ from ariane_storage.offline.finding import Finding, FindingState
 from ariane_storage.offline.index_inspection import check_index
 from ariane_storage.offline.queue_inspection import ExpectedQueue, check_queues, queues_before
 from ariane_storage.offline.state_inspection import check_state
-from ariane_storage.queues.dispatch import Rows
+from ariane_storage.queues.record_rows import Rows
 from ariane_storage.recovery.missing_files import lost_begin
 from ariane_storage.recovery.recovery import Progress, ProgressCallback
 
@@ -189,14 +189,13 @@ def _foreign_files(store: ClosedStore) -> Iterator[Finding]:
 def _collect(
     store: ClosedStore, rows: Rows, expected: dict[tuple[str, int], ExpectedQueue]
 ) -> None:
-    for (topic, queue_id), members in rows.groups().items():
-        chosen = np.array(members, np.int64)
+    for (topic, queue_id), chosen in rows.groups().items():
         deleted_end = store.deleted_topics.end_of(topic)
-        chosen = chosen[rows.commit_log_offsets[chosen] >= deleted_end]
+        chosen = chosen[rows.commit_log_offsets[chosen] >= deleted_end]  # noqa: PLW2901
         if not len(chosen):
             continue
         queue = expected.setdefault((topic, queue_id), ExpectedQueue())
-        chosen = chosen[rows.has_entry[chosen]]
+        chosen = chosen[rows.has_entry[chosen]]  # noqa: PLW2901
         if len(chosen):
             queue.queue_offsets.append(rows.queue_offsets[chosen])
             queue.entries.append(rows.entries(chosen, store.config.delay_levels_ms))

@@ -6,41 +6,21 @@ opened after a crash, or when derived files are gone.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ariane_record import PropertyName, SystemFlag
-from ariane_record.checksums.java_hash import key_hashes
-from ariane_record.layout import RECORD_BYTES_MIN, TRANSACTION_MASK
-from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
-from ariane_record.single.message import split_keys
+from ariane_record.checksums.java_hash import key_hashes_behind, topic_word
+from ariane_record.layout import RECORD_BYTES_MIN
 from ariane_storage.index.index import PENDING_KEYS_MAX, Index
 from ariane_storage.log.damage import Damage, DamageReason
 from ariane_storage.log.deleted_topics import DeletedTopics
 from ariane_storage.log.fields import Int64s
 from ariane_storage.log.scan import Stretch
-from ariane_storage.log.tag_check import tag_code_of
 from ariane_storage.queues.consume_queue import ConsumeQueue
-from ariane_storage.queues.consume_queue_entry import ENTRY, Entries
 from ariane_storage.queues.queue_table import QueueTable, can_name_queue
-
-_UNKNOWN_LEVEL_DELAY_MS: Final = 1000
-
-
-def _value_of(name: str) -> re.Pattern[bytes]:
-    return re.compile(rb"(?:^|\x02)" + re.escape(name.encode()) + rb"\x01([^\x02]+)")
-
-
-_KEYS: Final = _value_of(PropertyName.KEYS)
-_TAG: Final = _value_of(PropertyName.TAGS)
-_UNIQUE_ID: Final = _value_of(PropertyName.UNIQUE_ID)
-_DELAY_LEVEL: Final = _value_of(PropertyName.DELAY_LEVEL)
-_DELIVERY_TIME: Final = _value_of(PropertyName.DELIVERY_TIME_MS)
+from ariane_storage.queues.record_rows import Rows
 
 
 @dataclass(slots=True)
@@ -136,29 +116,19 @@ class Dispatcher:
         ranges = zip(begins.tolist(), ends.tolist(), strict=True)
         self.misfits += [Damage(begin, end, reason) for begin, end in ranges]
 
-    def _to_index(self, rows: Rows, groups: dict[tuple[str, int], list[int]]) -> None:
-        """File the keys of a stretch: hashed topic by topic, filed in the order of the log."""
-        hashes: list[NDArray[np.int32]] = []
-        owners: list[Int64s] = []
+    def _to_index(self, rows: Rows, groups: dict[tuple[str, int], Int64s]) -> None:
+        """File the keys of a stretch, in the order of the log."""
+        wanted = rows.is_indexed & (rows.commit_log_offsets >= self.index_from)
+        keys = rows.keys(np.flatnonzero(wanted))
+        if not len(keys.owners):
+            return
+        prefixes = np.empty(len(wanted), np.uint32)
         for (topic, _), members in groups.items():
-            chosen = _from(rows, members, self.index_from)
-            keys_of_each = [
-                _keys(rows.properties[row]) for row in chosen[rows.is_indexed[chosen]].tolist()
-            ]
-            keys = [key for keys in keys_of_each for key in keys]
-            if keys:
-                hashes.append(key_hashes(topic, keys))
-                counts = [len(keys) for keys in keys_of_each]
-                owners.append(np.repeat(chosen[rows.is_indexed[chosen]], counts))
-        if owners:
-            owner = np.concatenate(owners)
-            order = np.argsort(owner, kind="stable")
-            owner = owner[order]
-            self.index.add(
-                np.concatenate(hashes)[order],
-                rows.commit_log_offsets[owner],
-                rows.store_timestamps[owner],
-            )
+            prefixes[members] = topic_word(topic)
+        hashes = key_hashes_behind(prefixes[keys.owners], keys.words, keys.lengths)
+        self.index.add(
+            hashes, rows.commit_log_offsets[keys.owners], rows.store_timestamps[keys.owners]
+        )
 
 
 def _is_misfit(queue: ConsumeQueue, rows: Rows, run: Int64s, following: Int64s | None) -> bool:
@@ -180,121 +150,6 @@ def _is_misfit(queue: ConsumeQueue, rows: Rows, run: Int64s, following: Int64s |
     return len(run) == 1 and following is None and first != 0
 
 
-def _from(rows: Rows, members: list[int], commit_log_begin: int) -> Int64s:
+def _from(rows: Rows, members: Int64s, commit_log_begin: int) -> Int64s:
     """Those of some rows that lie at or above an offset."""
-    chosen = np.array(members, np.int64)
-    return chosen[rows.commit_log_offsets[chosen] >= commit_log_begin]
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """What dispatch needs of each record of a stretch, by column.
-
-    Attributes:
-        topics: Topic of each record.
-        queue_ids: Queue of each.
-        properties: Properties of each, encoded.
-        queue_offsets: Queue offset of each.
-        commit_log_offsets: Where each starts.
-        sizes: Bytes of each.
-        store_timestamps: When each was stored, in milliseconds.
-        has_entry: Whether it has an entry in its consume queue.
-        is_indexed: Whether its keys are in the index.
-    """
-
-    topics: list[bytes]
-    queue_ids: list[int]
-    properties: list[bytes]
-    queue_offsets: Int64s
-    commit_log_offsets: Int64s
-    sizes: Int64s
-    store_timestamps: Int64s
-    has_entry: NDArray[np.bool_]
-    is_indexed: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, stretch: Stretch) -> Rows:
-        """The records of a stretch."""
-        places = stretch.places
-        flags = places.front("system_flag")
-        transaction = flags & TRANSACTION_MASK
-        rolled_back = transaction == SystemFlag.TRANSACTION_ROLLBACK
-        # Inner batches are found through queues of another kind, which we do not keep.
-        inner = (flags & SystemFlag.INNER_BATCH) != 0
-        prepared = transaction == SystemFlag.TRANSACTION_PREPARED
-        return cls(
-            topics=places.texts(places.topic_starts, places.topic_ends),
-            queue_ids=places.front("queue_id").tolist(),
-            properties=places.texts(places.properties_starts, places.ends),
-            queue_offsets=places.front("queue_offset"),
-            commit_log_offsets=stretch.commit_log_offsets,
-            sizes=places.ends - places.starts,
-            store_timestamps=places.store_timestamps(),
-            has_entry=~(prepared | rolled_back | inner),
-            is_indexed=~rolled_back,
-        )
-
-    def entries(self, chosen: Int64s, delay_levels_ms: tuple[int, ...]) -> Entries:
-        """Consume-queue entries of records of one topic."""
-        entries = np.empty(len(chosen), ENTRY)
-        entries["commit_log_offset"] = self.commit_log_offsets[chosen]
-        entries["size"] = self.sizes[chosen]
-        rows = chosen.tolist()
-        if self.topics[rows[0]] == DELAY_TOPIC.encode():
-            entries["tags_code"] = [self._delivery_time(row, delay_levels_ms) for row in rows]
-        elif self.topics[rows[0]] == TIMER_TOPIC.encode():
-            entries["tags_code"] = [_timer_time(self.properties[row]) for row in rows]
-        else:
-            entries["tags_code"] = self.tag_hashes(chosen)
-        return entries
-
-    def tag_hashes(self, chosen: Int64s) -> Int64s:
-        """Hashes of the tags of some records; 0 where there is none."""
-        return np.array([tag_code_of(self.properties[row]) for row in chosen.tolist()], np.int64)
-
-    def _delivery_time(self, row: int, delay_levels_ms: tuple[int, ...]) -> int:
-        """What the delay topic keeps in the place of a tag."""
-        found = _DELAY_LEVEL.search(self.properties[row])
-        if found is None:
-            return tag_code_of(self.properties[row])
-        level = int(found[1]) if found[1].isdigit() else 0
-        return int(self.store_timestamps[row]) + delay_of(level, delay_levels_ms)
-
-    def groups(self) -> dict[tuple[str, int], list[int]]:
-        """Rows of each queue, in the order of the log."""
-        groups: dict[tuple[bytes, int], list[int]] = {}
-        for row, queue in enumerate(zip(self.topics, self.queue_ids, strict=True)):
-            groups.setdefault(queue, []).append(row)
-        return {
-            (topic.decode(errors="replace"), queue_id): rows
-            for (topic, queue_id), rows in groups.items()
-        }
-
-
-def delay_of(level: int, delay_levels_ms: tuple[int, ...]) -> int:
-    """The delay of a level in milliseconds; above the highest level it is that of the highest."""
-    if level <= 0 or not delay_levels_ms:
-        return _UNKNOWN_LEVEL_DELAY_MS
-    return delay_levels_ms[min(level, len(delay_levels_ms)) - 1]
-
-
-def _timer_time(properties: bytes) -> int:
-    """When a record of the timer topic is due; 0 for what is no message to deliver."""
-    found = _DELIVERY_TIME.search(properties)
-    return int(found[1]) if found is not None and found[1].isdigit() else 0
-
-
-def _keys(properties: bytes) -> tuple[str, ...]:
-    """Keys of a message as RocketMQ 5.5 files them: its unique id, each key, ``T#`` and its tag.
-
-    Appends file no tags: our readers find them by the consume queues, and an item more for every
-    message costs an append what only RocketMQ's own queries give back.
-    """
-    found: list[str] = []
-    if unique_id := _UNIQUE_ID.search(properties):
-        found.append(unique_id[1].decode(errors="replace"))
-    if keys := _KEYS.search(properties):
-        found += split_keys(keys[1].decode(errors="replace"))
-    if tag := _TAG.search(properties):
-        found.append("T#" + tag[1].decode(errors="replace"))
-    return tuple(found)
+    return members[rows.commit_log_offsets[members] >= commit_log_begin]

@@ -12,8 +12,8 @@ from ariane_storage.log.damage import Damage, DamageReason
 from ariane_storage.log.deleted_topics import DeletedTopics
 from ariane_storage.log.scan import Stretch, scan
 from ariane_storage.queues.consume_queue_entry import HOLE_SIZE
-from ariane_storage.queues.dispatch import Rows
 from ariane_storage.queues.queue_table import QueueTable
+from ariane_storage.queues.record_rows import Rows
 
 
 def lost_begin(log: CommitLog, checkpoint: Checkpoint | None, *, crashed: bool) -> Damage | None:

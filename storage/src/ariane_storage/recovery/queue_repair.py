@@ -27,7 +27,7 @@ from ariane_storage.log.scan import Ending, Stretch, scan
 from ariane_storage.parts import StoreParts
 from ariane_storage.queues.consume_queue import ConsumeQueue
 from ariane_storage.queues.consume_queue_entry import ENTRY, HOLE_SIZE, Entries, holes
-from ariane_storage.queues.dispatch import Rows
+from ariane_storage.queues.record_rows import Rows
 from ariane_storage.reading.entry_check import is_lost, soundness
 from ariane_storage.recovery.recovery import Progress, ProgressCallback
 
@@ -198,13 +198,10 @@ def _take(parts: StoreParts, wanted: dict[tuple[bytes, int], _Job], stretch: Str
     if not len(near):
         return
     rows = Rows.of(replace(stretch, places=places.chosen(near)))
-    groups: dict[tuple[bytes, int], list[int]] = {}
-    for row, queue in enumerate(zip(rows.topics, rows.queue_ids, strict=True)):
-        if queue in wanted:
-            groups.setdefault(queue, []).append(row)
-    for queue, members in groups.items():
-        job = wanted[queue]
-        chosen = np.array(members, np.int64)
+    for (topic, queue_id), chosen in rows.groups().items():
+        job = wanted.get((topic.encode(), queue_id))
+        if job is None:
+            continue
         offsets = rows.queue_offsets[chosen]
         begin = parts.deleted_topics.end_of(job.queue.topic)
         fits = (offsets >= job.begin) & (offsets < job.end) & rows.has_entry[chosen]

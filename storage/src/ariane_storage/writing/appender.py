@@ -15,7 +15,7 @@ from ariane_storage.log.fields import Int64s
 from ariane_storage.parts import StoreParts
 from ariane_storage.queues.consume_queue import ConsumeQueue, end_offsets
 from ariane_storage.queues.consume_queue_entry import ENTRY_BYTES, encoded_entries
-from ariane_storage.queues.dispatch import delay_of
+from ariane_storage.queues.record_rows import delay_of
 from ariane_storage.writing.append import Appended, AppendedTable, OwnedFields, PackedRecords
 from ariane_storage.writing.block_check import BlockLimits, check_block
 from ariane_storage.writing.block_table import BlockTable

@@ -90,12 +90,32 @@ def key_hashes(topic: str, keys: Sequence[str]) -> NDArray[np.int32]:
     if sum(map(len, keys)) < _VECTOR_UNITS_MIN or max(map(len, keys)) >= CHUNK_UNITS // 2:
         return np.fromiter((key_hash(topic, key) for key in keys), np.int32, len(keys))
     words, lengths = _hash_words(keys)
-    prefix = np.uint32(java_string_hash(topic + "#") & _WORD_MASK)
+    return key_hashes_behind(topic_word(topic), words, lengths)
+
+
+@lru_cache(maxsize=4096)
+def topic_word(topic: str) -> np.uint32:
+    """Hash of what the index puts before the keys of a topic, as an unsigned number."""
+    return np.uint32(java_string_hash(topic + "#") & _WORD_MASK)
+
+
+def key_hashes_behind(
+    prefix_words: NDArray[np.uint32] | np.uint32,
+    words: NDArray[np.uint32],
+    lengths: NDArray[np.int64],
+) -> NDArray[np.int32]:
+    """``key_hash`` of keys whose hashes are known.
+
+    Args:
+        prefix_words: ``topic_word`` of the topic of each key, or of all.
+        words: Hash of each key.
+        lengths: UTF-16 units of each key, fewer than ``CHUNK_UNITS``.
+    """
     # hash(prefix + key) = hash(prefix) * 31 ** len(key) + hash(key)
-    words += prefix * POWERS[lengths]
-    signed = words.view(np.int32)
+    lifted = prefix_words * POWERS[lengths] + words
+    signed = lifted.view(np.int32)
     np.abs(signed, out=signed)
-    signed[words == _SIGN_BIT] = 0
+    signed[lifted == _SIGN_BIT] = 0
     return signed
 
 
@@ -120,20 +140,41 @@ def _hash_words(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.in
                 np.int64,
                 len(texts),
             )
-    words = np.zeros(len(texts), np.uint32)
+    return hash_units(units, lengths), lengths
+
+
+def hash_units(
+    units: NDArray[np.uint8] | NDArray[np.uint16], lengths: NDArray[np.int64]
+) -> NDArray[np.uint32]:
+    """Hashes of texts that lie back to back, of any lengths.
+
+    Args:
+        units: Their UTF-16 units; bytes of ASCII are that, too.
+        lengths: Units of each.
+    """
+    words = np.zeros(len(lengths), np.uint32)
     ends = np.cumsum(lengths)
     first = 0
-    while first < len(texts):
+    while first < len(words):
         chunk_start = int(ends[first - 1]) if first else 0
         stop = int(np.searchsorted(ends, chunk_start + CHUNK_UNITS, side="right"))
         if stop == first:  # Longer than a whole chunk.
-            words[first] = java_string_hash(texts[first]) & _WORD_MASK
+            words[first] = _hash_long(units[chunk_start : int(ends[first])])
             first += 1
             continue
         chunk = units[chunk_start : int(ends[stop - 1])]
         words[first:stop] = hash_chunk(chunk, lengths[first:stop])
         first = stop
-    return words, lengths
+    return words
+
+
+def _hash_long(units: NDArray[np.uint8] | NDArray[np.uint16]) -> int:
+    word, step = 0, CHUNK_UNITS - 1
+    for begin in range(0, len(units), step):
+        part = units[begin : begin + step]
+        of_part = hash_chunk(part, np.array([len(part)], np.int64))
+        word = (word * int(POWERS[len(part)]) + int(of_part[0])) & _WORD_MASK
+    return word
 
 
 def row_hashes(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:

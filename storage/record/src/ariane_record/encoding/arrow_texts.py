@@ -13,17 +13,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ariane_record.checksums.java_hash import (
-    CHUNK_UNITS,
-    POWERS,
-    hash_chunk,
-    java_string_hash,
+    hash_units,
     java_string_hashes,
+    key_hashes_behind,
     row_hashes,
+    topic_word,
 )
 
 _LARGE: Final = (pa.types.is_large_binary, pa.types.is_large_string)
-_SIGN_WORD: Final = np.uint32(0x80000000)
-_WORD_MASK: Final = 0xFFFFFFFF
 _EVEN_BYTES_MAX: Final = 256
 
 EMPTY: Final = pa.scalar(b"", pa.binary())
@@ -145,7 +142,7 @@ def java_hashes(texts: Any) -> NDArray[np.int32]:
     width = int(lengths[0])
     if 0 < width <= _EVEN_BYTES_MAX and (lengths == width).all():
         return row_hashes(octets.reshape(-1, width)).view(np.int32)
-    return _hash_uneven(octets, lengths).view(np.int32)
+    return hash_units(octets, lengths).view(np.int32)
 
 
 def index_hashes(topic: str, keys: Any) -> NDArray[np.int32]:
@@ -157,12 +154,7 @@ def index_hashes(topic: str, keys: Any) -> NDArray[np.int32]:
     """
     words = java_hashes(keys).view(np.uint32)
     units = lengths_of(keys) if is_ascii(keys) else _units(keys)
-    # hash(prefix + key) = hash(prefix) * 31 ** len(key) + hash(key)
-    words += np.uint32(java_string_hash(topic + "#") & _WORD_MASK) * POWERS[units]
-    signed = words.view(np.int32)
-    np.abs(signed, out=signed)
-    signed[words == _SIGN_WORD] = 0
-    return signed
+    return key_hashes_behind(topic_word(topic), words, units)
 
 
 def _units(texts: Any) -> NDArray[np.int64]:
@@ -172,21 +164,3 @@ def _units(texts: Any) -> NDArray[np.int64]:
     bounds = bounds_of(texts)
     units += np.diff(far[bounds - bounds[0]])
     return units
-
-
-def _hash_uneven(octets: NDArray[np.uint8], lengths: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """Hashes of texts that lie back to back, in chunks that the tables of powers suffice for."""
-    words = np.zeros(len(lengths), np.uint32)
-    ends = np.cumsum(lengths)
-    first = 0
-    while first < len(lengths):
-        start = int(ends[first - 1]) if first else 0
-        stop = int(np.searchsorted(ends, start + CHUNK_UNITS, side="right"))
-        if stop == first:  # Longer than a whole chunk.
-            text = octets[start : int(ends[first])].tobytes().decode("ascii")
-            words[first] = java_string_hash(text) & _WORD_MASK
-            stop = first + 1
-        else:
-            words[first:stop] = hash_chunk(octets[start : int(ends[stop - 1])], lengths[first:stop])
-        first = stop
-    return words

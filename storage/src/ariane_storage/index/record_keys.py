@@ -1,0 +1,166 @@
+"""The keys of many records by column, but for their topics, as RocketMQ 5.5 files them.
+
+::
+
+    UNIQ_KEY 0x01 7F00..01 0x02    KEYS 0x01 order-7 customer-3 0x02    TAGS 0x01 paid 0x02
+                  7F00..01                   order-7 customer-3              T#paid
+
+Appends file no tags: our readers find them by the consume queues, and an item more for every
+message costs an append what only RocketMQ's own queries give back. Keys that are no ASCII, and
+several of KEYS in one record, are read record by record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record import PropertyName
+from ariane_record.checksums.java_hash import (
+    POWERS,
+    hash_units,
+    java_string_hash,
+    java_string_hashes,
+    row_hashes,
+)
+from ariane_record.layout import KEY_SEPARATOR
+from ariane_record.single.message import split_keys
+from ariane_storage.log.fields import Int64s
+from ariane_storage.log.property_search import (
+    SoughtName,
+    first_values,
+    value_octets,
+    values_in_one_place,
+)
+
+_UNIQUE_ID: Final = SoughtName(PropertyName.UNIQUE_ID, "Q")
+_KEYS: Final = SoughtName(PropertyName.KEYS, "K")
+_TAGS: Final = SoughtName(PropertyName.TAGS, "G")
+_SEPARATOR: Final = ord(KEY_SEPARATOR)
+_TAG_PREFIX: Final = "T#"
+_TAG_WORD: Final = np.uint32(java_string_hash(_TAG_PREFIX))
+
+
+def _value_of(name: str) -> re.Pattern[bytes]:
+    return re.compile(rb"(?:^|\x02)" + re.escape(name.encode()) + rb"\x01([^\x02]+)")
+
+
+_ID_OF_ONE: Final = _value_of(PropertyName.UNIQUE_ID)
+_KEYS_OF_ONE: Final = _value_of(PropertyName.KEYS)
+_TAG_OF_ONE: Final = _value_of(PropertyName.TAGS)
+
+
+class RecordKeys(NamedTuple):
+    """Keys, those of one record side by side.
+
+    Attributes:
+        owners: The record of each, ascending.
+        words: Java's hash of each, as an unsigned number.
+        lengths: UTF-16 units of each.
+    """
+
+    owners: Int64s
+    words: NDArray[np.uint32]
+    lengths: Int64s
+
+    def of(self, records: Int64s) -> RecordKeys:
+        """The same keys, for records that have other numbers.
+
+        Args:
+            records: The number of each record.
+        """
+        return RecordKeys(records[self.owners], self.words, self.lengths)
+
+
+NO_KEYS: Final = RecordKeys(np.empty(0, np.int64), np.empty(0, np.uint32), np.empty(0, np.int64))
+
+
+def keys_of(encoded: bytes, lengths: int | Int64s, count: int) -> RecordKeys:
+    """The keys that the properties of many records say.
+
+    Args:
+        encoded: Properties, record after record.
+        lengths: Bytes of those of each record, or of all.
+        count: Number of records.
+    """
+    found = [
+        _by_column(encoded, lengths, count, name)
+        for name in (_UNIQUE_ID, _KEYS, _TAGS)
+        if name.is_in(encoded)
+    ]
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return _one_by_one(encoded, np.broadcast_to(np.int64(lengths), (count,)))
+    return joined(known)
+
+
+def joined(parts: Sequence[RecordKeys]) -> RecordKeys:
+    """Keys of several kinds, or of several lots of records, by record."""
+    if not parts:
+        return NO_KEYS
+    if len(parts) == 1:
+        return parts[0]
+    owners, words, lengths = map(np.concatenate, zip(*parts, strict=True))
+    order = np.argsort(owners, kind="stable")
+    return RecordKeys(owners[order], words[order], lengths[order])
+
+
+def _by_column(
+    encoded: bytes, lengths: int | Int64s, count: int, name: SoughtName
+) -> RecordKeys | None:
+    """One key of each record that has the property; None where there are unusual ones."""
+    if not encoded.isascii():
+        return None
+    octets = np.frombuffer(encoded, np.uint8)
+    if isinstance(lengths, int):
+        span = values_in_one_place(encoded, lengths, count, name)
+        if span is not None:
+            begin, end = span
+            rows = np.ascontiguousarray(octets.reshape(count, lengths)[:, begin:end])
+            if begin == end or (name is _KEYS and bool((rows == _SEPARATOR).any())):
+                return None
+            widths = np.full(count, end - begin, np.int64)
+            return _named(name, RecordKeys(np.arange(count), row_hashes(rows), widths))
+        lengths = np.full(count, lengths, np.int64)
+    owners, begins, ends = first_values(octets, lengths, name)
+    widths = ends - begins
+    units = value_octets(octets, begins, ends)
+    if not bool(widths.all()) or (name is _KEYS and bool((units == _SEPARATOR).any())):
+        return None
+    return _named(name, RecordKeys(owners, hash_units(units, widths), widths))
+
+
+def _named(name: SoughtName, keys: RecordKeys) -> RecordKeys:
+    """Values of a property as keys."""
+    if name is not _TAGS:
+        return keys
+    words = _TAG_WORD * POWERS[keys.lengths] + keys.words
+    return RecordKeys(keys.owners, words, keys.lengths + len(_TAG_PREFIX))
+
+
+def _one_by_one(encoded: bytes, lengths: Int64s) -> RecordKeys:
+    ends = np.cumsum(lengths)
+    edges = map(slice, (ends - lengths).tolist(), ends.tolist())
+    of_each = [_keys(encoded[edge]) for edge in edges]
+    keys = [key for keys in of_each for key in keys]
+    if not keys:
+        return NO_KEYS
+    owners = np.repeat(np.arange(len(of_each)), np.fromiter(map(len, of_each), np.int64))
+    units = np.fromiter((len(key.encode("utf-16-le")) >> 1 for key in keys), np.int64, len(keys))
+    return RecordKeys(owners, java_string_hashes(keys).view(np.uint32), units)
+
+
+def _keys(properties: bytes) -> tuple[str, ...]:
+    """Keys of one message."""
+    found: list[str] = []
+    if unique_id := _ID_OF_ONE.search(properties):
+        found.append(unique_id[1].decode(errors="replace"))
+    if keys := _KEYS_OF_ONE.search(properties):
+        found += split_keys(keys[1].decode(errors="replace"))
+    if tag := _TAG_OF_ONE.search(properties):
+        found.append(_TAG_PREFIX + tag[1].decode(errors="replace"))
+    return tuple(found)

@@ -1,0 +1,182 @@
+"""What consume queues and index need of many records, by column."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record import PropertyName, SystemFlag
+from ariane_record.layout import TRANSACTION_MASK
+from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
+from ariane_storage.index.record_keys import RecordKeys, joined, keys_of
+from ariane_storage.log.fields import FieldColumn, Int64s
+from ariane_storage.log.record_places import RecordPlaces
+from ariane_storage.log.scan import Stretch
+from ariane_storage.log.tag_check import tag_code_of, tag_codes_of
+from ariane_storage.queues.consume_queue_entry import ENTRY, Entries
+
+_UNKNOWN_LEVEL_DELAY_MS: Final = 1000
+
+_LENGTHS_MAX: Final = 8
+"""Properties of so many different lengths are looked at by length, which is faster than as they
+lie: those of a batch have one length, but for its first record, which says a sequence too."""
+
+_DELAY_LEVEL: Final = re.compile(
+    rb"(?:^|\x02)" + PropertyName.DELAY_LEVEL.encode() + rb"\x01([^\x02]+)"
+)
+_DELIVERY_TIME: Final = re.compile(
+    rb"(?:^|\x02)" + PropertyName.DELIVERY_TIME_MS.encode() + rb"\x01([^\x02]+)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What dispatch needs of each record of a stretch, by column.
+
+    Attributes:
+        places: Where the parts of each lie.
+        queue_ids: Queue of each.
+        queue_offsets: Queue offset of each.
+        commit_log_offsets: Where each starts.
+        sizes: Bytes of each.
+        store_timestamps: When each was stored, in milliseconds.
+        has_entry: Whether it has an entry in its consume queue.
+        is_indexed: Whether its keys are in the index.
+    """
+
+    places: RecordPlaces
+    queue_ids: Int64s
+    queue_offsets: Int64s
+    commit_log_offsets: Int64s
+    sizes: Int64s
+    store_timestamps: Int64s
+    has_entry: NDArray[np.bool_]
+    is_indexed: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, stretch: Stretch) -> Rows:
+        """The records of a stretch."""
+        places = stretch.places
+        flags = places.front("system_flag")
+        transaction = flags & TRANSACTION_MASK
+        rolled_back = transaction == SystemFlag.TRANSACTION_ROLLBACK
+        # Inner batches are found through queues of another kind, which we do not keep.
+        inner = (flags & SystemFlag.INNER_BATCH) != 0
+        prepared = transaction == SystemFlag.TRANSACTION_PREPARED
+        return cls(
+            places=places,
+            queue_ids=places.front("queue_id"),
+            queue_offsets=places.front("queue_offset"),
+            commit_log_offsets=stretch.commit_log_offsets,
+            sizes=places.ends - places.starts,
+            store_timestamps=places.store_timestamps(),
+            has_entry=~(prepared | rolled_back | inner),
+            is_indexed=~rolled_back,
+        )
+
+    def groups(self) -> dict[tuple[str, int], Int64s]:
+        """Rows of each queue, in the order of the log."""
+        begins = self._begin_of_queue()
+        topics = self.places.texts(self.places.topic_starts[begins], self.places.topic_ends[begins])
+        groups: dict[tuple[bytes, int], list[int]] = {}
+        edges = [*begins.tolist(), len(self.sizes)]
+        for place, queue in enumerate(zip(topics, self.queue_ids[begins].tolist(), strict=True)):
+            groups.setdefault(queue, []).extend(range(edges[place], edges[place + 1]))
+        of_text: dict[tuple[str, int], Int64s] = {}
+        for (topic, queue_id), rows in groups.items():
+            name = topic.decode(errors="replace"), queue_id
+            of_text[name] = np.array(rows, np.int64)
+        return of_text
+
+    def _begin_of_queue(self) -> Int64s:
+        """Rows of another queue than the one before."""
+        places = self.places
+        lengths = places.topic_ends - places.topic_starts
+        differs = np.ones(len(lengths), np.bool_)
+        differs[1:] = self.queue_ids[1:] != self.queue_ids[:-1]
+        differs[1:] |= lengths[1:] != lengths[:-1]
+        for length in np.unique(lengths).tolist():
+            rows = np.flatnonzero(lengths == length)
+            if length and len(rows) > 1:
+                starts = places.topic_starts[rows]
+                topics = FieldColumn(places.buffer, f"V{length}", starts, 0).get()
+                differs[rows[1:]] |= topics[1:] != topics[:-1]
+        return np.flatnonzero(differs)
+
+    def entries(self, chosen: Int64s, delay_levels_ms: tuple[int, ...]) -> Entries:
+        """Consume-queue entries of records of one topic."""
+        entries = np.empty(len(chosen), ENTRY)
+        entries["commit_log_offset"] = self.commit_log_offsets[chosen]
+        entries["size"] = self.sizes[chosen]
+        rows = chosen.tolist()
+        topic = self.places.text(self.places.topic_starts, self.places.topic_ends, rows[0])
+        if topic == DELAY_TOPIC.encode():
+            entries["tags_code"] = [self._delivery_time(row, delay_levels_ms) for row in rows]
+        elif topic == TIMER_TOPIC.encode():
+            entries["tags_code"] = [_timer_time(self._properties(row)) for row in rows]
+        else:
+            entries["tags_code"] = self.tag_hashes(chosen)
+        return entries
+
+    def tag_hashes(self, chosen: Int64s) -> Int64s:
+        """Hashes of the tags of some records; 0 where there is none."""
+        hashes = np.empty(len(chosen), np.int64)
+        for members, encoded, lengths in self._properties_of(chosen):
+            hashes[members] = tag_codes_of(encoded, lengths, len(members))
+        return hashes
+
+    def keys(self, chosen: Int64s) -> RecordKeys:
+        """Keys of some records; their owners are rows."""
+        return joined(
+            [
+                keys_of(encoded, lengths, len(members)).of(chosen[members])
+                for members, encoded, lengths in self._properties_of(chosen)
+            ]
+        )
+
+    def _properties_of(self, chosen: Int64s) -> Iterator[tuple[Int64s, bytes, int | Int64s]]:
+        """Properties of some rows in lots: which of them, their bytes, and the lengths of each."""
+        places = self.places
+        starts, ends = places.properties_starts[chosen], places.ends[chosen]
+        lengths = ends - starts
+        of_each: list[int] = np.unique(lengths).tolist()
+        if len(of_each) > _LENGTHS_MAX:
+            yield np.arange(len(chosen)), b"".join(places.texts(starts, ends)), lengths
+            return
+        for length in of_each:
+            members = np.flatnonzero(lengths == length)
+            if length:
+                column = FieldColumn(places.buffer, f"V{length}", starts[members], 0)
+                yield members, column.get().tobytes(), length
+            else:
+                yield members, b"", 0
+
+    def _properties(self, row: int) -> bytes:
+        return self.places.text(self.places.properties_starts, self.places.ends, row)
+
+    def _delivery_time(self, row: int, delay_levels_ms: tuple[int, ...]) -> int:
+        """What the delay topic keeps in the place of a tag."""
+        properties = self._properties(row)
+        found = _DELAY_LEVEL.search(properties)
+        if found is None:
+            return tag_code_of(properties)
+        level = int(found[1]) if found[1].isdigit() else 0
+        return int(self.store_timestamps[row]) + delay_of(level, delay_levels_ms)
+
+
+def delay_of(level: int, delay_levels_ms: tuple[int, ...]) -> int:
+    """The delay of a level in milliseconds; above the highest level it is that of the highest."""
+    if level <= 0 or not delay_levels_ms:
+        return _UNKNOWN_LEVEL_DELAY_MS
+    return delay_levels_ms[min(level, len(delay_levels_ms)) - 1]
+
+
+def _timer_time(properties: bytes) -> int:
+    """When a record of the timer topic is due; 0 for what is no message to deliver."""
+    found = _DELIVERY_TIME.search(properties)
+    return int(found[1]) if found is not None and found[1].isdigit() else 0
