@@ -1,21 +1,26 @@
 """Brokers with replicas beside one without, catching up, and the time of a failover, in one run.
 
-    .venv/bin/python bench/replication.py [--seconds 4] [--kills 5]
+    .venv/bin/python bench/replication.py [--seconds 2] [--rounds 5] [--kills 20]
+    .venv/bin/python bench/replication.py --pin     the primary alone on one processor
 
 All processes share this machine: with two processors a replica takes its part from the primary, so
-that ratios say what replication costs here, not what it does over a network.
+that ratios say what replication costs here, not what it does over a network. What does not depend
+on that is beside them: processor seconds for each GB that was sent, of clients, primary, replicas.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
-from typing import Any
+from statistics import median, quantiles
+from typing import Any, Final
 
 from grpc import aio
 
@@ -25,10 +30,11 @@ from ariane_sdk import Message, Producer, ProducerSettings
 from ariane_sdk.errors import SendError
 from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 
-BODY = b"x" * 1024
-BATCH = 500
-IN_FLIGHT = 4
-LEASE_S = 5.0
+BODY: Final = b"x" * 1024
+BATCH: Final = 500
+IN_FLIGHT: Final = 4
+LEASE_S: Final = 5.0
+TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
 async def state_of(process: ServiceProcess) -> Any:
@@ -38,7 +44,7 @@ async def state_of(process: ServiceProcess) -> Any:
         return await stub.GetReplicaSet(set_pb.GetReplicaSetRequest(), timeout=5)
 
 
-async def wait_in_sync(brokers: list[ServiceProcess], count: int) -> ServiceProcess:
+async def wait_in_sync(brokers: Sequence[ServiceProcess], count: int) -> ServiceProcess:
     """Wait until so many are in sync; the primary."""
     async with asyncio.timeout(120):
         while True:
@@ -50,27 +56,107 @@ async def wait_in_sync(brokers: list[ServiceProcess], count: int) -> ServiceProc
             await asyncio.sleep(0.05)
 
 
-async def throughput(replicas: int, acknowledge: str, seconds: float) -> float:
-    """Messages of 1 KiB a second, in batches."""
-    flags = ("--acknowledge", acknowledge) if replicas else ()
-    with tempfile.TemporaryDirectory() as folder:
-        cluster = LocalCluster(Path(folder), replicas=replicas, extra_broker_args=flags)
-        async with cluster, Producer(cluster.name_servers) as producer:
+async def wait_level(brokers: Sequence[ServiceProcess]) -> None:
+    """Wait until the replicas of a primary have all that it has."""
+    async with asyncio.timeout(120):
+        while True:
+            state = await state_of(brokers[0])
+            if all(not one.behind_bytes for one in state.replicas):
+                return
+            await asyncio.sleep(0.02)
+
+
+def cpu_s(pid: int) -> float:
+    """Processor seconds that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
+
+
+def pin(pid: int, processors: set[int]) -> None:
+    """Let all threads of a process run on some processors only."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), processors)
+
+
+@dataclass(slots=True)
+class Group:
+    """A broker with its replicas, and what was measured of it.
+
+    Attributes:
+        name: What the rows say.
+        brokers: The primary first.
+        producer: Sends to it.
+        rates: Messages a second, of each round.
+        costs: Processor seconds for each GB of bodies: of client, primary, and all replicas.
+    """
+
+    name: str
+    brokers: Sequence[ServiceProcess]
+    producer: Producer
+    rates: list[float] = field(default_factory=list)
+    costs: list[tuple[float, ...]] = field(default_factory=list)
+
+    async def measure(self, seconds: float) -> None:
+        """Send for some seconds, batches of 1 KiB messages; replicas' time until they have all."""
+        messages = [Message("bench", BODY)] * BATCH
+        pids = [os.getpid(), *(broker.pid for broker in self.brokers)]
+        before = [cpu_s(pid) for pid in pids]
+        count, begin_s = 0, time.monotonic()
+
+        async def send() -> None:
+            nonlocal count
+            while time.monotonic() < begin_s + seconds:
+                await self.producer.send_batch(messages)
+                count += BATCH
+
+        await asyncio.gather(*(send() for _ in range(IN_FLIGHT)))
+        self.rates.append(count / (time.monotonic() - begin_s))
+        if len(self.brokers) > 1:
+            await wait_level(self.brokers)
+        used = [cpu_s(pid) - earlier for pid, earlier in zip(pids, before, strict=True)]
+        gigabytes = count * len(BODY) / 1e9
+        self.costs.append(tuple(one / gigabytes for one in (used[0], used[1], sum(used[2:]))))
+
+
+async def throughput(seconds: float, rounds: int, *, pinned: bool) -> None:
+    """All kinds of groups in turns, so that a drift of the machine is the same for all."""
+    kinds = (
+        ("no replica", 0, "local"),
+        ("1 replica, local", 1, "local"),
+        ("1 replica, replicated", 1, "replicated"),
+        ("2 replicas, replicated", 2, "replicated"),
+    )
+    async with AsyncExitStack() as stack:
+        groups = []
+        for name, replicas, acknowledge in kinds:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            flags = ("--acknowledge", acknowledge) if replicas else ()
+            cluster = LocalCluster(Path(folder), replicas=replicas, extra_broker_args=flags)
+            await stack.enter_async_context(cluster)
+            producer = await stack.enter_async_context(Producer(cluster.name_servers))
+            group = Group(name, [*cluster.brokers, *cluster.replicas], producer)
             if replicas:
-                await wait_in_sync([*cluster.brokers, *cluster.replicas], replicas + 1)
-            messages = [Message("bench", BODY)] * BATCH
-            await producer.send_batch(messages)
-            count, end_s = 0, time.monotonic() + seconds
-
-            async def send() -> None:
-                nonlocal count
-                while time.monotonic() < end_s:
-                    await producer.send_batch(messages)
-                    count += BATCH
-
-            begin_s = time.monotonic()
-            await asyncio.gather(*(send() for _ in range(IN_FLIGHT)))
-            return count / (time.monotonic() - begin_s)
+                await wait_in_sync(group.brokers, replicas + 1)
+            await producer.send_batch([Message("bench", BODY)] * BATCH)
+            if pinned:
+                pin(group.brokers[0].pid, {0})
+                for replica in group.brokers[1:]:
+                    pin(replica.pid, {1})
+            groups.append(group)
+        if pinned:
+            pin(os.getpid(), {1})
+        for _ in range(rounds):
+            for group in groups:
+                await group.measure(seconds)
+    alone = groups[0]
+    print(f"{'':24}{'messages/s':>12}{'ratio':>7}{'lowest':>8}   CPU s/GB: client primary replicas")
+    for group in groups:
+        ratios = [one / other for one, other in zip(group.rates, alone.rates, strict=True)]
+        client, primary, others = (median(column) for column in zip(*group.costs, strict=True))
+        print(
+            f"{group.name:24}{median(group.rates):12,.0f}{median(ratios):7.2f}{min(ratios):8.2f}"
+            f"{client:20.2f}{primary:8.2f}{others:9.2f}"
+        )
 
 
 async def catch_up(megabytes: int) -> float:
@@ -116,29 +202,27 @@ async def failovers(kills: int) -> list[float]:
     return sorted(found)
 
 
-async def measure(seconds: float, kills: int) -> None:
+async def measure(arguments: argparse.Namespace) -> None:
     """Measure all, and print it."""
-    alone = await throughput(0, "local", seconds)
-    print(f"no replica                      {alone:10,.0f} messages/s   1.00")
-    for replicas, acknowledge in ((1, "local"), (1, "replicated"), (2, "replicated")):
-        rate = await throughput(replicas, acknowledge, seconds)
-        name = f"{replicas} replica(s), {acknowledge}"
-        print(f"{name:30}  {rate:10,.0f} messages/s   {rate / alone:.2f}")
-    print(f"catching up                     {await catch_up(200):10,.0f} MB/s")
-    times = await failovers(kills)
-    leases = [took / LEASE_S for took in times]
-    middle, longest = f"{median(times):.2f} s", f"{times[-1]:.2f} s"
-    print(f"failover, {kills} kills: half within {middle}, that is {median(leases):.2f} leases,")
-    print(f"    the longest {longest}, that is {leases[-1]:.2f} leases")
+    if arguments.rounds:
+        await throughput(arguments.seconds, arguments.rounds, pinned=arguments.pin)
+        print(f"catching up         {await catch_up(200):10,.0f} MB/s")
+    if arguments.kills:
+        times = await failovers(arguments.kills)
+        leases = [took / LEASE_S for took in times]
+        p99 = quantiles(leases, n=100, method="inclusive")[98] if len(leases) > 1 else leases[0]
+        print(f"failover, {arguments.kills} kills, in leases of {LEASE_S:g} s:")
+        print(f"    p50 {median(leases):.2f}, p99 {p99:.2f}, longest {leases[-1]:.2f}")
 
 
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
-    parser.add_argument("--kills", type=int, default=5)
-    arguments = parser.parse_args()
-    asyncio.run(measure(arguments.seconds, arguments.kills))
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
+    parser.add_argument("--rounds", type=int, default=5, help="of throughput; 0: none")
+    parser.add_argument("--kills", type=int, default=20, help="for the failover; 0: none")
+    parser.add_argument("--pin", action="store_true", help="the primary alone on one processor")
+    asyncio.run(measure(parser.parse_args()))
 
 
 if __name__ == "__main__":
