@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -190,6 +191,26 @@ def test_dev_keeps_a_store_that_is_named(dev, tmp_path, capfd):
     servers = ("--name-servers", ready["name_servers"])
     assert main(["consume", "hello", "--from", "earliest", "--count", "1", *servers]) == 0
     assert capfd.readouterr().out == "Bonjour\n"
+
+
+@pytest.mark.slow
+def test_dev_goes_on_when_a_primary_with_a_replica_dies(dev, capfd):
+    _, ready = dev("--replicas", "1")
+    servers = ("--name-servers", ready["name_servers"])
+    [broker] = [each for each in ready["services"] if each["name"] == "broker-a"]
+    assert main(["topic", "create", "hello", *servers]) == 0
+    os.kill(broker["pid"], signal.SIGKILL)
+    deadline = time.monotonic() + 120
+    roles = {}
+    while time.monotonic() < deadline:
+        capfd.readouterr()
+        main(["broker", "ha", "status", "broker-a", "-o", "json", *servers])
+        rows = json.loads(capfd.readouterr().out or "[]")
+        roles = {row["id"]: row["role"] for row in rows}
+        if roles == {0: "replica", 1: "primary"}:
+            break
+        time.sleep(0.5)
+    assert roles == {0: "replica", 1: "primary"}
 
 
 def test_dev_says_why_a_process_ended_although_its_log_goes_with_the_store(tmp_path):

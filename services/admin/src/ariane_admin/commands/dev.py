@@ -33,6 +33,8 @@ _FILTER_PORT = 9885
 _RESTART_PAUSE_S = 0.5
 _RESTART_PAUSE_S_MAX = 30.0
 _RESTART_GROWTH = 2.0
+_TAKEOVER_S = 10.0
+"""Two leases of a primary: by then a replica has taken over from a broker that was killed."""
 
 _LOG_LINES_SHOWN = 3
 
@@ -70,7 +72,8 @@ _BROKER_FLAGS = (
     type=click.IntRange(0, _REPLICAS_MAX),
     default=0,
     show_default=True,
-    help="How many replicas each broker has. One of them takes over when the primary dies.",
+    help="How many replicas each broker has. When the primary dies, one of them takes over, and"
+    " what died is started again as a replica.",
 )
 @click.option(
     "--name-server-port",
@@ -195,9 +198,13 @@ def _without_middle(text: str) -> str:
 
 async def _watch(cluster: LocalCluster) -> None:
     """Wait for ever, or until a process ends that should not."""
-    # FilterServers run the code of strangers, and are the ones that may end.
-    supervised = set(cluster.filter_servers)
-    keeping = [asyncio.create_task(_keep_running(each)) for each in supervised]
+    # FilterServers run the code of strangers and may end; so may a broker that has replicas.
+    supervised = dict.fromkeys(cluster.filter_servers, _RESTART_PAUSE_S)
+    if cluster.replicas:
+        supervised |= dict.fromkeys((*cluster.brokers, *cluster.replicas), _TAKEOVER_S)
+    keeping = [
+        asyncio.create_task(_keep_running(each, pause_s)) for each, pause_s in supervised.items()
+    ]
     ends = {
         asyncio.create_task(each.wait()): each
         for each in cluster.processes
@@ -220,14 +227,14 @@ async def _watch(cluster: LocalCluster) -> None:
     )
 
 
-async def _keep_running(process: ServiceProcess) -> None:
+async def _keep_running(process: ServiceProcess, first_pause_s: float) -> None:
     """Start a process again when it ends, after a pause that grows while it ends soon."""
-    pause_s = _RESTART_PAUSE_S
+    pause_s = first_pause_s
     while True:
         began_s = time.monotonic()
         await process.wait()
         if time.monotonic() - began_s > _RESTART_PAUSE_S_MAX:
-            pause_s = _RESTART_PAUSE_S
+            pause_s = first_pause_s
         say_warning(f"{process.name} {process.ending}; it is started again in {pause_s:g} s")
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * _RESTART_GROWTH, _RESTART_PAUSE_S_MAX)
