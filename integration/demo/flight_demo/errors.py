@@ -8,6 +8,7 @@
     +-- JavaMissing         Spark needs it
     +-- ChildFailed         a process that the demo started ended too early
     +-- NoFailover          no replica took over from a primary that was killed
+    +-- UploadFailed        a FilterServer takes no filter
     +-- GroupStalled        the consumer group receives nothing more, but not everything came
     +-- TotalsDiffer        a total does not hold
 """
@@ -37,6 +38,10 @@ class ChildFailed(DemoError):
 
 class NoFailover(DemoError):
     """No replica took over from a primary that was killed."""
+
+
+class UploadFailed(DemoError):
+    """A FilterServer takes no filter."""
 
 
 class GroupStalled(DemoError):

@@ -1,17 +1,18 @@
 """Late departures from one airport, found by filters: of a million events some thousands come.
 
-The condition looks at the properties of an event, the function into its body. Both must let through
-as many events as the flights alone say, and none that is another.
+A condition and an uploaded WebAssembly module look at the properties of an event, a function of the
+consumer and an uploaded one into its body. Each must let through as many events as the flights
+alone say, and none that is another.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ariane_sdk import Local, PullConsumer, QueueReader, ReceivedMessage, Sql
+from ariane_sdk import Local, PullConsumer, QueueReader, ReceivedMessage, Sql, Uploaded
 from flight_demo.flights import Flight
 from flight_demo.stages import Stage
 
@@ -44,22 +45,28 @@ def is_late(message: ReceivedMessage) -> bool:
     return body["origin"] == AIRPORT and isinstance(delay, int) and delay > MINUTES
 
 
-WAYS: Final[Mapping[str, Callable[[], Sql | Local]]] = {
-    "SQL in the broker": lambda: Sql(CONDITION),
-    "a function in the consumer": lambda: Local(is_late),
-}
-"""How events are filtered, for people."""
+def ways(uploaded: Mapping[str, Uploaded]) -> Mapping[str, Sql | Local | Uploaded]:
+    """How events are filtered, by a name for people.
+
+    Args:
+        uploaded: What was uploaded, by such a name.
+    """
+    return {
+        "SQL in the broker": Sql(CONDITION),
+        "a function in the consumer": Local(is_late),
+        **uploaded,
+    }
 
 
 async def consume_late(
-    name_servers: str, topic: str, group: str, way: str, stage: Stage
+    name_servers: str, topic: str, group: str, way: Sql | Local | Uploaded, stage: Stage
 ) -> tuple[int, int]:
     """Return how many events a way of filtering lets through, and how many of these are others."""
     count = strangers = 0
     async with (
         QueueReader(name_servers) as reader,
         PullConsumer(
-            name_servers, group=group, subscriptions={topic: WAYS[way]()}, start="earliest"
+            name_servers, group=group, subscriptions={topic: way}, start="earliest"
         ) as consumer,
         asyncio.timeout(SECONDS_MAX),
     ):
