@@ -41,15 +41,16 @@ async def received(name_servers: str, count: int) -> float:
     consumer = ReceiveConsumer(
         name_servers, group=f"receive-{next(_groups)}", subscriptions={TOPIC: "*"}
     )
-    async with consumer:
-        begin, left = time.perf_counter(), count
-        async with aclosing(consumer.batches(BATCH)) as batches:
-            async for batch in batches:
-                await consumer.ack(*batch)
-                left -= len(batch)
-                if left <= 0:
-                    break
-        return time.perf_counter() - begin
+    async with consumer, aclosing(consumer.batches(BATCH)) as batches:
+        # As below: the clock starts with the first messages.
+        first = await anext(batches)
+        begin, left = time.perf_counter(), count - len(first)
+        await consumer.ack(*first)
+        while left > 0:
+            batch = await anext(batches)
+            await consumer.ack(*batch)
+            left -= len(batch)
+        return (time.perf_counter() - begin) * count / (count - len(first))
 
 
 async def owned(name_servers: str, count: int) -> float:
@@ -69,21 +70,23 @@ async def owned(name_servers: str, count: int) -> float:
         return (time.perf_counter() - begin) * count / (count - first)
 
 
+async def in_turn(name_servers: str, count: int, pairs: int) -> list[tuple[float, float]]:
+    """Both, one after the other; seconds of each."""
+    await send(name_servers, count)
+    return [
+        (await received(name_servers, count), await owned(name_servers, count))
+        for _ in range(pairs)
+    ]
+
+
 def rows(*, pairs: int, quick: bool) -> list[Row]:
     """What ``bench/run.py`` shows."""
-    count = 20_000 if quick else 60_000
+    count = 60_000 if quick else 200_000
     with (
         tempfile.TemporaryDirectory() as folder,
         LocalCluster(Path(folder), brokers=1) as cluster,
     ):
-        asyncio.run(send(cluster.name_servers, count))
-        measured = [
-            (
-                asyncio.run(received(cluster.name_servers, count)),
-                asyncio.run(owned(cluster.name_servers, count)),
-            )
-            for _ in range(pairs + 1)
-        ]
+        measured = asyncio.run(in_turn(cluster.name_servers, count, pairs + 1))
     result = pairs_of(measured[1:])
     return [
         Row(
@@ -96,7 +99,7 @@ def rows(*, pairs: int, quick: bool) -> list[Row]:
             ratio_min=result.ratio_min,
             ratio_max=result.ratio_max,
             pairs=result.pairs,
-            goal=0.6,
+            goal=0.9,
         )
     ]
 

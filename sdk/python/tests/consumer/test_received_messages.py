@@ -16,6 +16,7 @@ from ariane_sdk import MessageQueue
 from ariane_sdk.consumer.pulling.received_messages import (
     COLUMNS_RECORDS_MIN,
     PulledMessage,
+    queue_offsets_of,
     received_messages,
 )
 from ariane_sdk.message import ReceivedMessage
@@ -57,6 +58,7 @@ def test_messages_are_those_that_are_read_one_by_one(many):
     messages = received_messages(memoryview(records), sizes, QUEUE)
 
     views = list(iter_messages(records, sizes))
+    assert queue_offsets_of(messages).tolist() == [view.queue_offset for view in views]
     for message, view in zip(messages, views, strict=True):
         assert type(message.body) is bytes
         for name in ATTRIBUTES:

@@ -14,11 +14,13 @@ from ariane.broker.v1.receive_service_pb2 import (
     Nack,
     ReceiveOrder,
 )
+from ariane_record.encoding.kept_memory import expect_large_blocks
 from ariane_sdk.checks.limits import check_timeout, checked_group
 from ariane_sdk.checks.queue_arguments import checked_count
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S, StatelessClient
 from ariane_sdk.consumer.group.consumer_plan import filters_of
+from ariane_sdk.consumer.receiving.asking import HOLD_S, Asking
 from ariane_sdk.consumer.receiving.receive_calls import (
     DONE,
     ReceiveCalls,
@@ -27,8 +29,6 @@ from ariane_sdk.consumer.receiving.receive_calls import (
 )
 from ariane_sdk.errors import (
     ArianeError,
-    CallError,
-    DeadlinePassed,
     IllegalArgument,
     ReceiptExpired,
 )
@@ -40,10 +40,9 @@ from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
 
 RECEIVE_COUNT_DEFAULT: Final = 32
-HOLD_S: Final = 15.0
-"""How long one call is held while there is nothing."""
-RETRY_S: Final = 1.0
-"""Before a broker that failed is asked again."""
+ANSWER_BYTES_MAX: Final = 4 << 20
+"""Bytes of records that a broker gives at once: more than the 1 MiB that it gives unasked, because
+each answer is written down, and settled, for itself."""
 FAILURE_CAUSE_LENGTH_MAX: Final = 1024
 
 INVISIBLE_S_MIN: Final = 1.0
@@ -115,10 +114,12 @@ class ReceiveConsumer(StatelessClient):
             invisible_duration=duration_of(invisible_s),
             start=RECEIVE_START_OLDEST if from_oldest else RECEIVE_START_NEWEST,
             by_priority=by_priority,
+            size_bytes_max=ANSWER_BYTES_MAX,
         )
 
     async def start(self) -> None:
         """Be ready to receive; routes are kept fresh from now on."""
+        expect_large_blocks()
         await super().start()
         self._session.routes.start()
 
@@ -151,6 +152,7 @@ class ReceiveConsumer(StatelessClient):
             ClientNotRunning: It does not run.
             RouteNotFound: No live broker carries a topic.
             CallError: No broker gives messages.
+            RecordDamaged: What a broker gave cannot be taken apart.
         """
         checked_count("count_max", count_max)
         check_timeout(timeout_s)
@@ -172,6 +174,7 @@ class ReceiveConsumer(StatelessClient):
             ClientNotRunning: It does not run.
             RouteNotFound: No live broker carries a topic.
             CallError: The group may not receive.
+            RecordDamaged: What a broker gave cannot be taken apart.
         """
         checked_count("count_max", count_max)
         async with aclosing(self._batches(count_max, None)) as batches:
@@ -193,6 +196,7 @@ class ReceiveConsumer(StatelessClient):
             ClientNotRunning: It does not run.
             RouteNotFound: No live broker carries a topic.
             CallError: The group may not receive.
+            RecordDamaged: What a broker gave cannot be taken apart.
         """
         checked_count("count_max", count_max)
         async with aclosing(self._batches(count_max, None)) as batches:
@@ -265,6 +269,7 @@ class ReceiveConsumer(StatelessClient):
             ClientNotRunning: It does not run.
             RouteNotFound: No live broker carries a topic.
             CallError: The group may not receive.
+            RecordDamaged: What a broker gave cannot be taken apart.
         """
         checked_count("concurrency", concurrency)
         free = asyncio.Semaphore(concurrency)
@@ -316,97 +321,27 @@ class ReceiveConsumer(StatelessClient):
         except ArianeError as error:
             logger.warning("%d messages come again later: %s", len(messages), error)
 
-    async def _batches(
+    async def _brokers(self) -> dict[str, BrokerRoute]:
+        """The brokers of the topics by their addresses, as far as they are known now."""
+        brokers: dict[str, BrokerRoute] = {}
+        for topic in self._topics:
+            route = await self._session.routes.get(topic)
+            brokers |= {each.read_address: each for each in route.brokers if each.read_address}
+        return brokers
+
+    def _batches(
         self, count_max: int, timeout_s: float | None
     ) -> AsyncGenerator[list[ReceivedMessage]]:
-        """Batches of all brokers as they come, one of each broker waiting at most.
+        """Batches of all brokers as they come.
 
         Args:
             count_max: Messages of a batch.
             timeout_s: Ends after this time without any; nothing: never.
         """
-        line: asyncio.Queue[list[ReceivedMessage] | CallError] = asyncio.Queue(maxsize=1)
-        askers: dict[str, asyncio.Task[None]] = {}
-        hold_s = HOLD_S if timeout_s is None else min(HOLD_S, timeout_s)
         order = ReceiveOrder()
         order.CopyFrom(self._order)
         order.message_count_max = count_max
-        while self._kept:
-            yield self._kept.pop()
-        try:
-            while True:
-                await self._follow(askers, line, order, hold_s)
-                try:
-                    async with asyncio.timeout(HOLD_S if timeout_s is None else timeout_s):
-                        found = await line.get()
-                except TimeoutError:
-                    if timeout_s is not None:
-                        return
-                    continue
-                if isinstance(found, CallError):
-                    raise found
-                yield found
-        finally:
-            await self._end(askers, line)
-
-    async def _follow(
-        self,
-        askers: dict[str, asyncio.Task[None]],
-        line: asyncio.Queue[list[ReceivedMessage] | CallError],
-        order: ReceiveOrder,
-        hold_s: float,
-    ) -> None:
-        """Ask every broker of the topics, as far as they are known now."""
-        brokers: dict[str, BrokerRoute] = {}
-        for topic in self._topics:
-            route = await self._session.routes.get(topic)
-            brokers |= {each.read_address: each for each in route.brokers if each.read_address}
-        for address in brokers.keys() | askers.keys():
-            if address not in brokers:
-                askers.pop(address).cancel()
-            elif address not in askers:
-                asking = self._ask(brokers[address], line, order, hold_s)
-                askers[address] = start_task(asking, f"receive-{address}")
-
-    async def _ask(
-        self,
-        broker: BrokerRoute,
-        line: asyncio.Queue[list[ReceivedMessage] | CallError],
-        order: ReceiveOrder,
-        hold_s: float,
-    ) -> None:
-        """Ask one broker again and again."""
-        while True:
-            try:
-                messages = await self._calls.receive(broker, order, hold_s)
-            except CallError as error:
-                if not error.retriable and not isinstance(error, DeadlinePassed):
-                    await line.put(error)
-                    return
-                logger.info("broker %s gives no messages: %s", broker.broker_name, error)
-                await self._clock.sleep(RETRY_S)
-                continue
-            if messages:
-                try:
-                    await line.put(messages)
-                except asyncio.CancelledError:
-                    self._kept.append(messages)
-                    raise
-
-    async def _end(
-        self,
-        askers: Mapping[str, asyncio.Task[None]],
-        line: asyncio.Queue[list[ReceivedMessage] | CallError],
-    ) -> None:
-        """Stop asking, and keep what nobody took for who asks next.
-
-        To give it back would be an attempt of each message.
-        """
-        for asker in askers.values():
-            asker.cancel()
-        if askers:
-            await asyncio.wait(askers.values())
-        while not line.empty():
-            found = line.get_nowait()
-            if not isinstance(found, CallError):
-                self._kept.append(found)
+        asking = Asking(
+            self._calls, self._brokers, order, self._kept, clock=self._clock, timeout_s=timeout_s
+        )
+        return asking.batches()

@@ -12,6 +12,12 @@ from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceStub
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
 from ariane.broker.v1.query_service_pb2_grpc import QueryServiceStub
+from ariane.broker.v1.receive_service_pb2 import (
+    DESCRIPTOR as RECEIVE,
+)
+from ariane.broker.v1.receive_service_pb2 import (
+    ReceiveRecordsRequest,
+)
 from ariane.broker.v1.receive_service_pb2_grpc import ReceiveServiceStub
 from ariane.broker.v1.retry_service_pb2_grpc import RetryServiceStub
 from ariane.broker.v1.send_service_pb2 import (
@@ -76,6 +82,8 @@ _SEND_SERVICE: Final = SEND.services_by_name["SendService"]
 _APPEND_RECORDS: Final = f"/{_SEND_SERVICE.full_name}/AppendRecords"
 _STREAM_APPENDS: Final = f"/{_SEND_SERVICE.full_name}/StreamAppends"
 _TRANSACTION_SERVICE: Final = TRANSACTION.services_by_name["TransactionService"]
+_RECEIVE_SERVICE: Final = RECEIVE.services_by_name["ReceiveService"]
+_RECEIVE_RECORDS: Final = f"/{_RECEIVE_SERVICE.full_name}/ReceiveRecords"
 _STREAM_TRANSACTIONS: Final = f"/{_TRANSACTION_SERVICE.full_name}/StreamTransactions"
 
 
@@ -158,6 +166,17 @@ class Connections:
     def pull(self, address: str) -> PullServiceAsyncStub:
         """The pull service of a broker."""
         return PullServiceStub(self.channel(address))
+
+    def receive_records(
+        self, address: str, request: ReceiveRecordsRequest, timeout_s: float
+    ) -> UnaryUnaryCall[ReceiveRecordsRequest, bytes]:
+        """Receive records of a broker; the answer comes as bytes: who decodes it copies none."""
+        method: Any = self.channel(address).unary_unary(
+            _RECEIVE_RECORDS, request_serializer=ReceiveRecordsRequest.SerializeToString
+        )
+        return cast(
+            "UnaryUnaryCall[ReceiveRecordsRequest, bytes]", method(request, timeout=timeout_s)
+        )
 
     def receiving(self, address: str) -> ReceiveServiceAsyncStub:
         """The receive service of a broker."""

@@ -8,9 +8,10 @@ steps of numpy, however few the records are: a few are taken apart one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, pairwise, repeat, starmap
+from operator import attrgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from ariane_record.decoding.columns import RecordColumns, decode_columns
 from ariane_record.layout import (
+    HEADER,
     HEADER_BYTES,
     HEADER_STRUCTS,
     HOST_FLAGS,
@@ -49,6 +51,8 @@ _SIZE_AND_MAGIC: Final = Struct(">iI")
 _BODY_LENGTH: Final = Struct(">i")
 _BODY_LENGTH_START: Final = HEADER_BYTES - _BODY_LENGTH.size
 _LENGTH_BYTES: Final = 2
+
+_raw_header_of = attrgetter("_raw_header")
 
 _unpack_header = HEADER_STRUCTS[False, False].unpack
 
@@ -106,6 +110,15 @@ def received_messages(
     firsts = _firsts_of_runs(columns)
     cut = _cut_one_by_one if len(firsts) * RUN_RECORDS_MIN > len(columns) else _cut_runs
     return list(starmap(partial(PulledMessage, queue), cut(columns, firsts)))
+
+
+def queue_offsets_of(messages: Sequence[ReceivedMessage]) -> NDArray[np.int64]:
+    """The queue offset of each message, int64[count]; headers that nobody looked at stay so."""
+    try:
+        headers = b"".join(map(_raw_header_of, messages))
+    except AttributeError:  # Some were taken apart one by one.
+        return np.array([message.queue_offset for message in messages], np.int64)
+    return np.frombuffer(headers, HEADER)["queue_offset"].astype(np.int64)
 
 
 def _one_by_one(

@@ -5,27 +5,33 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
+from itertools import groupby, repeat
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
 
 from ariane.broker.v1.receive_service_pb2 import (
     Nack,
-    ReceivedRecords,
     ReceiveOrder,
     ReceiveRecordsRequest,
     RecordSettlement,
     SettleRecordsRequest,
 )
+from ariane_record.errors import RecordCorrupted
 from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
-from ariane_sdk.consumer.pulling.received_messages import received_messages
+from ariane_sdk.consumer.pulling.received_messages import queue_offsets_of, received_messages
+from ariane_sdk.consumer.receiving.receive_wire import QueueAnswer, receive_answer
+from ariane_sdk.errors import RecordDamaged
 from ariane_sdk.message import MessageQueue, Receipt, ReceivedMessage
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.status import error_from_status
 from ariane_sdk.routing.route import BrokerRoute
 
+_SIZE_BYTES: Final = 4
 ANSWER_SECONDS: Final = 5.0
 """So much longer than its hold may a call take."""
 
@@ -52,6 +58,30 @@ def duration_of(seconds: float) -> Duration:
     return duration
 
 
+class Answer(NamedTuple):
+    """What one broker gave.
+
+    Attributes:
+        broker_name: The broker.
+        address: Where it was asked, and where the messages are settled.
+        queues: What each of its queues gave.
+    """
+
+    broker_name: str
+    address: str
+    queues: Sequence[QueueAnswer]
+
+    @property
+    def message_count(self) -> int:
+        """How many messages came."""
+        return sum(len(queue.head.record_sizes) for queue in self.queues) // _SIZE_BYTES
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of their records."""
+        return sum(len(queue.records) for queue in self.queues)
+
+
 class ReceiveCalls:
     """Asks brokers for messages, and settles them."""
 
@@ -60,28 +90,26 @@ class ReceiveCalls:
         self._group = group
         self._timeout_s = timeout_s
 
-    async def receive(
-        self, broker: BrokerRoute, order: ReceiveOrder, hold_s: float
-    ) -> list[ReceivedMessage]:
-        """Messages of one broker, with receipts; none when the hold time ended.
+    async def receive(self, broker: BrokerRoute, order: ReceiveOrder, hold_s: float) -> Answer:
+        """What one broker gives; nothing when the hold time ended.
 
         Raises:
             CallError: The broker gives none.
+            RecordDamaged: Its answer cannot be taken apart.
         """
         address = read_address(broker)
         wanted = ReceiveOrder()
         wanted.CopyFrom(order)
         wanted.hold_duration.CopyFrom(duration_of(hold_s))
-        response = await answer_of(
-            self._connections.receiving(address).ReceiveRecords(
-                ReceiveRecordsRequest(order=wanted), timeout=hold_s + ANSWER_SECONDS
-            ),
-            peer_name(broker),
+        request = ReceiveRecordsRequest(order=wanted)
+        peer = peer_name(broker)
+        answer = await answer_of(
+            self._connections.receive_records(address, request, hold_s + ANSWER_SECONDS), peer
         )
-        messages: list[ReceivedMessage] = []
-        for queue in response.queues:
-            messages += _messages_of(queue, broker.broker_name, address)
-        return messages
+        try:
+            return Answer(broker.broker_name, address, receive_answer(answer))
+        except DecodeError as error:
+            raise RecordDamaged(f"{peer}: {error}") from error
 
     async def settle(self, messages: Iterable[ReceivedMessage], outcome: Settlement) -> None:
         """Settle messages of any brokers, those of one broker in one call.
@@ -90,10 +118,11 @@ class ReceiveCalls:
             ReceiptExpired: Some are another's by now; the others are settled.
             CallError: Nobody knows of some whether they are settled.
         """
-        by_broker: dict[str, dict[Receipt, list[int]]] = defaultdict(lambda: defaultdict(list))
-        for message in messages:
-            receipt = message.receipt
-            by_broker[receipt.address][receipt].append(message.queue_offset)
+        by_broker: dict[str, dict[Receipt, list[NDArray[np.int64]]]]
+        by_broker = defaultdict(lambda: defaultdict(list))
+        # Those of one receipt tend to stand together: a step for each run of them.
+        for receipt, run in groupby(messages, attrgetter("receipt")):
+            by_broker[receipt.address][receipt].append(queue_offsets_of(list(run)))
         calls = [self._settle(address, each, outcome) for address, each in by_broker.items()]
         ended = await asyncio.gather(*calls, return_exceptions=True)
         for error in ended:
@@ -101,11 +130,14 @@ class ReceiveCalls:
                 raise error
 
     async def _settle(
-        self, address: str, receipts: Mapping[Receipt, Sequence[int]], outcome: Settlement
+        self,
+        address: str,
+        receipts: Mapping[Receipt, Sequence[NDArray[np.int64]]],
+        outcome: Settlement,
     ) -> None:
         request = SettleRecordsRequest(consumer_group=self._group)
-        for receipt, offsets in receipts.items():
-            wanted = RecordSettlement(receipt=receipt.token, ranges=_ranges_of(offsets))
+        for receipt, runs in receipts.items():
+            wanted = RecordSettlement(receipt=receipt.token, ranges=_ranges_of(runs))
             if outcome.nack is not None:
                 wanted.nack.CopyFrom(outcome.nack)
             elif outcome.invisible_s is not None:
@@ -120,26 +152,44 @@ class ReceiveCalls:
                 raise error_from_status(result.error, peer=f"the broker at {address}")
 
 
-def _messages_of(queue: ReceivedRecords, broker_name: str, address: str) -> list[ReceivedMessage]:
+def messages_of(answer: Answer) -> list[ReceivedMessage]:
+    """The messages of an answer, with their receipts.
+
+    Raises:
+        RecordDamaged: A record cannot be taken apart.
+    """
+    messages: list[ReceivedMessage] = []
+    for queue in answer.queues:
+        messages += _of_queue(queue, answer.broker_name, answer.address)
+    return messages
+
+
+def _of_queue(queue: QueueAnswer, broker_name: str, address: str) -> list[ReceivedMessage]:
     """The messages of one queue; no Python statement for each."""
-    message_queue = MessageQueue(queue.topic, broker_name, queue.queue_id)
+    head = queue.head
+    message_queue = MessageQueue(head.topic, broker_name, head.queue_id)
     receipt = Receipt(
         message_queue,
         address,
-        queue.receipt,
-        tuple(np.frombuffer(queue.attempts, "<i4").tolist()),
-        queue.invisible_until_ms,
+        head.receipt,
+        tuple(np.frombuffer(head.attempts, "<i4").tolist()),
+        head.invisible_until_ms,
     )
-    sizes = np.frombuffer(queue.record_sizes, "<i4")
-    messages = received_messages(queue.records, sizes, message_queue)
+    sizes = np.frombuffer(head.record_sizes, "<i4")
+    try:
+        messages = received_messages(queue.records, sizes, message_queue)
+    except RecordCorrupted as error:
+        raise RecordDamaged(f"{message_queue}: {error}") from error
     for _ in map(setattr, messages, repeat("receipt"), repeat(receipt)):
         pass
     return messages
 
 
-def _ranges_of(offsets: Sequence[int]) -> bytes:
+def _ranges_of(runs: Sequence[NDArray[np.int64]]) -> bytes:
     """First offset and count of each range: n x 2 x int64."""
-    unique = np.unique(np.array(offsets, np.int64))
-    begins = np.flatnonzero(np.diff(unique, prepend=unique[:1] - 2) != 1)
-    counts = np.diff(begins, append=len(unique))
-    return np.stack((unique[begins], counts), axis=1).astype("<i8").tobytes()
+    offsets = np.concatenate(runs)
+    if bool((np.diff(offsets) < 1).any()):
+        offsets = np.unique(offsets)
+    begins = np.flatnonzero(np.diff(offsets, prepend=offsets[:1] - 2) != 1)
+    counts = np.diff(begins, append=len(offsets))
+    return np.stack((offsets[begins], counts), axis=1).astype("<i8").tobytes()

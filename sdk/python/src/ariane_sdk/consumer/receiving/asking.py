@@ -1,0 +1,187 @@
+"""Asking all brokers of a group's topics for messages, again and again.
+
+::
+
+    broker a   ask ... answer   ask ahead ... answer (waits)
+    broker b   ask ............................ held
+                       |
+    line               [ batch ]  ->  whoever consumes
+
+One batch stands in line, and each broker has one more ready or on its way at most: what is fetched
+is invisible to other members, who may have nothing to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Final, TypeAlias
+
+from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
+from ariane_sdk.consumer.receiving.receive_calls import Answer, ReceiveCalls, messages_of
+from ariane_sdk.errors import CallError, DeadlinePassed, RecordDamaged
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.routing.route import BrokerRoute
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.runtime.log import logger
+from ariane_sdk.runtime.tasks import start_task
+
+HOLD_S: Final = 15.0
+"""How long one call is held while there is nothing."""
+RETRY_S: Final = 1.0
+"""Before a broker that failed is asked again."""
+ENDING_S: Final = 1.0
+"""What was asked ahead is answered at once; whoever ends waits for it no longer than that."""
+
+Batch: TypeAlias = list[ReceivedMessage]
+
+
+class Asking:
+    """Asks all brokers until nobody wants more."""
+
+    def __init__(
+        self,
+        calls: ReceiveCalls,
+        brokers: Callable[[], Awaitable[dict[str, BrokerRoute]]],
+        order: ReceiveOrder,
+        kept: list[Batch],
+        *,
+        clock: Clock,
+        timeout_s: float | None,
+    ) -> None:
+        """Take the parts; nobody is asked yet.
+
+        Args:
+            calls: Asks a broker.
+            brokers: Those that have queues of the topics now, by address.
+            order: What is asked for.
+            kept: What was fetched and nobody took: comes first, and is put back in the end. To
+                give it back to the broker would be an attempt of each message.
+            clock: Paces.
+            timeout_s: Ends after this time without a message; nothing: never, and whoever takes a
+                batch will want the next.
+        """
+        self._calls = calls
+        self._brokers = brokers
+        self._order = order
+        self._kept = kept
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._wait_s = HOLD_S if timeout_s is None else timeout_s
+        self._line: asyncio.Queue[Batch | CallError] = asyncio.Queue(maxsize=1)
+        self._askers: dict[str, asyncio.Task[None]] = {}
+        self._ahead: dict[str, asyncio.Task[Answer]] = {}
+
+    async def batches(self) -> AsyncGenerator[Batch]:
+        """Batches of all brokers as they come.
+
+        Raises:
+            RouteNotFound: No live broker carries a topic.
+            CallError: The group may not receive.
+            RecordDamaged: What a broker gave cannot be taken apart.
+        """
+        while self._kept:
+            yield self._kept.pop()
+        try:
+            while True:
+                await self._follow()
+                try:
+                    async with asyncio.timeout(self._wait_s):
+                        found = await self._line.get()
+                except TimeoutError:
+                    if self._timeout_s is not None:
+                        return
+                    continue
+                if isinstance(found, CallError):
+                    raise found
+                yield found
+        finally:
+            await self._end()
+
+    async def _follow(self) -> None:
+        """Ask every broker of the topics, as far as they are known now."""
+        brokers = await self._brokers()
+        for address in brokers.keys() | self._askers.keys():
+            if address not in brokers:
+                self._askers.pop(address).cancel()
+            elif address not in self._askers:
+                asking = self._ask(address, brokers[address])
+                self._askers[address] = start_task(asking, f"receive-{address}")
+
+    async def _ask(self, address: str, broker: BrokerRoute) -> None:
+        """Ask one broker again and again, until nothing can come of it."""
+        try:
+            await self._ask_on(address, broker)
+        except CallError as error:
+            await self._line.put(error)
+
+    async def _ask_on(self, address: str, broker: BrokerRoute) -> None:
+        hold_s = min(HOLD_S, self._wait_s)
+        while True:
+            try:
+                ahead = self._ahead.get(address)
+                if ahead is None:
+                    answer = await self._calls.receive(broker, self._order, hold_s)
+                else:
+                    # Whoever ends takes what it brings, also when this is cancelled.
+                    answer = await asyncio.shield(ahead)
+                    del self._ahead[address]
+            except CallError as error:
+                self._ahead.pop(address, None)
+                if not error.retriable and not isinstance(error, DeadlinePassed):
+                    raise
+                logger.info("broker %s gives no messages: %s", broker.broker_name, error)
+                await self._clock.sleep(RETRY_S)
+                continue
+            if not answer.message_count:
+                continue
+            try:
+                if self._timeout_s is None and self._line.empty() and self._is_full(answer):
+                    await self._ask_ahead(address, broker)
+                await self._line.put(messages_of(answer))
+            except asyncio.CancelledError:
+                self._keep(answer)
+                raise
+
+    async def _ask_ahead(self, address: str, broker: BrokerRoute) -> None:
+        """Have the broker work while records become messages. Not held: see ``ENDING_S``."""
+        asking = self._calls.receive(broker, self._order, 0)
+        self._ahead[address] = asyncio.create_task(asking, name=f"ariane-receive-ahead-{address}")
+        await asyncio.sleep(0)  # The call is made,
+        await asyncio.sleep(0)  # and is on its way.
+
+    def _is_full(self, answer: Answer) -> bool:
+        """Whether there may be more where it came from."""
+        return (
+            answer.message_count >= self._order.message_count_max
+            or answer.size_bytes * 2 >= self._order.size_bytes_max
+        )
+
+    async def _end(self) -> None:
+        """Stop asking, and keep what nobody took for who asks next."""
+        for asker in self._askers.values():
+            asker.cancel()
+        if self._askers:
+            await asyncio.wait(self._askers.values())
+        await self._keep_ahead()
+        while not self._line.empty():
+            found = self._line.get_nowait()
+            if not isinstance(found, CallError):
+                self._kept.append(found)
+
+    async def _keep_ahead(self) -> None:
+        """Keep what was asked ahead."""
+        if not self._ahead:
+            return
+        ended, late = await asyncio.wait(self._ahead.values(), timeout=ENDING_S)
+        for each in late:
+            each.cancel()
+        for each in ended:
+            if not each.cancelled() and each.exception() is None and each.result().message_count:
+                self._keep(each.result())
+
+    def _keep(self, answer: Answer) -> None:
+        try:
+            self._kept.append(messages_of(answer))
+        except RecordDamaged as error:
+            logger.error("messages come again when their time is over: %s", error)

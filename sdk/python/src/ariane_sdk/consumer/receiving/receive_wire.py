@@ -1,0 +1,62 @@
+"""Answers with received records as they come over the wire: records are looked at where they lie.
+
+As with pulls, the generated class decodes all but the records::
+
+    ReceiveRecordsResponse     0A length { ReceivedRecords }   ...once for each queue
+    ReceivedRecords            topic, queue id, receipt, ..., sizes   7A length { records }
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from ariane.broker.v1.receive_service_pb2 import ReceivedRecords, ReceiveRecordsResponse
+from ariane_record.errors import WireCorrupted
+from ariane_record.single.wire_fields import fields_of, length_tag
+
+_QUEUES: Final = length_tag(ReceiveRecordsResponse.QUEUES_FIELD_NUMBER)
+_RECORDS: Final = length_tag(ReceivedRecords.RECORDS_FIELD_NUMBER)
+
+
+class QueueAnswer(NamedTuple):
+    """What one queue gave.
+
+    Attributes:
+        head: What is said of it; its ``records`` are empty.
+        records: The records, back to back: a view of the answer.
+    """
+
+    head: ReceivedRecords
+    records: memoryview
+
+
+def receive_answer(answer: bytes) -> list[QueueAnswer]:
+    """Take a ``ReceiveRecordsResponse`` apart.
+
+    Args:
+        answer: As it came.
+
+    Raises:
+        DecodeError: It is none.
+    """
+    try:
+        return [
+            _of_queue(queue.value)
+            for queue in fields_of(memoryview(answer))
+            if queue.tag == _QUEUES
+        ]
+    except WireCorrupted as error:
+        raise DecodeError(str(error)) from error
+
+
+def _of_queue(queue: memoryview) -> QueueAnswer:
+    records = queue[:0]
+    rest: list[memoryview] = []
+    for field in fields_of(queue):
+        if field.tag == _RECORDS:
+            records = field.value
+        else:
+            rest.append(field.whole)
+    return QueueAnswer(ReceivedRecords.FromString(b"".join(rest)), records)

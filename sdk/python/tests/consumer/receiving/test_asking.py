@@ -1,0 +1,127 @@
+"""Asking for messages: what is fetched ahead, and what becomes of it in the end."""
+
+import asyncio
+from contextlib import aclosing
+
+import numpy as np
+import pytest
+
+from ariane.broker.v1.receive_service_pb2 import (
+    ReceivedRecords,
+    ReceiveOrder,
+    ReceiveRecordsResponse,
+)
+from ariane_record import RecordFields, encode_record
+from ariane_sdk.consumer.receiving.asking import Asking
+from ariane_sdk.consumer.receiving.receive_calls import Answer
+from ariane_sdk.consumer.receiving.receive_wire import receive_answer
+from ariane_sdk.errors import RecordDamaged, ServiceUnavailable
+from ariane_sdk.runtime.clock import SystemClock
+
+BATCH = 4
+
+
+def encoded(begin, count):
+    """An answer of a broker with so many messages."""
+    records = [
+        encode_record(RecordFields(topic="jobs", body=b"%d" % n, properties={}, queue_offset=n))
+        for n in range(begin, begin + count)
+    ]
+    queue = ReceivedRecords(
+        topic="jobs",
+        queue_id=3,
+        receipt=b"token",
+        attempts=np.array([1], "<i4").tobytes(),
+        invisible_until_ms=7,
+        record_sizes=np.array(list(map(len, records)), "<i4").tobytes(),
+        records=b"".join(records),
+    )
+    return ReceiveRecordsResponse(queues=[queue]).SerializeToString()
+
+
+class Broker:
+    """Gives a number of messages, each once; then it holds calls."""
+
+    def __init__(self, count, *, failure=None):
+        self.left = list(range(0, count, BATCH))
+        self.count = count
+        self.holds = []
+        self.failure = failure
+
+    async def receive(self, _route, _order, hold_s):
+        self.holds.append(hold_s)
+        await asyncio.sleep(0)
+        if self.failure is not None:
+            raise self.failure
+        if not self.left:
+            if hold_s:
+                await asyncio.Event().wait()
+            return Answer("a", "a:1", ())
+        begin = self.left.pop(0)
+        answer = encoded(begin, min(BATCH, self.count - begin))
+        return Answer("a", "a:1", receive_answer(answer))
+
+
+def asking_of(broker, kept, timeout_s=None):
+    async def brokers():
+        return {"a:1": None}
+
+    order = ReceiveOrder(message_count_max=BATCH, size_bytes_max=1 << 20)
+    return Asking(broker, brokers, order, kept, clock=SystemClock(), timeout_s=timeout_s)
+
+
+def bodies(batches):
+    return [int(message.body) for batch in batches for message in batch]
+
+
+async def test_full_answers_are_followed_by_one_that_is_asked_ahead():
+    broker, got = Broker(10), []
+    async with aclosing(asking_of(broker, []).batches()) as batches:
+        async for batch in batches:
+            got.append(batch)
+            if len(bodies(got)) == 10:
+                break
+    assert bodies(got) == list(range(10))
+    # Behind the second, one batch stands in line: what comes then is not asked ahead.
+    assert broker.holds == [15.0, 0, 15.0, 15.0]
+
+
+async def test_what_was_fetched_and_nobody_took_comes_first_the_next_time():
+    broker, kept, got = Broker(40), [], []
+    for _ in range(10):
+        async with aclosing(asking_of(broker, kept).batches()) as batches:
+            got.append(await anext(batches))
+    assert sorted(bodies(got + kept)) == list(range(40 - BATCH * len(broker.left)))
+    assert len(bodies(got)) == 40
+
+
+async def test_who_asks_for_one_batch_fetches_no_other():
+    broker, kept = Broker(40), []
+    async with aclosing(asking_of(broker, kept, timeout_s=60).batches()) as batches:
+        assert bodies([await anext(batches)]) == [0, 1, 2, 3]
+    assert not kept
+    assert set(broker.holds) == {15.0}
+
+
+@pytest.mark.parametrize("cut", ["wire", "record"])
+async def test_what_cannot_be_taken_apart_is_told(cut):
+    answer = encoded(0, 1)
+    broker = Broker(4)
+
+    async def damaged(_route, _order, _hold_s):
+        if cut == "wire":
+            raise RecordDamaged("a number does not end")
+        queue = receive_answer(answer)[0]
+        return Answer("a", "a:1", [queue._replace(records=queue.records[:-1])])
+
+    broker.receive = damaged
+    with pytest.raises(RecordDamaged):
+        async with aclosing(asking_of(broker, []).batches()) as batches:
+            await anext(batches)
+
+
+async def test_a_broker_that_is_away_is_asked_again_until_the_time_is_over():
+    broker = Broker(0, failure=ServiceUnavailable("away", retriable=True))
+    async with aclosing(asking_of(broker, [], timeout_s=0.05).batches()) as batches:
+        assert [batch async for batch in batches] == []
+    assert broker.holds
