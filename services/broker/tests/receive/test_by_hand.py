@@ -40,7 +40,7 @@ async def test_grpcurl_consumes_and_acknowledges(broker):
     await broker.store("orders", [b"one espresso", b"one tea"])
     (receiving, acknowledging) = commands()
     (answer,) = await grpcurl(broker.address, *receiving)
-    handles = [message["receiptHandle"] for message in answer["messages"]]
+    handles = [message["receipt_handle"] for message in answer["messages"]]
     assert len(handles) == 2
     request, method = acknowledging
     request = request.replace('["..."]', json.dumps(handles))
