@@ -100,6 +100,8 @@ class ProducerSettings:
         otlp_endpoint: Collector that is told spans by OTLP over gRPC, such as
             ``http://collector:4317``, for applications that configure no OpenTelemetry themselves.
             Empty: none.
+        message_trace: Whether each step of a message's life is told in the trace topic, where
+            ``ariane message trace`` finds it. Costs about as much as the messages themselves.
     """
 
     call_timeout_s: float = 3.0
@@ -128,6 +130,7 @@ class ProducerSettings:
     tracer_provider: TracerProvider | None = None
     meter_provider: MeterProvider | None = None
     otlp_endpoint: str = ""
+    message_trace: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no producer can live with.
@@ -227,6 +230,8 @@ class PushSettings(ConsumerSettings):
         otlp_endpoint: Collector that is told spans by OTLP over gRPC, such as
             ``http://collector:4317``, for applications that configure no OpenTelemetry themselves.
             Empty: none.
+        message_trace: Whether each step of a message's life is told in the trace topic, where
+            ``ariane message trace`` finds it. Costs about as much as the messages themselves.
     """
 
     queue_concurrency: int = 1
@@ -237,6 +242,7 @@ class PushSettings(ConsumerSettings):
     tracer_provider: TracerProvider | None = None
     meter_provider: MeterProvider | None = None
     otlp_endpoint: str = ""
+    message_trace: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -290,6 +290,10 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "ariane_admin.commands.message:show",
                 "Show the message with MESSAGE_ID, the broker's id or the producer's unique one.",
             ),
+            "trace": Room(
+                "ariane_admin.commands.message:trace",
+                "Show the life of the message with UNIQUE_ID: sent, consumed, ended, taken back.",
+            ),
         },
     ),
     "outbox": Wing(

@@ -108,3 +108,13 @@ def test_compressed_bodies_are_shown_as_they_were(ariane, ariane_json, cluster, 
 def test_a_compressed_body_that_is_damaged_is_told():
     with pytest.raises(CommandFailed, match="zlib body cannot be read"):
         body_of(message_pb2.Message(body=b"x", compression=message_pb2.COMPRESSION_ZLIB))
+
+
+def test_the_life_of_a_message_is_shown(cluster, ariane, ariane_json):
+    ariane("topic", "create", "m-traced", "--exists-ok")
+    with Producer(cluster.name_servers, settings=ProducerSettings(message_trace=True)) as producer:
+        sent = producer.send(Message("m-traced", b"x"))
+    [step] = ariane_json("message", "trace", sent.unique_id)
+    assert (step["what"], step["topic"], step["successful"]) == ("send", "m-traced", True)
+    assert "send" in ariane("message", "trace", sent.unique_id)
+    ariane("message", "trace", "nonsense", status=ExitStatus.NOT_FOUND)

@@ -16,6 +16,8 @@ from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.client.listener import Listener, ListenerCalls
+from ariane_sdk.client.message_trace import MessageTrace
+from ariane_sdk.client.session import Session
 from ariane_sdk.client.telemetry import traced_listener
 from ariane_sdk.consumer.consumer_life import ConsumerLife
 from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
@@ -141,6 +143,8 @@ class PushConsumer:
         self._listener = listener
         self._batch_size = batch_size
         self._life = ConsumerLife(self._plan)
+        self._trace: MessageTrace | None = None
+        self._trace_session: Session | None = None
         self._listener_calls: ListenerCalls | None = None
 
     @property
@@ -177,6 +181,8 @@ class PushConsumer:
         listener = traced_listener(
             self._listener, settings, group=self.group, client_id=self.client_id
         )
+        if settings.message_trace:
+            listener = self._begin_trace().traced(listener)
         calls = ListenerCalls(listener, threads=settings.listener_threads)
         returns = MessageReturns(
             lambda: self._life.session.connections,
@@ -225,8 +231,32 @@ class PushConsumer:
             await self._life.start(make_work)
         except BaseException:
             calls.close()
+            await self._end_trace()
             raise
         self._listener_calls = calls
+
+    def _begin_trace(self) -> MessageTrace:
+        """Tell of what the listener has, on connections that outlive the consumer's last call."""
+        plan = self._plan
+        timeout_s = self._settings.call_timeout_s
+        session = self._trace_session = Session(
+            plan.addresses, timeout_s=timeout_s, clock=plan.clock, random=plan.random
+        )
+        session.routes.start()
+        self._trace = MessageTrace(
+            lambda: session,
+            group=self.group,
+            client_id=self.client_id,
+            clock=plan.clock,
+            timeout_s=timeout_s,
+        )
+        return self._trace
+
+    async def _end_trace(self) -> None:
+        if self._trace is not None and self._trace_session is not None:
+            await self._trace.close()
+            await self._trace_session.close()
+            self._trace = self._trace_session = None
 
     def _broker_of(self, queue: MessageQueue) -> BrokerRoute:
         return self._life.owned.broker_of(queue)
@@ -236,6 +266,7 @@ class PushConsumer:
         await self._life.close()
         if self._listener_calls is not None:
             self._listener_calls.close()
+        await self._end_trace()
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ariane_record.single.recall_handle import decode_recall_handle
 from ariane_sdk.checks.demand import Demand, demand_of
 from ariane_sdk.checks.limits import check_timeout
 from ariane_sdk.errors import (
@@ -190,6 +191,8 @@ class Producer(ProducerLife):
         else:
             take_all = partial(self._intake.take_all, demand=demand)
             taking = self._telemetry.send_all(messages, take_all)
+        if self._message_trace is not None:
+            taking = self._message_trace.around_all(messages, taking)
         del messages  # For who takes them to let go of them early.
         outcomes = await taking
         if isinstance(outcomes, SendResults | JoinedResults):
@@ -216,7 +219,11 @@ class Producer(ProducerLife):
         """
         if not self._accepting:
             self._refuse()
-        return await self._recall_calls.recall(recall_handle)
+        recalled = await self._recall_calls.recall(recall_handle)
+        if self._message_trace is not None:
+            named = decode_recall_handle(recall_handle)
+            self._message_trace.recalled(named.topic, named.unique_id, successful=recalled)
+        return recalled
 
     async def request(self, message: Message, *, timeout_s: float) -> ReceivedMessage:
         """Send a message, and wait for the reply of whoever consumes it.
@@ -333,8 +340,12 @@ class Producer(ProducerLife):
         if not self._accepting:
             self._refuse()
         if self._telemetry is None:
-            return self._intake.take(message, wish)
-        return self._telemetry.send(message, lambda marked: self._intake.take(marked, wish))
+            future = self._intake.take(message, wish)
+        else:
+            future = self._telemetry.send(message, lambda marked: self._intake.take(marked, wish))
+        if self._message_trace is not None:
+            self._message_trace.sent(message, future)
+        return future
 
     async def _send_within(self, timeout_s: float, message: Message, wish: QueueWish) -> SendResult:
         check_timeout(timeout_s)

@@ -11,6 +11,7 @@ from ariane_record.encoding.kept_memory import expect_large_blocks
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_sdk.checks.limits import checked_group
 from ariane_sdk.client.client_id import new_client_id
+from ariane_sdk.client.message_trace import MessageTrace
 from ariane_sdk.client.session import Session
 from ariane_sdk.client.telemetry import Telemetry
 from ariane_sdk.errors import ClientNotRunning, IllegalArgument
@@ -92,6 +93,7 @@ class ProducerLife(TransactionalSends):
         self._reply_inbox: ReplyInbox
         self._requests: Requests
         self._telemetry: Telemetry | None = None
+        self._message_trace: MessageTrace | None = None
 
     async def start(self) -> None:
         """Connect. A producer is started once, also when it was closed, or its start cancelled.
@@ -177,6 +179,14 @@ class ProducerLife(TransactionalSends):
             client_id=client_id,
             otlp_endpoint=settings.otlp_endpoint,
         )
+        if settings.message_trace:
+            self._message_trace = self._transaction_calls.trace = MessageTrace(
+                lambda: session,
+                group=self._group,
+                client_id=client_id,
+                clock=clock,
+                timeout_s=settings.call_timeout_s,
+            )
         return client_id
 
     async def close(self) -> None:
@@ -192,6 +202,8 @@ class ProducerLife(TransactionalSends):
             await self.flush()
         finally:
             await self._stop_answering(self._settings.call_timeout_s)
+            if self._message_trace is not None:
+                await self._message_trace.close()
             await self._reply_inbox.close()
             self._transaction_calls.close()
             await self._sending.close()

@@ -20,12 +20,14 @@ from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.roll_call import RollCall
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.message_body import body_of
+from ariane_admin.messages.message_traces import LifeStep, life_of
 from ariane_admin.messages.start_position import MomentType
 from ariane_admin.messages.stored_messages import BodyForm, message_row, shortened
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, first_of, output_option
 from ariane_admin.terminal.times import timestamp_of
 from ariane_record.errors import RecallHandleIllegal
+from ariane_record.names import TRACE_TOPIC
 from ariane_record.single.recall_handle import decode_recall_handle
 from ariane_sdk import LiveBroker, Producer
 from ariane_sdk.errors import CallError, TopicNotFound
@@ -163,6 +165,40 @@ def query(
         ["store_time", "broker", "queue_id", "queue_offset", "tag", "keys", "message_id", "body"],
         rows if output.for_programs else map(shortened, rows),
     )
+    return roll.status
+
+
+@click.command("trace")
+@click.argument("unique_id")
+@name_servers_option
+@output_option
+def trace(*, unique_id: str, name_servers: str, output: Output) -> int:
+    """Show the life of the message with UNIQUE_ID: sent, consumed, ended, taken back.
+
+    Only clients that have message_trace in their settings tell of it. Brokers that do not answer
+    are named; exit status 3.
+
+    \b
+    Examples:
+      ariane message trace 0A1B2C3D4E5F60718293A4B5C6D7E8F9
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def ask() -> tuple[RollCall, list[LifeStep]]:
+        async with ClusterDoors(name_servers) as doors:
+            roll = RollCall(await doors.primaries())
+            request = QueryMessagesRequest(
+                topic=TRACE_TOPIC, key=unique_id, message_count_max=_COUNT_MAX
+            )
+            return roll, life_of(unique_id, await _query(doors, roll, request))
+
+    roll, steps = run_async(ask())
+    if not steps and not roll.unanswered:
+        raise CommandFailed(
+            f"nobody told of message {unique_id}: clients do with message_trace in their settings",
+            ExitStatus.NOT_FOUND,
+        )
+    columns = ["time", "what", "successful", "cost_ms", "group", "client", "attempt", "state"]
+    output.rows(columns, [step.row() for step in steps])
     return roll.status
 
 

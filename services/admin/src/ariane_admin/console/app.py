@@ -24,7 +24,7 @@ from ariane_admin.console.api import Api, Asker
 from ariane_admin.console.blocks import Cell, Fields, Form, Input, Notice, Page
 from ariane_admin.console.changes import CHANGES, Change, Given, WronglyFilled
 from ariane_admin.console.guard import FIELD, HEADERS, FormGuard
-from ariane_admin.console.pages import groups, messages, operations, overview, topics
+from ariane_admin.console.pages import groups, messages, operations, overview, topics, traces
 
 Show = Callable[[Asker, Request], Awaitable[Page]]
 
@@ -34,6 +34,7 @@ SECTIONS: Final = (
     ("Groups", "/groups", "g"),
     ("Clients", "/clients", "c"),
     ("Messages", "/messages", "m"),
+    ("Traces", "/traces", "r"),
     ("Dead letters", "/dead-letters", "d"),
     ("Delayed", "/delayed", "l"),
     ("Transactions", "/transactions", "x"),
@@ -53,6 +54,7 @@ PAGES: Final[Mapping[str, Show]] = {
     "/client": groups.client,
     "/messages": messages.messages,
     "/messages/{topic}/{message_id}": messages.message,
+    "/traces": traces.traces,
     "/dead-letters": messages.dead_letters,
     "/delayed": messages.delayed,
     "/transactions": operations.transactions,

@@ -21,6 +21,7 @@ from ariane_broker.topics.topic_changes import user_topic_error
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
 from ariane_record import ProducerSequence, RecordBlock
 from ariane_record.layout import HEADER, HEADER_BYTES, PRODUCER_PROPERTIES_BYTES_MAX
+from ariane_record.names import TRACE_TOPIC
 from ariane_record.single.counted_topic import counted_topic
 from ariane_record.single.producer_sequence import says_sequence
 from ariane_servicekit.errors import ServiceError
@@ -96,7 +97,7 @@ def check_place(batch: Batch, config: TopicConfig | None) -> None:
     """
     if config is not None and batch.delay is None and batch.queue_id < config.plain_queue_count:
         return  # As nearly always: nothing else is to be asked.
-    if config is None or config.system:
+    if config is None or (config.system and batch.topic != TRACE_TOPIC):
         raise user_topic_error(batch.topic) or topic_not_found(batch.topic)
     if not config.writable:
         raise topic_not_writable(batch.topic, int(config.permission))

@@ -25,7 +25,7 @@ from ariane_record import (
 )
 from ariane_record.layout import Host
 from ariane_record.message_groups import group_position
-from ariane_record.names import TRACE_PARENT
+from ariane_record.names import TRACE_PARENT, TRACE_TOPIC
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.writing.append import Appended
 
@@ -120,7 +120,8 @@ class SendMessages:
             raise field_invalid("queue_id", "must be 0 or more", queue_id)
         if queue_id is None and sequence is not None:
             raise field_invalid("queue_id", "is needed with a sequence: each queue has its own")
-        check_user_topic(topic)
+        if topic != TRACE_TOPIC:  # The one topic of the system that clients write themselves.
+            check_user_topic(topic)
         block, unique_ids = self._encode(topic, messages, sequence)
         if queue_id is None:
             config = await self._topics.find_or_create(topic, 0, block)

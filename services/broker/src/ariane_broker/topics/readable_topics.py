@@ -10,13 +10,14 @@ from ariane_broker.errors import (
 )
 from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
-from ariane_record.names import DEAD_LETTER_PREFIX, retry_topic
+from ariane_record.names import DEAD_LETTER_PREFIX, TRACE_TOPIC, retry_topic
 
 
 def readable_topic(topics: TopicTable, topic: str, consumer_group: str = "") -> TopicConfig:
     """The topic, if it may be read.
 
-    A group reads its own retry topic and nobody else's; dead letters are for everybody. All other
+    A group reads its own retry topic and nobody else's; dead letters and the trace topic are for
+    everybody. All other
     topics of the system are closed.
 
     Raises:
@@ -50,4 +51,4 @@ def readable_queue(
 
 def _open_to(topic: str, consumer_group: str) -> bool:
     own_retry_topic = bool(consumer_group) and topic == retry_topic(consumer_group)
-    return own_retry_topic or topic.startswith(DEAD_LETTER_PREFIX)
+    return own_retry_topic or topic == TRACE_TOPIC or topic.startswith(DEAD_LETTER_PREFIX)

@@ -17,6 +17,7 @@ from ariane_record.names import (
     OP_TOPIC,
     TEMPLATE_TOPIC,
     TIMER_TOPIC,
+    TRACE_TOPIC,
 )
 
 BATCH_TOPIC: Final = "RMQ_SYS_ARIANE_BATCH_TOPIC"
@@ -43,6 +44,7 @@ def system_topics(*, auto_create_topics: bool, default_queue_count: int) -> list
         _topic(RECEIVE_TOPIC, 1),
         _topic(STAGE_TOPIC, 1),
         _topic(TIMER_TOPIC, 1),
+        _topic(TRACE_TOPIC, 1),
     ]
     if auto_create_topics:
         permission = Permission.READ_WRITE | Permission.INHERIT

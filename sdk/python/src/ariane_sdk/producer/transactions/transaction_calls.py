@@ -22,6 +22,7 @@ from ariane_sdk.checks.limits import (
     checked_tag,
     checked_topic,
 )
+from ariane_sdk.client.message_trace import MessageTrace
 from ariane_sdk.errors import (
     CallError,
     IllegalArgument,
@@ -54,7 +55,11 @@ _OUTCOMES: Final = {
 
 
 class TransactionCalls:
-    """Sends and ends half messages of one producer group."""
+    """Sends and ends half messages of one producer group.
+
+    Attributes:
+        trace: Tells of their steps; None where nobody wants to know.
+    """
 
     def __init__(
         self,
@@ -75,6 +80,7 @@ class TransactionCalls:
         self._settings = settings
         self._clock = clock
         self._new_unique_id = new_unique_id
+        self.trace: MessageTrace | None = None
 
     async def send_half(
         self, message: Message, wish: QueueWish, immunity_s: int | None
@@ -87,6 +93,7 @@ class TransactionCalls:
         """
         if not self._group:
             raise IllegalArgument("half messages need a producer with a group")
+        began_ms = self._clock.now_ms()
         wire = self._to_wire(message, immunity_s)
         deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
         backoff = Backoff(self._settings.repeat_delay_s_min, self._settings.repeat_delay_s_max)
@@ -103,6 +110,8 @@ class TransactionCalls:
                 await self._wait(error, backoff.next_s(), left_s)
                 await self._refresh(message.topic, error)
             else:
+                if self.trace is not None:
+                    self.trace.half_sent(message, wire.unique_id, began_ms)
                 return HalfMessage(wire.unique_id, message.topic, queue.broker_name)
 
     async def end(self, half: HalfMessage, outcome: TransactionOutcome) -> SendResult | None:
@@ -146,7 +155,10 @@ class TransactionCalls:
             )
 
         deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
-        return await self._repeated(call, half.topic, deadline_s)
+        result = await self._repeated(call, half.topic, deadline_s)
+        if self.trace is not None:
+            self.trace.ended(half.topic, half.transaction_id, outcome.value)
+        return result
 
     def close(self) -> None:
         """Disconnect; nobody knows what came of that which is under way."""

@@ -21,13 +21,15 @@ from ariane_admin.asking.cluster_doors import (
     broker_peer,
 )
 from ariane_admin.messages.message_body import body_of
+from ariane_admin.messages.message_traces import KINDS, LifeStep, life_of
 from ariane_admin.service.cluster_access import ClusterAccess
 from ariane_admin.service.message_wire import message_of, shortened
 from ariane_admin.service.times import moment_in
+from ariane_record.names import TRACE_TOPIC
 from ariane_sdk import LiveBroker, MessageQueue, QueueLag, ReceivedMessage
 from ariane_sdk import Message as OutgoingMessage
 from ariane_sdk.errors import CallError, TopicNotFound
-from ariane_servicekit import PageRequest, ServiceError, feature_not_available, field_invalid
+from ariane_servicekit import PageRequest, ServiceError, field_invalid
 
 _Context = aio.ServicerContext[Any, Any]
 
@@ -116,8 +118,28 @@ class MessageServicer(MessageServiceServicer):
     async def ListMessageTraces(
         self, request: message_pb.ListMessageTracesRequest, context: _Context
     ) -> message_pb.ListMessageTracesResponse:
-        """Clients do not trace yet."""
-        raise feature_not_available("MessageService.ListMessageTraces")
+        """What clients told of one message's life, oldest first."""
+        if not request.unique_id:
+            raise field_invalid("unique_id", "is required")
+        page = PageRequest.of(
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope=f"traces:{request.unique_id}",
+            kinds=(int,),
+        )
+        answers = await self._cluster.answers()
+        asked = query_pb.QueryMessagesRequest(
+            topic=TRACE_TOPIC, key=request.unique_id, message_count_max=FOUND_BY_TERM_MAX
+        )
+        steps = life_of(request.unique_id, await self._by_term(answers, asked))
+        places = list(enumerate(steps))
+        if page.last is not None:
+            places = places[int(page.last[0]) + 1 :]
+        taken = page.page_of(places, lambda each: (each[0],))
+        return message_pb.ListMessageTracesResponse(
+            traces=(_trace_of(step) for _, step in taken.entries),
+            next_page_token=taken.next_page_token,
+        )
 
     async def SendMessage(
         self, request: message_pb.SendMessageRequest, context: _Context
@@ -305,3 +327,19 @@ def _newest(message: Message) -> tuple[int, str, int, int]:
         position.queue_id,
         -position.queue_offset,
     )
+
+
+def _trace_of(step: LifeStep) -> message_pb.MessageTrace:
+    told = step.told
+    trace = message_pb.MessageTrace(
+        kind=KINDS[told.kind],
+        group=told.group,
+        client_id=told.client_id,
+        delivery_attempt=told.attempt,
+        successful=step.successful,
+        trace_id=step.trace_id,
+    )
+    trace.begin_time.FromMilliseconds(told.timestamp_ms)
+    if step.cost_ms is not None:
+        trace.duration.FromMilliseconds(step.cost_ms)
+    return trace

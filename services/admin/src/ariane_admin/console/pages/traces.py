@@ -1,0 +1,63 @@
+"""The life of one message, as clients told it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.requests import Request
+
+from ariane.admin.v1 import message_service_pb2 as message_pb
+from ariane_admin.console.api import Asker
+from ariane_admin.console.blocks import Cell, Form, Input, Notice, Page, Table, span, to
+from ariane_admin.console.pages.topics import moment
+
+SECTION: Final = "Traces"
+
+_KINDS: Final = {
+    message_pb.MESSAGE_TRACE_KIND_SEND: "sent",
+    message_pb.MESSAGE_TRACE_KIND_CONSUME: "consumed",
+    message_pb.MESSAGE_TRACE_KIND_END_TRANSACTION: "transaction ended",
+    message_pb.MESSAGE_TRACE_KIND_RECALL: "taken back",
+}
+
+
+async def traces(ask: Asker, request: Request) -> Page:
+    """What became of the message with a unique id."""
+    unique_id = request.query_params.get("unique_id", "").strip()
+    search = Form(
+        "",
+        "/traces",
+        (Input("unique_id", "Unique id", unique_id, "search", required=True),),
+        "Search",
+        "get",
+    )
+    if not unique_id:
+        hint = "Say of which message. Clients tell of theirs with message_trace in their settings."
+        return Page("Traces", [search, Notice(hint)], SECTION)
+    told = await ask(
+        ask.api.messages.ListMessageTraces,
+        message_pb.ListMessageTracesRequest(
+            unique_id=unique_id, page_token=request.query_params.get("token", "")
+        ),
+    )
+    rows = [_row(trace) for trace in told.traces]
+    token = told.next_page_token
+    more = to("traces", unique_id=unique_id, token=token) if token else ""
+    columns = ("Began", "What", "Group", "Client", "Attempt", "Took", "How", "Trace")
+    table = Table("Its life", columns, rows, "Nobody told of it.", more)
+    return Page("Traces", [search, table], SECTION)
+
+
+def _row(trace: message_pb.MessageTrace) -> tuple[Cell, ...]:
+    took = span(trace.duration.ToTimedelta().total_seconds()) if trace.HasField("duration") else ""
+    good = trace.successful
+    return (
+        Cell(moment(trace, "begin_time")),
+        Cell(_KINDS.get(trace.kind, "not known")),
+        Cell(trace.group),
+        Cell(trace.client_id),
+        Cell(str(trace.delivery_attempt)),
+        Cell(took),
+        Cell("well" if good else "not well, or not over", kind="good" if good else "bad"),
+        Cell(trace.trace_id),
+    )

@@ -1,0 +1,107 @@
+"""The life of one message, put together from what clients told in the trace topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from ariane.admin.v1 import message_service_pb2 as message_pb
+from ariane.common.v1.message_pb2 import Message
+from ariane_admin.messages.message_body import body_of
+from ariane_record.single.message_trace import (
+    TraceDamaged,
+    TraceKind,
+    TraceStep,
+    decode_steps,
+)
+
+KINDS = {
+    TraceKind.SEND: message_pb.MESSAGE_TRACE_KIND_SEND,
+    TraceKind.CONSUME_BEGIN: message_pb.MESSAGE_TRACE_KIND_CONSUME,
+    TraceKind.END_TRANSACTION: message_pb.MESSAGE_TRACE_KIND_END_TRANSACTION,
+    TraceKind.RECALL: message_pb.MESSAGE_TRACE_KIND_RECALL,
+}
+
+_WORDS = {
+    TraceKind.SEND: "send",
+    TraceKind.CONSUME_BEGIN: "consume",
+    TraceKind.END_TRANSACTION: "end transaction",
+    TraceKind.RECALL: "recall",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LifeStep:
+    """One step of a message's life.
+
+    Attributes:
+        told: As the client told it; of consuming, the begin.
+        cost_ms: How long it took; None while it is not known.
+        successful: Whether it went well; also False while it is not known.
+    """
+
+    told: TraceStep
+    cost_ms: int | None
+    successful: bool
+
+    @property
+    def trace_id(self) -> str:
+        """The W3C trace id; empty without one."""
+        parts = self.told.trace_parent.split("-")
+        return parts[1] if len(parts) > 1 else ""
+
+    @property
+    def kind_text(self) -> str:
+        """What happened, for people."""
+        half = self.told.kind is TraceKind.SEND and self.told.message_type == 1
+        return "send half" if half else _WORDS[self.told.kind]
+
+    def row(self) -> dict[str, object]:
+        """All of it, for tables and JSON."""
+        told = self.told
+        began = datetime.fromtimestamp(told.timestamp_ms / 1000, UTC)
+        return {
+            "time": began.isoformat(timespec="milliseconds"),
+            "what": self.kind_text,
+            "successful": self.successful,
+            "cost_ms": self.cost_ms,
+            "group": told.group,
+            "client": told.client_id,
+            "attempt": told.attempt,
+            "topic": told.topic,
+            "broker": told.store_host,
+            "state": told.state,
+            "trace_id": self.trace_id,
+        }
+
+
+def life_of(unique_id: str, messages: Iterable[Message]) -> list[LifeStep]:
+    """The steps of one message, oldest first.
+
+    Args:
+        unique_id: The message.
+        messages: Those of the trace topic that may tell of it; what is damaged is passed over.
+    """
+    begun: list[TraceStep] = []
+    ended: dict[str, TraceStep] = {}
+    for message in messages:
+        try:
+            steps = decode_steps(body_of(message))
+        except TraceDamaged:
+            continue
+        for step in steps:
+            if step.unique_id != unique_id:
+                continue
+            if step.kind is TraceKind.CONSUME_END:
+                ended[step.request_id] = step
+            else:
+                begun.append(step)
+    life = []
+    for step in dict.fromkeys(begun):  # A write that was repeated tells the same twice.
+        end = ended.get(step.request_id) if step.kind is TraceKind.CONSUME_BEGIN else step
+        timed = end is not None and step.kind in {TraceKind.SEND, TraceKind.CONSUME_BEGIN}
+        life.append(
+            LifeStep(step, end.cost_ms if end and timed else None, bool(end and end.successful))
+        )
+    return sorted(life, key=lambda step: step.told.timestamp_ms)
