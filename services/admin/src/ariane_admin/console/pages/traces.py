@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from ariane.admin.v1 import message_service_pb2 as message_pb
 from ariane_admin.console.api import Asker
-from ariane_admin.console.blocks import Cell, Form, Input, Notice, Page, Table, span, to
+from ariane_admin.console.blocks import Cell, Form, Input, Notice, Page, Table, to
 from ariane_admin.console.pages.topics import moment
 
 SECTION: Final = "Traces"
@@ -49,7 +49,7 @@ async def traces(ask: Asker, request: Request) -> Page:
 
 
 def _row(trace: message_pb.MessageTrace) -> tuple[Cell, ...]:
-    took = span(trace.duration.ToTimedelta().total_seconds()) if trace.HasField("duration") else ""
+    took = f"{trace.duration.ToMilliseconds():,} ms" if trace.HasField("duration") else ""
     good = trace.successful
     return (
         Cell(moment(trace, "begin_time")),
@@ -57,7 +57,7 @@ def _row(trace: message_pb.MessageTrace) -> tuple[Cell, ...]:
         Cell(trace.group),
         Cell(trace.client_id),
         Cell(str(trace.delivery_attempt)),
-        Cell(took),
+        Cell(took, kind="number"),
         Cell("well" if good else "not well, or not over", kind="good" if good else "bad"),
         Cell(trace.trace_id),
     )
