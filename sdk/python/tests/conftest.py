@@ -66,15 +66,15 @@ def batches_of_table(request):
     )
     assert crc32(request.table_records) == table.records_crc32
     sizes = np.frombuffer(table.record_sizes, "<i4")
-    assert set(table.key_counts) <= {1}
     same = type(request)(producer_group=request.producer_group)
     if "request_number" in request.DESCRIPTOR.fields_by_name:
         same.request_number = request.request_number
-    first = place = 0
+    first = place = key = 0
     for row, (topic, queue_id, count) in enumerate(
         zip(table.topics, queue_ids, counts, strict=True)
     ):
         end, words = first + count, slice(4 * first, 4 * (first + count))
+        keys_end = key + sum(table.key_counts[first:end])
         records = request.table_records[place : place + int(sizes[first:end].sum())]
         batch = same.batches.add(
             topic=topic,
@@ -82,7 +82,7 @@ def batches_of_table(request):
             record_sizes=table.record_sizes[words],
             tag_codes=table.tag_codes[words],
             key_counts=table.key_counts[first:end],
-            key_hashes=table.key_hashes[words],
+            key_hashes=table.key_hashes[4 * key : 4 * keys_end],
             records_crc32=crc32(records),
             records=records,
         )
@@ -90,7 +90,7 @@ def batches_of_table(request):
             batch.sequence.producer_id = table.producer_id
             batch.sequence.producer_epoch = epochs[row]
             batch.sequence.first_sequence = firsts[row]
-        first, place = end, place + len(records)
+        first, place, key = end, place + len(records), keys_end
     assert (first, place) == (len(sizes), len(request.table_records))
     return same
 

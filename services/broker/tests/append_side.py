@@ -6,23 +6,23 @@ import asyncio
 from itertools import chain, repeat
 from pathlib import Path
 
-import pytest
+import numpy as np
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane_broker.append.append import AppendRecords
+from ariane_broker.append.small_batches import SmallBatches
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.log.arrivals import Arrivals
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.producer_sequences import ProducerSequences
 from ariane_broker.log.statistics import BrokerStatistics
-from ariane_broker.rpc.wire import append_wire
 from ariane_broker.rpc.wire.append_wire import append_request, stream_response
 from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_broker.topics.topic_table import Permission, TopicConfig
 from ariane_record import BlockEncoder, ProducerSequence
 from ariane_servicekit import ErrorTranslator
 from ariane_storage import Store
-from ariane_storage.testing import FaultyDisk, FixedClock, small_config
+from ariane_storage.testing import FaultyDisk, FixedClock, joined_table, small_config
 from services.broker.tests.log_side import Grown, broker_log, flushed_promise
 
 HOST = ("10.1.2.3", 4711)
@@ -124,7 +124,10 @@ class Side:
 
     async def answer(self, batches):
         outcomes = await self.append_records.append(batches, HOST)
-        return send_pb.StreamAppendsResponse.FromString(stream_response(1, outcomes))
+        answer = send_pb.StreamAppendsResponse.FromString(stream_response(1, outcomes))
+        each = batches.each() if isinstance(batches, SmallBatches) else batches
+        counts = [batch.block.count if batch.block else 0 for batch in each]
+        return results_of(answer, counts)
 
     def left(self):
         end = self.store.max_offset
@@ -177,10 +180,40 @@ def without_sequence(batch):
 
 
 def parsed(batches, *, joined):
+    """Batches as they come in a list, or side by side as those of a table."""
     raw = send_pb.StreamAppendsRequest(batches=batches, request_number=1).SerializeToString()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(append_wire, "JOINED_BATCHES_MIN", 2 if joined else 1 << 30)
-        return append_request(raw).batches
+    singles = append_request(raw).batches
+    if not joined or any(single.block is None for single in singles):
+        return singles
+    table = joined_table(
+        [single.block for single in singles],
+        [single.queue_id for single in singles],
+        [single.sequence for single in singles],
+    )
+    return SmallBatches(table, lambda: singles)
+
+
+def results_of(answer, counts):
+    """The result of each batch, whichever way they were told."""
+    if not answer.HasField("table_result"):
+        return list(answer.results)
+    table = answer.table_result
+    places = zip(
+        np.frombuffer(table.first_queue_offsets, "<i8").tolist(),
+        np.frombuffer(table.first_commit_log_offsets, "<i8").tolist(),
+        counts,
+        strict=True,
+    )
+    return [
+        send_pb.AppendResult(
+            first_queue_offset=queue_offset,
+            first_commit_log_offset=log_offset,
+            record_count=count,
+            acknowledged_level=table.acknowledged_level,
+            store_time=table.store_time,
+        )
+        for queue_offset, log_offset, count in places
+    ]
 
 
 GOOD = [wire("ab"[number % 2], number % 4, [b"%d" % number] * 3) for number in range(8)]

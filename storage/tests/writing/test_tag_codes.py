@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from ariane_record import tag_code
 from ariane_storage import BlockRejected
 from ariane_storage.log.tag_check import tag_code_of, tag_codes_of
-from ariane_storage.testing import block_of
-from ariane_storage.writing.block_table import BlockTable, PackedColumns
+from ariane_storage.testing import block_of, joined_table
 
 NAMES = st.sampled_from(["TAGS", "KEYS", "XTAGS", "TAGSX", "G", "TAG"])
 VALUES = st.sampled_from(["", "a", "arrived", "delayed", "TAGS", "größer", "x" * 300])
@@ -94,20 +93,7 @@ def test_a_table_of_blocks_that_lies_about_a_tag_is_not_taken_as_a_whole(store, 
     blocks = [block_of("flights", [b"x"] * 3, tags=["a", "bb", ""]) for _ in range(2)]
     if liar is not None:
         blocks[liar] = lied(blocks[liar], 2, tag_code("a"))
-    table = BlockTable.of(
-        PackedColumns(
-            topics=[block.topic for block in blocks],
-            queue_ids=[0, 1],
-            records=[bytes(block.records) for block in blocks],
-            sizes=[block.sizes.astype("<i4").tobytes() for block in blocks],
-            tag_codes=[block.tag_codes.astype("<i4").tobytes() for block in blocks],
-            key_counts=[block.key_counts.tobytes() for block in blocks],
-            key_hashes=[block.key_hashes.astype("<i4").tobytes() for block in blocks],
-            crcs=[block.crc32 for block in blocks],
-            sequences=[None, None],
-        )
-    )
-    assert table is not None
+    table = joined_table(blocks, [0, 1], [None, None])
     end = store.append_block(block_of("flights", [b"first"]), 0).next_commit_log_offset
     appended = store.append_table(table)
     assert (appended is None) == (liar is not None)

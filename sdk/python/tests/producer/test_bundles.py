@@ -106,7 +106,7 @@ async def test_each_is_stored_where_its_result_says(many, travelled, idempotent)
     check_stored(broker, senders)
     assert sum(messages for _, messages in travelled) > 3000
     assert max(rows for rows, _ in travelled) <= 64
-    assert broker.table_count == len(travelled)
+    assert broker.table_count >= len(travelled)
     batches = [batch for call in broker.calls for batch in call.batches]
     assert {batch.HasField("sequence") for batch in batches} == {idempotent}
     if idempotent:

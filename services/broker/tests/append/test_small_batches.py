@@ -13,9 +13,6 @@ from ariane_broker.append.batch_outcome import AcknowledgedLevel
 from ariane_broker.append.small_batches import SmallBatches
 from ariane_broker.errors import flush_unconfirmed
 from ariane_broker.rpc.wire.append_wire import (
-    CUT_BYTES_MIN,
-    JOINED_BATCHES_MIN,
-    append_request,
     append_response,
     stream_response,
 )
@@ -29,6 +26,7 @@ from services.broker.tests.append_side import (
     Side,
     opened,
     parsed,
+    results_of,
     wire,
     without_sequence,
 )
@@ -93,13 +91,14 @@ async def both_ways(requests):
     assert at_once.left() == one_by_one.left()
 
 
-async def test_a_call_is_answered_as_a_request_of_a_stream(side):
-    for batches in (parsed([*GOOD, *NEXT], joined=True), parsed(GOOD[:1], joined=False)):
-        outcomes = await side.append_records.append(batches, HOST)
-        call = send_pb.AppendRecordsResponse.FromString(append_response(outcomes))
-        request = send_pb.StreamAppendsResponse.FromString(stream_response(1, outcomes))
-        assert len(call.results) == len(batches)
-        assert list(call.results) == list(request.results)
+@pytest.mark.parametrize("joined", [True, False])
+async def test_a_call_is_answered_as_a_request_of_a_stream(side, joined):
+    outcomes = await side.append_records.append(parsed(GOOD, joined=joined), HOST)
+    call = send_pb.AppendRecordsResponse.FromString(append_response(outcomes))
+    request = send_pb.StreamAppendsResponse.FromString(stream_response(1, outcomes))
+    counts = [3] * len(GOOD)
+    assert results_of(call, counts) == results_of(request, counts)
+    assert call.HasField("table_result") == joined
 
 
 def was_at_once(side, batches):
@@ -114,32 +113,6 @@ async def side():
     made = Side()
     await made.answer(parsed([GOOD[0]], joined=False))
     return made
-
-
-@given(
-    st.lists(
-        st.none() | st.builds(ProducerSequence, *map(st.integers, (0, 0, 0), (2, 1, 1))),
-        min_size=2,
-        max_size=5,
-    )
-)
-def test_each_batch_keeps_its_sequence_or_has_none(said):
-    wire_sequences = [
-        sequence
-        and send_pb.ProducerSequence(
-            producer_id=sequence.producer_id,
-            producer_epoch=sequence.epoch,
-            first_sequence=sequence.first_sequence,
-        )
-        for sequence in said
-    ]
-    batches = [wire("a", 0, [b"x"], sequence=None) for _ in said]
-    for batch, sequence in zip(batches, wire_sequences, strict=True):
-        if sequence is not None:
-            batch.sequence.CopyFrom(sequence)
-    small = parsed(batches, joined=True)
-    assert list(small.table.sequences) == said
-    assert [batch.sequence for batch in small.each()] == said
 
 
 def test_usual_requests_are_taken_at_once(side):
@@ -187,10 +160,10 @@ def test_a_repeat_goes_one_by_one(side):
 async def test_the_answer_to_a_repeat_is_the_first_result(side):
     first = await side.answer(parsed(NEXT, joined=True))
     second = await side.answer(parsed([*NEXT, *GOOD], joined=True))
-    assert [result.first_commit_log_offset for result in second.results[:4]] == [
-        result.first_commit_log_offset for result in first.results
+    assert [result.first_commit_log_offset for result in second[:4]] == [
+        result.first_commit_log_offset for result in first
     ]
-    assert [result.duplicate for result in second.results] == [True] * 4 + [False] * 8
+    assert [result.duplicate for result in second] == [True] * 4 + [False] * 8
 
 
 async def test_a_poisoned_store_refuses_the_request(side):
@@ -252,25 +225,3 @@ async def test_a_disk_that_fails_halfway_acknowledges_none_and_leaves_whole_reco
     assert after.damage == ()
     assert after.queue_bounds("a", 0)[1] >= 3
     after.close()
-
-
-def test_few_batches_and_unusual_ones_are_seen_one_by_one():
-    raw = send_pb.StreamAppendsRequest(batches=GOOD[: JOINED_BATCHES_MIN - 1])
-    assert isinstance(append_request(raw.SerializeToString()).batches, list)
-    for more in (
-        {"delay_level": 3},
-        {"delivery_times_ms": b"12345678"},
-        {"record_crc32s": b"1234"},
-    ):
-        assert isinstance(parsed([*GOOD, wire("a", 0, [b"x"], **more)], joined=True), list)
-
-
-def test_small_batches_of_a_large_request_are_taken_at_once():
-    count = CUT_BYTES_MIN // 2000 + 1
-    batches = [wire("a", 0, [b"x" * 2000]) for _ in range(count)]
-    head = send_pb.StreamAppendsRequest(request_number=3).SerializeToString()
-    raw = head + send_pb.StreamAppendsRequest(batches=batches).SerializeToString()
-    assert len(raw) > CUT_BYTES_MIN
-    small = append_request(raw).batches
-    assert isinstance(small, SmallBatches)
-    assert [batch.block.size_bytes for batch in small.each()] == small.table.block_sizes

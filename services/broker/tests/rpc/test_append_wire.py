@@ -110,7 +110,6 @@ def test_nobody_looks_at_each_of_too_many_batches(raw, count):
     assert request.request_number == 9
     assert len(request.batches) == count
     assert {id(batch) for batch in request.batches} == {id(request.batches[0])}
-    assert not request.is_table
 
 
 GROUP = send_pb.StreamAppendsRequest(producer_group="g").SerializeToString()

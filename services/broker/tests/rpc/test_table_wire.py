@@ -19,7 +19,16 @@ from ariane_broker.rpc.wire.append_wire import CUT_BYTES_MIN, append_request, ap
 from ariane_record import ProducerSequence
 from ariane_record.checksums.checksum import crc32
 from ariane_record.layout import HEADER_BYTES
-from services.broker.tests.append_side import GOOD, HOST, NEXT, GatedFlush, Side, parsed, wire
+from services.broker.tests.append_side import (
+    GOOD,
+    HOST,
+    NEXT,
+    GatedFlush,
+    Side,
+    parsed,
+    results_of,
+    wire,
+)
 
 
 def int32s(numbers):
@@ -72,7 +81,7 @@ def understood(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(append_wire, "CUT_BYTES_MIN", 0)
         cut = append_request(raw)
-    assert (whole.request_number, whole.is_table) == (cut.request_number, cut.is_table)
+    assert whole.request_number == cut.request_number
     assert said(whole.batches) == said(cut.batches)
     return whole, cut
 
@@ -97,32 +106,9 @@ def columns_of(block):
     return block.sizes, block.tag_codes, block.key_counts, block.key_hashes
 
 
-def results_of(answer, counts):
-    """The result of each batch, whichever way they were told."""
-    if not answer.HasField("table_result"):
-        return list(answer.results)
-    table = answer.table_result
-    places = zip(
-        np.frombuffer(table.first_queue_offsets, "<i8").tolist(),
-        np.frombuffer(table.first_commit_log_offsets, "<i8").tolist(),
-        counts,
-        strict=True,
-    )
-    return [
-        send_pb.AppendResult(
-            first_queue_offset=queue_offset,
-            first_commit_log_offset=log_offset,
-            record_count=count,
-            acknowledged_level=table.acknowledged_level,
-            store_time=table.store_time,
-        )
-        for queue_offset, log_offset, count in places
-    ]
-
-
 async def answered(side, request):
     outcomes = await side.append_records.append(request.batches, HOST)
-    raw = append_response(outcomes, is_table=request.is_table)
+    raw = append_response(outcomes)
     return send_pb.AppendRecordsResponse.FromString(raw)
 
 
@@ -142,11 +128,11 @@ async def test_a_table_is_answered_as_its_batches(requests):
         await side.answer(parsed([GOOD[0]], joined=False))
     for number, batches in enumerate(requests):
         request = understood(table_request(batches))[number % 2]
-        assert request.is_table
+        assert isinstance(request.batches, SmallBatches)
         answer = await answered(as_table, request)
         expected = await one_by_one.answer(parsed(batches, joined=False))
         counts = [len(batch.key_counts) for batch in batches]
-        assert results_of(answer, counts) == list(expected.results)
+        assert results_of(answer, counts) == expected
     assert as_table.left() == one_by_one.left()
 
 
@@ -278,17 +264,14 @@ async def test_a_table_of_nothing_is_refused():
             await answered(Side(), each)
 
 
-@pytest.mark.parametrize("joined_min", [2, 1 << 30])
 @pytest.mark.parametrize("table_first", [False, True])
-def test_batches_and_a_table_are_all_taken(joined_min, table_first, monkeypatch):
-    monkeypatch.setattr(append_wire, "JOINED_BATCHES_MIN", joined_min)
+def test_batches_and_a_table_are_all_taken(table_first):
     parts = [
         table_request(GOOD[:3]).SerializeToString(),
         send_pb.StreamAppendsRequest(batches=GOOD[3:]).SerializeToString(),
     ]
     raw = b"".join(parts if table_first else reversed(parts))
     request, _ = understood(send_pb.StreamAppendsRequest.FromString(raw))
-    assert not request.is_table
     assert said(request.batches) == said(parsed([*GOOD[3:], *GOOD[:3]], joined=False))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(append_wire, "CUT_BYTES_MIN", 0)
@@ -299,6 +282,6 @@ def test_the_records_of_a_large_table_are_not_copied():
     batches = [wire("a", number % 4, [b"x" * 2000]) for number in range(CUT_BYTES_MIN // 2000)]
     raw = table_request(batches).SerializeToString()
     assert len(raw) > CUT_BYTES_MIN
-    [piece] = append_request(raw).batches.table.pieces
-    assert isinstance(piece, memoryview)
-    assert piece.obj is raw
+    records = append_request(raw).batches.table.records
+    assert isinstance(records, memoryview)
+    assert records.obj is raw

@@ -1,6 +1,5 @@
 """Fields of encoded messages: numbers, lengths, and bytes that are no message."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +9,6 @@ from ariane_record.single.wire_fields import (
     fields_of,
     length_prefix,
     length_tag,
-    message_fields,
     number_field,
     varint,
 )
@@ -45,31 +43,6 @@ def test_fields_come_as_they_were_written(fields):
     for field, (_, value) in zip(found, fields, strict=True):
         assert field.value == (varint(value) if isinstance(value, int) else value)
         assert field.value.obj is message
-
-
-@given(
-    st.lists(
-        st.lists(st.integers(0, 300) | st.integers(0, (1 << 63) - 1), min_size=2, max_size=2),
-        min_size=1,
-    ),
-    st.binary(max_size=200),
-)
-def test_rows_of_numbers_are_messages(rows, last):
-    rest = length_prefix(length_tag(3), len(last)) + last
-    encoded = message_fields(length_tag(200), (1, 15), np.array(rows, np.int64), rest)
-    found = list(fields_of(memoryview(encoded)))
-    assert {field.tag for field in found} == {length_tag(200)}
-    assert [numbers_of(field.value) for field in found] == [({1: a, 15: b}, last) for a, b in rows]
-
-
-def numbers_of(message):
-    """The numbers of a message by field, and its field with a length."""
-    *numbers, rest = fields_of(message)
-    return {field.tag >> 3: number_of(field.value) for field in numbers}, rest.value
-
-
-def number_of(octets):
-    return sum((octet & 0x7F) << 7 * place for place, octet in enumerate(octets))
 
 
 @given(FIELDS.filter(len), st.data())

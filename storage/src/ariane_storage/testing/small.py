@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ariane_record import BlockEncoder, RecordBlock
+import numpy as np
+
+from ariane_record import BlockEncoder, ProducerSequence, RecordBlock
+from ariane_record.checksums.checksum import crc32
 from ariane_storage.config import FlushMode, StoreConfig
+from ariane_storage.writing.block_table import BlockTable
 
 BORN_MS = 1_699_999_999_000
 
@@ -47,3 +51,26 @@ def block_of(
             born_timestamp_ms=BORN_MS,
         )
     return encoder.finish()
+
+
+def joined_table(
+    blocks: Sequence[RecordBlock],
+    queue_ids: Sequence[int],
+    sequences: Sequence[ProducerSequence | None],
+) -> BlockTable:
+    """Blocks side by side; the checksum is right if those of all blocks are."""
+    records = b"".join([bytes(block.records) for block in blocks])
+    sound = all(crc32(block.records) == block.crc32 for block in blocks)
+    return BlockTable(
+        topics=[block.topic for block in blocks],
+        queue_ids=queue_ids,
+        records=records,
+        crc=crc32(records) ^ (not sound),
+        sequences=sequences,
+        counts=np.array([block.count for block in blocks], np.int64),
+        key_hash_counts=np.array([len(block.key_hashes) for block in blocks], np.int64),
+        sizes=np.concatenate([block.sizes for block in blocks]),
+        tag_codes=np.concatenate([block.tag_codes for block in blocks]),
+        key_counts=np.concatenate([block.key_counts for block in blocks]),
+        key_hashes=np.concatenate([block.key_hashes for block in blocks]),
+    )

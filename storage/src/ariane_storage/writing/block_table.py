@@ -14,42 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from typing import Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ariane_record import ProducerSequence
 from ariane_storage.log.fields import ByteBuffer, Int64s
-
-_INT32: Final = np.dtype("<i4")
-
-
-class PackedColumns(NamedTuple):
-    """Blocks side by side as producers pack them: see ``RecordBlock``, numbers little-endian.
-
-    Attributes:
-        topics: The topic of the records of each block.
-        queue_ids: The queue that each goes to.
-        records: The records of each, back to back.
-        sizes: Bytes of each record, int32.
-        tag_codes: Hash of each tag, int32.
-        key_counts: Number of index keys of each record, uint8.
-        key_hashes: Index hashes of all keys, int32.
-        crcs: CRC-32 of ``records``.
-        sequences: Where each stands in the stream of its producer; None for nowhere.
-    """
-
-    topics: Sequence[str]
-    queue_ids: Sequence[int]
-    records: Sequence[bytes]
-    sizes: Sequence[bytes]
-    tag_codes: Sequence[bytes]
-    key_counts: Sequence[bytes]
-    key_hashes: Sequence[bytes]
-    crcs: Sequence[int]
-    sequences: Sequence[ProducerSequence | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +29,8 @@ class BlockTable:
     Attributes:
         topics: Topic of each block.
         queue_ids: Queue of each.
-        pieces: The records, block after block: a piece for each block, or one for all.
-        crcs: CRC-32 of each piece.
+        records: The records, block after block, back to back.
+        crc: CRC-32 of them.
         sequences: Where each stands in the stream of its producer; None for nowhere.
         counts: Number of records of each, 1 or more: int64[blocks].
         key_hash_counts: Number of key hashes of each: int64[blocks].
@@ -72,8 +42,8 @@ class BlockTable:
 
     topics: Sequence[str]
     queue_ids: Sequence[int]
-    pieces: Sequence[ByteBuffer]
-    crcs: Sequence[int]
+    records: ByteBuffer
+    crc: int
     sequences: Sequence[ProducerSequence | None]
     counts: Int64s
     key_hash_counts: Int64s
@@ -81,34 +51,6 @@ class BlockTable:
     tag_codes: NDArray[np.int32]
     key_counts: NDArray[np.uint8]
     key_hashes: NDArray[np.int32]
-
-    @classmethod
-    def of(cls, blocks: PackedColumns) -> Self | None:
-        """Some blocks, one at least; None when the columns of one do not go together."""
-        topics, queue_ids, records, sizes, tags, counts, hashes, crcs, sequences = blocks
-        record_counts = list(map(len, counts))
-        widths = [_INT32.itemsize * count for count in record_counts]
-        hash_widths = np.fromiter(map(len, hashes), np.int64, len(topics))
-        if (
-            not all(record_counts)
-            or list(map(len, sizes)) != widths
-            or list(map(len, tags)) != widths
-            or (hash_widths % _INT32.itemsize).any()
-        ):
-            return None
-        return cls(
-            topics=topics,
-            queue_ids=queue_ids,
-            pieces=records,
-            crcs=crcs,
-            sequences=sequences,
-            counts=np.array(record_counts, np.int64),
-            key_hash_counts=hash_widths // _INT32.itemsize,
-            sizes=np.frombuffer(b"".join(sizes), _INT32),
-            tag_codes=np.frombuffer(b"".join(tags), _INT32),
-            key_counts=np.frombuffer(b"".join(counts), np.uint8),
-            key_hashes=np.frombuffer(b"".join(hashes), _INT32),
-        )
 
     def __len__(self) -> int:
         """Number of blocks."""
@@ -132,23 +74,12 @@ class BlockTable:
         sizes: list[int] = np.add.reduceat(self.sizes, self.firsts, dtype=np.int64).tolist()
         return sizes
 
-    @cached_property
-    def size_bytes(self) -> int:
-        """Bytes of all pieces."""
-        return sum(map(len, self.pieces))
-
     @property
-    def are_pieces_whole(self) -> bool:
-        """Whether the pieces are as long as the column of sizes says."""
-        lengths = list(map(len, self.pieces))
-        if len(lengths) == len(self):
-            return lengths == self.block_sizes
-        return lengths == [sum(self.block_sizes)]
+    def are_sizes_whole(self) -> bool:
+        """Whether the records are as long as the column of sizes says."""
+        return len(self.records) == sum(self.block_sizes)
 
     def records_of(self, blocks: Iterable[int]) -> bytes:
-        """The records of some blocks, back to back; of sound pieces."""
-        pieces = self.pieces
-        if len(pieces) < len(self):
-            edges = pairwise([0, *np.cumsum(self.block_sizes).tolist()])
-            pieces = [pieces[0][begin:end] for begin, end in edges]
-        return b"".join(map(pieces.__getitem__, blocks))
+        """The records of some blocks, back to back; of sound sizes."""
+        edges = np.cumsum([0, *self.block_sizes]).tolist()
+        return b"".join([self.records[edges[block] : edges[block + 1]] for block in blocks])

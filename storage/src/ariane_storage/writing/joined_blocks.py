@@ -74,12 +74,8 @@ class JoinedBlocks:
         sizes = table.sizes
         if not _are_columns_sound(table, limits):
             return None
-        records = drafts.of(table.size_bytes)
-        begin = 0
-        for piece in table.pieces:
-            end = begin + len(piece)
-            records[begin:end] = piece
-            begin = end
+        records = drafts.of(len(table.records))
+        records[:] = table.records
         edges = np.zeros(len(sizes) + 1, np.int64)
         sizes.cumsum(dtype=np.int64, out=edges[1:])
         starts = edges[:-1]
@@ -137,13 +133,10 @@ class JoinedBlocks:
         return not different.any()
 
     def _are_bodies_sound(self, body_ends: Int64s) -> bool:
-        """Whether bodies are those of their checksums; in one piece, whether some are."""
-        starts, said, table = self.starts, self.headers["body_crc"], self.table
-        if len(table.pieces) < len(table):
-            rows = np.array(spot_checks(len(starts), table.crcs[0]))
-            starts, said, body_ends = starts[rows], said[rows], body_ends[rows]
-        sums = uneven_crcs(self.records, starts + HEADER_BYTES, body_ends)
-        return bool((sums & np.uint32(CRC_MASK) == said).all())
+        """Whether some bodies, of which the checksum of all says which, are those of theirs."""
+        rows = np.array(spot_checks(len(self.starts), self.table.crc))
+        sums = uneven_crcs(self.records, self.starts[rows] + HEADER_BYTES, body_ends[rows])
+        return bool((sums & np.uint32(CRC_MASK) == self.headers["body_crc"][rows]).all())
 
     def _are_properties_sound(self, starts: Int64s) -> bool:
         """Whether properties are UTF-8, and say sequences where their blocks do."""
@@ -225,15 +218,15 @@ def _are_columns_sound(table: BlockTable, limits: BlockLimits) -> bool:
     return (
         int(sizes.min()) >= RECORD_BYTES_MIN
         and int(sizes.max()) <= limits.record_bytes_max
-        and table.are_pieces_whole
-        and table.size_bytes <= limits.block_bytes_max
+        and table.are_sizes_whole
+        and len(table.records) <= limits.block_bytes_max
         and bool(
             (
                 np.add.reduceat(table.key_counts, firsts, dtype=np.int64) == table.key_hash_counts
             ).all()
         )
         and (not len(hashes) or int(hashes.min()) >= 0)
-        and list(map(crc32, table.pieces)) == list(table.crcs)
+        and crc32(table.records) == table.crc
     )
 
 

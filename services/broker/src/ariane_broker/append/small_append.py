@@ -82,7 +82,7 @@ class SmallAppend:
 
 def _are_of_type(table: BlockTable, message_type: TopicMessageType, positions: list[int]) -> bool:
     """Whether a glance tells that some batches are of a type."""
-    if int(table.sizes.min()) < 0 or not table.are_pieces_whole:
+    if int(table.sizes.min()) < 0 or not table.are_sizes_whole:
         return False  # Sizes that go back and forth would have the same bytes copied many times.
     chosen = np.zeros(len(table), np.bool_)
     chosen[positions] = True

@@ -54,9 +54,9 @@ class _AppendWorker:
             request.batches, self._born_host, request.trace_parents
         )
         if isinstance(outcomes, Sequence):
-            return stream_response(request.request_number, outcomes, is_table=request.is_table)
+            return stream_response(request.request_number, outcomes)
         if isinstance(outcomes, PromisedOutcomes):
-            respond = partial(stream_response, request.request_number, is_table=request.is_table)
+            respond = partial(stream_response, request.request_number)
             return outcomes.then(respond)
         return _answer_later(request, outcomes)
 

@@ -69,7 +69,7 @@ class SendServicer(SendServiceServicer):
         outcomes = await self._append_records.append(
             request.batches, born_host, request.trace_parents
         )
-        return append_response(outcomes, is_table=request.is_table)
+        return append_response(outcomes)
 
     async def StreamAppends(  # type: ignore[override]  # it reads and writes by the context.
         self,

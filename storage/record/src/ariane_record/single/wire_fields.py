@@ -16,11 +16,8 @@ Source: the encoding of Protocol Buffers, https://protobuf.dev/programming-guide
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ariane_record.errors import WireCorrupted
 
@@ -84,11 +81,6 @@ def number_tag(number: int) -> int:
     return number << 3 | _VARINT
 
 
-def fixed32_tag(number: int) -> int:
-    """The tag of a field of 4 bytes."""
-    return number << 3 | _FIXED32
-
-
 def number_field(number: int, value: int) -> bytes:
     """A field with a number of 0 or more, whole."""
     return varint(number << 3 | _VARINT) + varint(value)
@@ -123,31 +115,3 @@ def varint(number: int) -> bytes:
         number >>= 7
     octets.append(number)
     return bytes(octets)
-
-
-def message_fields(tag: int, numbers: Sequence[int], rows: NDArray[np.int64], rest: bytes) -> bytes:
-    """A field for each row with a message that begins with some numbers, back to back.
-
-    Without a step for each row: all numbers are as wide as the largest of them. Smaller ones end
-    with bytes that add nothing, which every reader understands.
-
-    Args:
-        tag: Of the field.
-        numbers: Of the fields that the messages begin with, below 16 each.
-        rows: What these hold, 0 or more: int64[rows, len(numbers)], one row at least.
-        rest: What all messages have behind them.
-    """
-    shifts = np.arange(0, max(1, int(rows.max()).bit_length()), _VARINT_BITS)
-    begins: NDArray[np.uint8] = np.empty((*rows.shape, 1 + len(shifts)), np.uint8)
-    begins[:, :, 0] = [number << 3 | _VARINT for number in numbers]
-    begins[:, :, 1:] = rows[:, :, None] >> shifts
-    begins[:, :, 1:-1] |= 0x80
-    begins[:, :, -1] &= 0x7F
-    size = begins[0].size
-    prefix = length_prefix(tag, size + len(rest))
-    place = len(prefix)
-    fields = np.empty((len(rows), place + size + len(rest)), np.uint8)
-    fields[:, :place] = np.frombuffer(prefix, np.uint8)
-    fields[:, place : place + size] = begins.reshape(len(rows), size)
-    fields[:, place + size :] = np.frombuffer(rest, np.uint8)
-    return fields.tobytes()

@@ -6,24 +6,27 @@ sides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ariane.broker.v1.send_service_pb2 import (
+    AppendResult,
     AppendTable,
     AppendTableResult,
     StreamAppendsRequest,
 )
-from ariane_record import ProducerSequence
+from ariane_record import ProducerSequence, RecordBlock
 from ariane_record.checksums.checksum import crc32 as crc32_of
+from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.encoding.plain_blocks import PlainBlocks
 from ariane_record.layout import ByteBuffer
 from ariane_record.single.wire_fields import length_prefix, length_tag
 from ariane_sdk.message import MessageQueue
-from ariane_sdk.producer.sending.append_wire import group_part, on_wire, prefix
+from ariane_sdk.producer.sending.append_wire import head_parts, on_wire, pieces_of, prefix
 
 _TABLE: Final = length_tag(StreamAppendsRequest.TABLE_FIELD_NUMBER)
 _TABLE_RECORDS: Final = length_tag(StreamAppendsRequest.TABLE_RECORDS_FIELD_NUMBER)
@@ -36,19 +39,53 @@ def table_parts(
     blocks: PlainBlocks,
     sequences: Sequence[ProducerSequence],
 ) -> list[ByteBuffer]:
-    """The parts of an AppendRecordsRequest, to be joined."""
-    (records,) = blocks.records
-    topics, _, queue_ids = zip(*queues, strict=True)
+    """The parts of an AppendRecordsRequest that has plain blocks, to be joined."""
     table = AppendTable(
-        topics=topics,
-        queue_ids=_int32s(queue_ids),
         record_counts=_int32s(blocks.counts),
         record_sizes=on_wire(blocks.sizes),
         tag_codes=on_wire(blocks.tag_codes),
         key_counts=_ONE_KEY * len(blocks.sizes),
         key_hashes=on_wire(blocks.key_hashes),
-        records_crc32=crc32_of(records),
     )
+    return [
+        *head_parts(producer_group),
+        *_table_parts(table, queues, sequences, blocks.records),
+    ]
+
+
+def joined_parts(
+    producer_group: str,
+    queues: Sequence[MessageQueue],
+    blocks: Sequence[RecordBlock | LooseBlock],
+    sequences: Sequence[ProducerSequence],
+    trace_parents: Iterable[str] = (),
+) -> list[ByteBuffer]:
+    """The parts of an AppendRecordsRequest that has small blocks without delays, to be joined."""
+    table = AppendTable(
+        record_counts=_int32s([len(block.sizes) for block in blocks]),
+        record_sizes=b"".join([on_wire(block.sizes) for block in blocks]),
+        tag_codes=b"".join([on_wire(block.tag_codes) for block in blocks]),
+        key_counts=b"".join([block.key_counts.tobytes() for block in blocks]),
+        key_hashes=b"".join([on_wire(block.key_hashes) for block in blocks]),
+    )
+    records = [piece for block in blocks for piece in pieces_of(block)]
+    return [
+        *head_parts(producer_group, trace_parents),
+        *_table_parts(table, queues, sequences, records),
+    ]
+
+
+def _table_parts(
+    table: AppendTable,
+    queues: Sequence[MessageQueue],
+    sequences: Sequence[ProducerSequence],
+    records: Sequence[ByteBuffer],
+) -> list[ByteBuffer]:
+    """The parts of a request whose table says of records all but where they go."""
+    topics, _, queue_ids = zip(*queues, strict=True)
+    table.topics.extend(topics)
+    table.queue_ids = _int32s(queue_ids)
+    table.records_crc32 = reduce(lambda crc, piece: crc32_of(piece, crc), records, 0)
     if sequences:
         producer_ids, epochs, firsts = zip(*sequences, strict=True)
         table.producer_id = producer_ids[0]
@@ -56,11 +93,10 @@ def table_parts(
         table.first_sequences = np.array(firsts, "<i8").tobytes()
     head = table.SerializeToString()
     return [
-        group_part(producer_group),
         prefix(_TABLE, len(head)),
         head,
-        length_prefix(_TABLE_RECORDS, len(records)),
-        records,
+        length_prefix(_TABLE_RECORDS, sum(map(len, records))),
+        *records,
     ]
 
 
@@ -98,3 +134,24 @@ def table_places(result: AppendTableResult, count: int) -> BundlePlaces:
     return BundlePlaces(
         queue_offsets, log_offsets, result.acknowledged_level, result.store_time.ToMilliseconds()
     )
+
+
+def table_results(result: AppendTableResult, count: int) -> list[AppendResult]:
+    """What the result of a table says of each batch.
+
+    Raises:
+        ValueError: It is of another number of batches.
+    """
+    places = table_places(result, count)
+    level, time = result.acknowledged_level, result.store_time
+    return [
+        AppendResult(
+            first_queue_offset=queue_offset,
+            first_commit_log_offset=log_offset,
+            acknowledged_level=level,
+            store_time=time,
+        )
+        for queue_offset, log_offset in zip(
+            places.queue_offsets.tolist(), places.commit_log_offsets.tolist(), strict=True
+        )
+    ]

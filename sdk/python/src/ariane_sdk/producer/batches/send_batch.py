@@ -269,10 +269,20 @@ class SendBatch:
             self._unique_ids = []
         return encoder
 
+    @property
+    def fits_table(self) -> bool:
+        """Whether a table can say it: nothing of it is delayed or must be safer than usual."""
+        return self._delay_kind == AT_ONCE and self.demand is None
+
+    def seal(self) -> RecordBlock | LooseBlock:
+        """Close it; its records, which say the sequence of this call."""
+        self.open = False
+        self._block = self._sealed()
+        return self._block
+
     def to_wire(self) -> EncodedBatch:
         """Close it, and say what is sent."""
-        self.open = False
-        block = self._block = self._sealed()
+        block = self.seal()
         return encoded_batch(
             self.queue,
             block,

@@ -17,6 +17,7 @@ from ariane_sdk.message import MessageQueue
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.status import error_from_status
 from ariane_sdk.producer.batches.bundle import Bundle
+from ariane_sdk.producer.batches.bundle_wire import joined_parts, table_results
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.batches.sent_in import trace_parents_of
 from ariane_sdk.producer.batches.singles_batch import encode_together
@@ -32,6 +33,12 @@ from ariane_sdk.runtime.tasks import start_task
 from ariane_sdk.settings import ProducerSettings
 
 CALL_TIMEOUT_S_MIN: Final = 0.05
+
+JOINED_BATCHES_MIN: Final = 8
+"""So many batches are sent as a table: a broker stores them at once. Fewer cost less one by one."""
+
+JOINED_BATCH_BYTES_MAX: Final = 32 << 10
+"""Batches that have more bytes than this on average cost by the byte, and are sent as they are."""
 
 
 @dataclass(slots=True, eq=False)
@@ -152,12 +159,24 @@ class AppendCalls:
                 batch.sequence = self._numbers.take(batch.queue, batch.count)
             batch.in_flight = True
         encode_together(call.batches)
-        traced = any(batch.sent_in for batch in call.batches)
-        trace_parents = trace_parents_of(call.batches) if traced else ()
-        encoded = [batch.to_wire() for batch in call.batches]
-        parts = request_parts(self._group, encoded, trace_parents)
-        self._write(call, address, parts, deadline_s)
+        self._write(call, address, self._parts_of(call.batches), deadline_s)
         return True
+
+    def _parts_of(self, batches: Sequence[SendBatch]) -> list[ByteBuffer]:
+        """The request that sends batches: many small ones as a table."""
+        traced = any(batch.sent_in for batch in batches)
+        trace_parents = trace_parents_of(batches) if traced else ()
+        if (
+            len(batches) < JOINED_BATCHES_MIN
+            or not all(batch.fits_table for batch in batches)
+            or sum([batch.size_bytes for batch in batches]) > len(batches) * JOINED_BATCH_BYTES_MAX
+        ):
+            encoded = [batch.to_wire() for batch in batches]
+            return request_parts(self._group, encoded, trace_parents)
+        queues = [batch.queue for batch in batches]
+        sequences = [batch.sequence for batch in batches if batch.sequence is not None]
+        blocks = [batch.seal() for batch in batches]
+        return joined_parts(self._group, queues, blocks, sequences, trace_parents)
 
     def _in_time(self, batches: Sequence[SendBatch], now_s: float) -> list[SendBatch]:
         """The batches whose time is not up; the others fail."""
@@ -233,7 +252,12 @@ class AppendCalls:
                     self._unsettled.forget(batch, size_bytes)
             self._heard(call, answer.results[-1].acknowledged_level)
         elif call.bundle is None:
-            raise ValueError("batches were answered as a table")
+            results = table_results(answer.table_result, len(call.batches))
+            for batch, result in zip(call.batches, results, strict=True):
+                size_bytes = batch.size_bytes
+                batch.settle(result, address)
+                self._unsettled.forget(batch, size_bytes)
+            self._heard(call, answer.table_result.acknowledged_level)
         else:
             call.bundle.settle(answer.table_result, address)
             self._unsettled.bundle_stored(call.bundle)

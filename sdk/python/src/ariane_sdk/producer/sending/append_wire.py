@@ -94,22 +94,32 @@ def encoded_batch(
         stream.producer_id, stream.producer_epoch, stream.first_sequence = sequence
     if block.record_crcs is not None:
         wire.record_crc32s = on_wire(block.record_crcs)
-    records = block.pieces if isinstance(block, LooseBlock) else (block.records,)
-    return EncodedBatch(wire.SerializeToString(), records, block.size_bytes)
+    return EncodedBatch(wire.SerializeToString(), pieces_of(block), block.size_bytes)
+
+
+def pieces_of(block: RecordBlock | LooseBlock) -> Sequence[ByteBuffer]:
+    """The records of a block, in pieces."""
+    return block.pieces if isinstance(block, LooseBlock) else (block.records,)
 
 
 def request_parts(
     producer_group: str, batches: Iterable[EncodedBatch], trace_parents: Iterable[str] = ()
 ) -> list[ByteBuffer]:
     """The parts of an AppendRecordsRequest, to be joined."""
-    parts: list[ByteBuffer] = [group_part(producer_group)]
-    for trace_parent in trace_parents:
-        parts += (prefix(TRACE_PARENTS, len(trace_parent)), trace_parent.encode())
+    parts = head_parts(producer_group, trace_parents)
     for head, records, size_bytes in batches:
         before_records = prefix(RECORDS, size_bytes)
         length = len(head) + len(before_records) + size_bytes
         parts += (prefix(BATCHES, length), head, before_records)
         parts += records
+    return parts
+
+
+def head_parts(producer_group: str, trace_parents: Iterable[str] = ()) -> list[ByteBuffer]:
+    """What a request says of its producer."""
+    parts: list[ByteBuffer] = [group_part(producer_group)]
+    for trace_parent in trace_parents:
+        parts += (prefix(TRACE_PARENTS, len(trace_parent)), trace_parent.encode())
     return parts
 
 

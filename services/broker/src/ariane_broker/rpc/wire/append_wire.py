@@ -7,10 +7,8 @@ sees only what is left. They are copied once, by the store into its log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from itertools import islice
-from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -38,7 +36,7 @@ from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
 from ariane_broker.errors import block_corrupted
 from ariane_broker.log.promise import AcknowledgedLevel, Demand
 from ariane_broker.rpc.wire.table_wire import table_batches, table_result
-from ariane_broker.rpc.wire.wire_time import set_time, time_of
+from ariane_broker.rpc.wire.wire_time import set_time
 from ariane_record import ProducerSequence, RecordBlock
 from ariane_record.errors import WireCorrupted
 from ariane_record.layout import ByteBuffer
@@ -47,10 +45,8 @@ from ariane_record.single.wire_fields import (
     fields_of,
     length_prefix,
     length_tag,
-    message_fields,
 )
 from ariane_servicekit.rpc.error_status import status_of
-from ariane_storage.writing.block_table import BlockTable, PackedColumns
 
 LEVELS: Final = {
     None: ACKNOWLEDGED_LEVEL_UNSPECIFIED,
@@ -71,9 +67,6 @@ CUT_BYTES_MIN: Final = 192 << 10
 """Smaller requests, and those whose first batch is smaller, are parsed as they are: that is faster
 than cutting (measured)."""
 
-JOINED_BATCHES_MIN: Final = 8
-"""So many batches of a request are appended at once: fewer cost less one by one (measured)."""
-
 _FIELDS_MAX: Final = 64
 """Fields beside the batches of a request, or in one of them: more than there are. Each is a step of
 Python; whoever repeats one a million times is left to Protocol Buffers."""
@@ -82,29 +75,9 @@ _BATCHES: Final = length_tag(StreamAppendsRequest.BATCHES_FIELD_NUMBER)
 _TABLE: Final = length_tag(StreamAppendsRequest.TABLE_FIELD_NUMBER)
 _TABLE_RECORDS: Final = length_tag(StreamAppendsRequest.TABLE_RECORDS_FIELD_NUMBER)
 _RECORDS: Final = length_tag(AppendBatch.RECORDS_FIELD_NUMBER)
-_RESULTS: Final = length_tag(StreamAppendsResponse.RESULTS_FIELD_NUMBER)
-_RESULT_NUMBERS: Final = (
-    AppendResult.FIRST_QUEUE_OFFSET_FIELD_NUMBER,
-    AppendResult.FIRST_COMMIT_LOG_OFFSET_FIELD_NUMBER,
-    AppendResult.RECORD_COUNT_FIELD_NUMBER,
-)
 _INT32: Final = np.dtype("<i4")
 _INT64: Final = np.dtype("<i8")
 _UINT32: Final = np.dtype("<u4")
-
-_fields_of_batch = attrgetter(
-    *("topic", "queue_id", "records", "record_sizes", "tag_codes", "key_counts", "key_hashes"),
-    *("records_crc32", "delay_level", "delivery_times_ms", "record_crc32s"),
-    *("required_level", "in_sync_min"),
-)
-_wire_sequence_of: Final[Callable[[AppendBatch], WireSequence]] = attrgetter("sequence")
-_numbers_of: Final[Callable[[WireSequence], tuple[int, int, int]]] = attrgetter(
-    "producer_id", "producer_epoch", "first_sequence"
-)
-_producer_of: Final[Callable[[tuple[int, int, int]], int]] = itemgetter(0)
-_as_sequence: Final[Callable[[tuple[int, int, int]], ProducerSequence]] = partial(
-    tuple.__new__, ProducerSequence
-)
 
 
 class AppendRequest(NamedTuple):
@@ -114,13 +87,11 @@ class AppendRequest(NamedTuple):
         batches: The batches; one whose columns make no sense carries its error.
         request_number: Names it in a stream; 0 for a call.
         trace_parents: Trace contexts of who sent them.
-        is_table: Whether they came as a table, and nothing else.
     """
 
     batches: list[Batch] | SmallBatches
     request_number: int
     trace_parents: Sequence[str]
-    is_table: bool = False
 
 
 def append_request(raw: bytes) -> AppendRequest:
@@ -165,18 +136,16 @@ def _small_request(
     if count > BATCHES_MAX:
         # It is refused for their number. Millions fit into a request: nobody looks at each.
         return AppendRequest([Batch(None, "", 0)] * count, request.request_number, ())
+    singles = [_batch_of(batch, batch.records) for batch in request.batches]
     if not request.HasField("table"):
-        return AppendRequest(
-            _batches_of(request.batches), request.request_number, request.trace_parents
-        )
+        return AppendRequest(singles, request.request_number, request.trace_parents)
     batches = table_batches(
         request.table, request.table_records if table_records is None else table_records
     )
-    if not request.batches:
-        return AppendRequest(batches, request.request_number, request.trace_parents, is_table=True)
-    # Nobody has a reason to say both; whoever does is understood.
+    if not singles:
+        return AppendRequest(batches, request.request_number, request.trace_parents)
+    # No producer has a reason to send both; one that does is understood.
     of_table = batches.each() if isinstance(batches, SmallBatches) else batches
-    singles = [_batch_of(batch, batch.records) for batch in request.batches]
     return AppendRequest([*singles, *of_table], request.request_number, request.trace_parents)
 
 
@@ -192,37 +161,6 @@ def _cut_table(raw: bytes) -> tuple[StreamAppendsRequest, ByteBuffer | None]:
             if len(rest) > _FIELDS_MAX:
                 return StreamAppendsRequest.FromString(raw), None
     return StreamAppendsRequest.FromString(b"".join(rest)), records
-
-
-def _batches_of(batches: Sequence[AppendBatch]) -> list[Batch] | SmallBatches:
-    """The batches of a request that was parsed whole."""
-    table = _table_of(batches) if len(batches) >= JOINED_BATCHES_MIN else None
-    if table is None:
-        return [_batch_of(batch, batch.records) for batch in batches]
-    return SmallBatches(table, lambda: [_batch_of(batch, batch.records) for batch in batches])
-
-
-def _table_of(batches: Sequence[AppendBatch]) -> BlockTable | None:
-    """Batches side by side; None when one of them is unusual."""
-    batches = list(batches)  # Each is looked at twice, and would be found twice.
-    *columns, delay_levels, delivery_times_ms, record_crc32s, levels, in_sync = zip(
-        *map(_fields_of_batch, batches), strict=True
-    )
-    unusual = (delay_levels, delivery_times_ms, record_crc32s, levels, in_sync)
-    if any(map(any, unusual)):
-        return None
-    return BlockTable.of(PackedColumns._make((*columns, _sequences_of(batches))))
-
-
-def _sequences_of(batches: Sequence[AppendBatch]) -> Sequence[ProducerSequence | None]:
-    """Where some batches stand in the streams of their producers."""
-    numbers = list(map(_numbers_of, map(_wire_sequence_of, batches)))
-    if all(map(_producer_of, numbers)):
-        return list(map(_as_sequence, numbers))
-    # Nobody is producer 0: some batches have no sequence, or one that nobody can have.
-    return [
-        sequence_of(batch.sequence) if batch.HasField("sequence") else None for batch in batches
-    ]
 
 
 def _cut_blocks(raw: bytes) -> tuple[bytes, list[ByteBuffer]] | None:
@@ -317,60 +255,35 @@ def _int32_column(column: bytes, name: str) -> NDArray[np.int32]:
     return np.frombuffer(column, _INT32)
 
 
-def append_response(outcomes: Sequence[BatchOutcome], *, is_table: bool = False) -> bytes:
+def append_response(outcomes: Sequence[BatchOutcome]) -> bytes:
     """The answer to a call: an ``AppendRecordsResponse``, encoded.
 
     Args:
         outcomes: What became of each batch.
-        is_table: Whether they came as a table.
     """
-    return _answered(AppendRecordsResponse(), outcomes, is_table=is_table)
+    return _answered(AppendRecordsResponse(), outcomes)
 
 
-def stream_response(
-    request_number: int, outcomes: Sequence[BatchOutcome], *, is_table: bool = False
-) -> bytes:
+def stream_response(request_number: int, outcomes: Sequence[BatchOutcome]) -> bytes:
     """The answer to a request of a stream: a ``StreamAppendsResponse``, encoded.
 
     Args:
         request_number: Names the request.
         outcomes: What became of each batch.
-        is_table: Whether they came as a table.
     """
-    response = StreamAppendsResponse(request_number=request_number)
-    return _answered(response, outcomes, is_table=is_table)
+    return _answered(StreamAppendsResponse(request_number=request_number), outcomes)
 
 
 def _answered(
-    response: AppendRecordsResponse | StreamAppendsResponse,
-    outcomes: Sequence[BatchOutcome],
-    *,
-    is_table: bool,
+    response: AppendRecordsResponse | StreamAppendsResponse, outcomes: Sequence[BatchOutcome]
 ) -> bytes:
     if isinstance(outcomes, SmallOutcomes) and outcomes.error is None:
-        if not is_table:
-            return response.SerializeToString() + _small_results(outcomes)
         result = table_result(outcomes.appended, LEVELS[outcomes.level])
         response.table_result.CopyFrom(result)
     else:
         for outcome in outcomes:
             _tell(outcome, response.results.add())
     return response.SerializeToString()
-
-
-def _small_results(outcomes: SmallOutcomes) -> bytes:
-    """The results of batches that were stored as promised: a field of either answer for each."""
-    appended = outcomes.appended
-    columns = (
-        appended.first_queue_offsets,
-        appended.commit_log_edges[:-1],
-        appended.counts,
-    )
-    same = AppendResult(
-        acknowledged_level=LEVELS[outcomes.level],
-        store_time=time_of(appended.store_timestamp_ms),
-    )
-    return message_fields(_RESULTS, _RESULT_NUMBERS, np.array(columns).T, same.SerializeToString())
 
 
 def _tell(outcome: BatchOutcome, result: AppendResult) -> None:

@@ -90,8 +90,8 @@ def _blocks_of(table: AppendTable, records: ByteBuffer) -> BlockTable:
     return BlockTable(
         topics=topics,
         queue_ids=queue_ids.tolist(),
-        pieces=(records,),
-        crcs=(table.records_crc32,),
+        records=records,
+        crc=table.records_crc32,
         sequences=_sequences_of(table, count),
         counts=counts,
         key_hash_counts=np.add.reduceat(key_counts, edges[:-1], dtype=np.int64),
@@ -124,12 +124,12 @@ def _column(column: bytes, dtype: np.dtype[Any], name: str, count: int) -> NDArr
 
 def _batches_of(table: BlockTable) -> list[Batch]:
     """Each batch by itself."""
-    (records,) = table.pieces
+    records = table.records
     rows = zip(table.topics, table.queue_ids, table.sequences, strict=True)
     rule = ""
-    if int(table.sizes.min()) < 0 or not table.are_pieces_whole:
+    if int(table.sizes.min()) < 0 or not table.are_sizes_whole:
         rule = f"the sizes of its table do not add up to its {len(records)} bytes"
-    elif [crc32(records)] != list(table.crcs):
+    elif crc32(records) != table.crc:
         rule = _DAMAGED
     if rule:
         refusal = block_corrupted(-1, rule)
