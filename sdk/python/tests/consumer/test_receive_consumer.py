@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from ariane_sdk import ClusterClient, Message, Producer, ReceiveConsumer
+from ariane_sdk.consumer.receiving.receive_calls import ReceiveCalls
 from ariane_sdk.errors import IllegalArgument, ReceiptExpired
 from ariane_sdk.sync import ReceiveConsumer as BlockingReceiveConsumer
 
@@ -81,15 +82,50 @@ async def test_batches_are_settled_as_one_says(cluster, topic, consumer_of):
 
 async def test_what_nobody_looked_at_is_given_back(cluster, topic, consumer_of):
     await send(cluster, topic, 3)
-    async with consumer_of() as one:
+    async with consumer_of(invisible_s=3600) as one:
         messages = one.receive()
         first = await anext(messages)
         await one.ack(first)
         await messages.aclose()
     got = {first.body}
-    async with consumer_of() as other:
+    async with consumer_of() as other, asyncio.timeout(60):
         while len(got) < 3:
             got |= {message.body for message in await other.receive_batch(timeout_s=60)}
+
+
+async def test_an_answer_on_its_way_comes_with_the_next_call(
+    cluster, topic, consumer_of, monkeypatch
+):
+    async with Producer(cluster.name_servers) as producer:
+        for number in range(8):
+            await producer.send(Message(topic, b"%d" % number))
+        route = await producer.route(topic)
+    late = route.brokers[-1].broker_name
+    arrives = asyncio.Event()
+    receive = ReceiveCalls.receive
+
+    async def delayed(calls, broker, order, hold_s):
+        messages = await receive(calls, broker, order, hold_s)
+        if broker.broker_name == late:
+            await arrives.wait()
+        return messages
+
+    monkeypatch.setattr(ReceiveCalls, "receive", delayed)
+    async with consumer_of(invisible_s=3600) as consumer, asyncio.timeout(60):
+        messages = await consumer.receive_batch(timeout_s=60)
+        arrives.set()
+        while len(messages) < 8:
+            found = await consumer.receive_batch(3, timeout_s=60)
+            assert len(found) <= 3
+            messages += found
+        assert {each.receipt.attempts for each in messages} <= {
+            (1,),
+            (1, 1),
+            (1, 1, 1),
+            (1, 1, 1, 1),
+        }
+        await consumer.ack(*messages)
+    assert {each.body for each in messages} == {b"%d" % number for number in range(8)}
 
 
 async def test_a_listener_works_on_several_at_a_time(cluster, topic, consumer_of):
@@ -131,6 +167,26 @@ async def test_programs_without_a_loop_receive(cluster, topic):
             if len(bodies) == 3:
                 break
     assert bodies == {b"0", b"1", b"2"}
+
+
+async def test_without_a_loop_too_the_rest_is_given_back(cluster, topic, consumer_of):
+    await send(cluster, topic, 3)
+
+    def take_one():
+        with BlockingReceiveConsumer(
+            cluster.name_servers,
+            group=f"billing-{topic}",
+            subscriptions={topic: "*"},
+            invisible_s=3600,
+        ) as consumer:
+            for message in consumer.receive():
+                consumer.ack(message)
+                return message.body
+
+    got = {await asyncio.to_thread(take_one)}
+    async with consumer_of() as other, asyncio.timeout(60):
+        while len(got) < 3:
+            got |= {message.body for message in await other.receive_batch(timeout_s=60)}
 
 
 @pytest.mark.parametrize(

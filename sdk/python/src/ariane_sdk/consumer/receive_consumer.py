@@ -23,9 +23,11 @@ from ariane_sdk.consumer.group.consumer_plan import filters_of
 from ariane_sdk.consumer.receiving.asking import HOLD_S, Asking
 from ariane_sdk.consumer.receiving.receive_calls import (
     DONE,
+    Answer,
     ReceiveCalls,
     Settlement,
     duration_of,
+    messages_of,
 )
 from ariane_sdk.errors import (
     ArianeError,
@@ -108,6 +110,7 @@ class ReceiveConsumer(StatelessClient):
         self._topics = sorted(filters)
         self._invisible_s = invisible_s
         self._kept: list[list[ReceivedMessage]] = []
+        self._late: dict[str, asyncio.Task[Answer]] = {}
         self._order = ReceiveOrder(
             consumer_group=self._group,
             subscriptions=[filters[topic].to_wire(topic) for topic in self._topics],
@@ -125,9 +128,7 @@ class ReceiveConsumer(StatelessClient):
 
     async def close(self) -> None:
         """Give back what was fetched and nobody took, and disconnect."""
-        kept, self._kept = self._kept, []
-        for messages in kept:
-            await self._give_back(messages)
+        await self.give_back()
         await super().close()
 
     @property
@@ -139,6 +140,9 @@ class ReceiveConsumer(StatelessClient):
         self, count_max: int = RECEIVE_COUNT_DEFAULT, *, timeout_s: float = HOLD_S
     ) -> list[ReceivedMessage]:
         """The next messages of one broker.
+
+        All brokers are asked. What others find comes with the next call; until then nobody else
+        sees it.
 
         Args:
             count_max: Messages at most.
@@ -199,15 +203,17 @@ class ReceiveConsumer(StatelessClient):
             RecordDamaged: What a broker gave cannot be taken apart.
         """
         checked_count("count_max", count_max)
-        async with aclosing(self._batches(count_max, None)) as batches:
-            async for batch in batches:
-                left = list(reversed(batch))
-                try:
+        left: list[ReceivedMessage] = []
+        try:
+            async with aclosing(self._batches(count_max, None)) as batches:
+                async for batch in batches:
+                    left = batch[::-1]
                     while left:
                         yield left.pop()
-                finally:
-                    if left:
-                        await self._give_back(left)
+        finally:
+            # Nothing is asked any more: a call of our own would get what is given back.
+            if left:
+                await self._give_back(left)
 
     async def ack(self, *messages: ReceivedMessage) -> None:
         """Messages are done: returns when that is as safe as the brokers promise.
@@ -251,6 +257,20 @@ class ReceiveConsumer(StatelessClient):
             CallError: Nobody knows of some what became of them.
         """
         await self._calls.settle(messages, Settlement(invisible_s=seconds))
+
+    async def give_back(self, *messages: ReceivedMessage) -> None:
+        """Let others have messages at once, and what was fetched and nobody took."""
+        for call in self._late.values():
+            call.cancel()
+        for ended in await asyncio.gather(*self._late.values(), return_exceptions=True):
+            if isinstance(ended, Answer):
+                self._kept.append(messages_of(ended))
+        self._late.clear()
+        batches = [*self._kept, list(messages)]
+        self._kept.clear()
+        for batch in batches:
+            if batch:
+                await self._give_back(batch)
 
     async def listen(
         self, listener: Callable[[ReceivedMessage], Awaitable[object]], *, concurrency: int = 16
@@ -342,6 +362,12 @@ class ReceiveConsumer(StatelessClient):
         order.CopyFrom(self._order)
         order.message_count_max = count_max
         asking = Asking(
-            self._calls, self._brokers, order, self._kept, clock=self._clock, timeout_s=timeout_s
+            self._calls,
+            self._brokers,
+            order,
+            self._kept,
+            self._late,
+            clock=self._clock,
+            timeout_s=timeout_s,
         )
         return asking.batches()

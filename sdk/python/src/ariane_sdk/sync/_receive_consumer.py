@@ -43,6 +43,7 @@ class ReceiveConsumer(BlockingClient[_receive_consumer.ReceiveConsumer]):
     ack = blocking(_receive_consumer.ReceiveConsumer.ack)
     nack = blocking(_receive_consumer.ReceiveConsumer.nack)
     extend = blocking(_receive_consumer.ReceiveConsumer.extend)
+    give_back = blocking(_receive_consumer.ReceiveConsumer.give_back)
 
     def receive(
         self, count_max: int = _receive_consumer.RECEIVE_COUNT_DEFAULT
@@ -55,4 +56,4 @@ class ReceiveConsumer(BlockingClient[_receive_consumer.ReceiveConsumer]):
                     yield left.pop()
             finally:
                 if left:
-                    self.extend(*left, seconds=0)
+                    self.give_back(*left)

@@ -45,6 +45,7 @@ class Asking:
         brokers: Callable[[], Awaitable[dict[str, BrokerRoute]]],
         order: ReceiveOrder,
         kept: list[Batch],
+        late: dict[str, asyncio.Task[Answer]],
         *,
         clock: Clock,
         timeout_s: float | None,
@@ -57,6 +58,9 @@ class Asking:
             order: What is asked for.
             kept: What was fetched and nobody took: comes first, and is put back in the end. To
                 give it back to the broker would be an attempt of each message.
+            late: Calls by address that were in flight when whoever asked for one batch had it:
+                messages that are on their way would be invisible to everybody. They are taken over,
+                and left there in the end.
             clock: Paces.
             timeout_s: Ends after this time without a message; nothing: never, and whoever takes a
                 batch will want the next.
@@ -65,6 +69,7 @@ class Asking:
         self._brokers = brokers
         self._order = order
         self._kept = kept
+        self._late = late
         self._clock = clock
         self._timeout_s = timeout_s
         self._wait_s = HOLD_S if timeout_s is None else timeout_s
@@ -81,7 +86,7 @@ class Asking:
             RecordDamaged: What a broker gave cannot be taken apart.
         """
         while self._kept:
-            yield self._kept.pop()
+            yield self._first(self._kept.pop())
         try:
             while True:
                 await self._follow()
@@ -94,9 +99,16 @@ class Asking:
                     continue
                 if isinstance(found, CallError):
                     raise found
-                yield found
+                yield self._first(found)
         finally:
             await self._end()
+
+    def _first(self, messages: Batch) -> Batch:
+        """The first messages of a batch that was fetched when more were wanted; keeps the rest."""
+        count_max = self._order.message_count_max
+        if len(messages) > count_max:
+            self._kept.append(messages[count_max:])
+        return messages[:count_max]
 
     async def _follow(self) -> None:
         """Ask every broker of the topics, as far as they are known now."""
@@ -121,7 +133,7 @@ class Asking:
             try:
                 ahead = self._ahead.get(address)
                 if ahead is None:
-                    answer = await self._calls.receive(broker, self._order, hold_s)
+                    answer = await self._answer(address, broker, hold_s)
                 else:
                     # Whoever ends takes what it brings, also when this is cancelled.
                     answer = await asyncio.shield(ahead)
@@ -142,6 +154,20 @@ class Asking:
             except asyncio.CancelledError:
                 self._keep(answer)
                 raise
+
+    async def _answer(self, address: str, broker: BrokerRoute, hold_s: float) -> Answer:
+        """One call; for one batch it outlives whoever waits for it."""
+        late = self._late.pop(address, None)
+        if self._timeout_s is None and late is None:
+            return await self._calls.receive(broker, self._order, hold_s)
+        call = late or asyncio.create_task(
+            self._calls.receive(broker, self._order, hold_s), name=f"ariane-receive-{address}"
+        )
+        try:
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            self._late[address] = call
+            raise
 
     async def _ask_ahead(self, address: str, broker: BrokerRoute) -> None:
         """Have the broker work while records become messages. Not held: see ``ENDING_S``."""
