@@ -90,6 +90,10 @@ mutants: $(STAMP) ## Small wrong changes to the core: which does no test notice?
 clients: $(STAMP) ## The clients in Go, Java and TypeScript, as far as their toolchains are here; ONLY="go java"
 	@$(BIN)/python -m tools.clients $(ONLY)
 
+.PHONY: clients-test
+clients-test: $(STAMP) ## The clients' scenarios, every language with every other, and their quick starts
+	@$(BIN)/pytest integration/clients $(PYTEST_ARGS)
+
 .PHONY: images
 images: $(STAMP) ## The services' container images, by docker or podman; ONLY="broker admin"
 	@$(BIN)/python -m tools.images $(ONLY)

@@ -127,7 +127,9 @@ def build_typescript() -> None:
         ClientFailed: Something could not be had, or does not compile.
     """
     # Locks hold addresses of registries; the versions are pinned in package.json instead.
-    if not (TYPESCRIPT / "node_modules").exists():
+    installed = TYPESCRIPT / "node_modules" / ".package-lock.json"
+    wanted = TYPESCRIPT / "package.json"
+    if not installed.exists() or installed.stat().st_mtime < wanted.stat().st_mtime:
         run("npm", "install", "--no-audit", "--no-fund", "--no-package-lock", place=TYPESCRIPT)
     plugin = TYPESCRIPT / "node_modules" / ".bin" / "protoc-gen-ts_proto"
     out = TYPESCRIPT / "src" / "generated"

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import Future
+from itertools import count
 from pathlib import Path
+from threading import Lock, Thread
 from typing import Any, Final, Self
 
 from tools import clients
@@ -29,6 +32,10 @@ COMMANDS: Final[dict[str, list[str]]] = {
 }
 
 
+ANSWER_S: Final = 240.0
+"""How long an answer is waited for: programs give up before."""
+
+
 class Refused(Exception):
     """What a client raised."""
 
@@ -39,25 +46,43 @@ class Refused(Exception):
 
 
 class Worker:
-    """One program."""
+    """One program; any number of threads may ask it things at a time."""
 
     def __init__(self, language: str) -> None:
         self.language = language
         self._process = subprocess.Popen(
             COMMANDS[language], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
+        self._lock = Lock()
+        self._asked: dict[int, Future[Any]] = {}
+        self._numbers = count()
+        self._listener = Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     def ask(self, do: str, **words: Any) -> Any:
         """Have it do something; return what it says."""
-        command = {"do": do, **NOTHING, **words}
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        assert line, f"the program of {self.language} has ended"
-        answer = json.loads(line)
-        if answer.get("error") is not None:
-            raise Refused(self.language, answer["error"])
-        return answer.get("ok")
+        with self._lock:
+            if not self._listener.is_alive():
+                raise ConnectionError(f"the program of {self.language} has ended")
+            call = next(self._numbers)
+            answer: Future[Any] = Future()
+            self._asked[call] = answer
+            command = {"call": call, "do": do, **NOTHING, **words}
+            self._process.stdin.write(json.dumps(command) + "\n")
+            self._process.stdin.flush()
+        return answer.result(ANSWER_S)
+
+    def _listen(self) -> None:
+        for line in self._process.stdout:
+            said = json.loads(line)
+            answer = self._asked.pop(said["call"])
+            if said.get("error") is not None:
+                answer.set_exception(Refused(self.language, said["error"]))
+            else:
+                answer.set_result(said.get("ok"))
+        with self._lock:
+            for answer in self._asked.values():
+                answer.set_exception(ConnectionError(f"the program of {self.language} has ended"))
 
     def __enter__(self) -> Self:
         return self
@@ -78,6 +103,7 @@ NOTHING: Final[dict[str, Any]] = {
     "group": "",
     "tags": "",
     "sql": "",
+    "compression": "",
     "max": 32,
     "wait_ms": 0,
     "invisible_ms": 60_000,

@@ -10,15 +10,20 @@ import time
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from languages import COMMANDS, JAVA_CLASSES, Refused, Worker, missing
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_record import SystemFlag
+from ariane_record.layout import COMPRESSION_TYPE_MASK
+from ariane_sdk import Compression, MessageQueue
 from ariane_sdk.net.status import REASON_ROWS, ROUTING_REASONS
-from ariane_sdk.sync import ClusterClient, DeadLetters
+from ariane_sdk.sync import ClusterClient, DeadLetters, QueueReader
 from ariane_servicekit.running.processes import LocalCluster
 from tools import clients
 from tools.papers import Paper
@@ -27,9 +32,13 @@ HERE = Path(__file__).parent
 SCENARIOS = tomllib.loads((HERE / "scenarios.toml").read_text())["scenario"]
 LANGUAGES = tuple(COMMANDS)
 PATIENCE_S = 120.0
+PLAYS_MAX = 40
+"""Plays at a time: most of their time they wait."""
+Played = tuple[str, Future[None]]
+COMPRESSION_BITS = int(SystemFlag.COMPRESSED) | COMPRESSION_TYPE_MASK
 VERBS = {
     *("send", "receive", "nothing", "recall", "begin", "commit", "rollback", "checked", "dead"),
-    *("refused", "extend_ms", "ack_kept"),
+    *("refused", "extend_ms", "ack_kept", "stored"),
 }
 
 
@@ -65,6 +74,12 @@ def letters(cluster) -> Iterator[DeadLetters]:
 
 
 @pytest.fixture(scope="session")
+def reader(cluster) -> Iterator[QueueReader]:
+    with QueueReader(cluster.name_servers.split(",")) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
 def worker(cluster) -> Iterator[Callable[[str], Worker]]:
     """The program of a language, started when it is first wanted."""
     running: dict[str, Worker] = {}
@@ -88,21 +103,26 @@ def worker(cluster) -> Iterator[Callable[[str], Worker]]:
 class Play:
     """One scenario between a sender and a receiver, over a topic of their own."""
 
-    def __init__(self, scenario: dict[str, Any], sender: Worker, receiver: Worker) -> None:
+    def __init__(
+        self, scenario: dict[str, Any], sender: Worker, receiver: Worker, reader: QueueReader
+    ) -> None:
         label = f"{scenario['name']} {sender.language} {receiver.language}"
         self.scenario = scenario
         self.sender = sender
         self.receiver = receiver
+        self.reader = reader
         self.topic = "s-" + hashlib.sha256(label.encode()).hexdigest()[:12]
         self.messages = [self._message(each) for each in scenario["messages"]]
         self.sent_at: dict[int, float] = {}
-        self.queues: set[tuple[str, int]] = set()
+        self.places: dict[int, tuple[MessageQueue, int]] = {}
         self.receipts: dict[int, int] = {}
         self.transactions: dict[int, dict[str, Any]] = {}
         self.kept: list[int] = []
 
     def _message(self, said: dict[str, Any]) -> dict[str, Any]:
         body = bytes.fromhex(said.get("bytes", "")) or said.get("body", "").encode()
+        if size := said.get("random"):
+            body = Random(size).randbytes(size)
         if size := said.get("size"):
             body = (b"0123456789abcdef" * (size // 16 + 1))[:size]
         return {
@@ -115,6 +135,15 @@ class Play:
             "id": "",
             **({"deliver_in_ms": said["deliver_in_ms"]} if "deliver_in_ms" in said else {}),
         }
+
+    def perform(self, letters: DeadLetters) -> None:
+        """Play the scenario to its end."""
+        for number, step in enumerate(self.scenario["steps"]):
+            try:
+                self.step(step, letters)
+            except (AssertionError, Refused) as error:
+                error.add_note(f"{self.scenario['name']}: step {number + 1}, {step}")
+                raise
 
     def step(self, said: dict[str, Any], letters: DeadLetters) -> None:
         if "refused" in said:
@@ -131,15 +160,27 @@ class Play:
             getattr(self, verb)(said[verb], said)
 
     def send(self, numbers: list[int], said: dict[str, Any]) -> None:
-        receipts = self.sender.ask("send", messages=[self.messages[each] for each in numbers])
+        receipts = self.sender.ask(
+            "send",
+            messages=[self.messages[each] for each in numbers],
+            compression=self.scenario.get("compression", ""),
+        )
         assert len({receipt["id"] for receipt in receipts}) == len(numbers)
         for number, receipt in zip(numbers, receipts, strict=True):
             self.sent_at[number] = time.monotonic()
             self.messages[number] |= {"id": receipt["id"]}
             self.receipts[number] = receipt["number"]
-            self.queues.add((receipt["broker"], receipt["queue_id"]))
+            queue = MessageQueue(self.topic, receipt["broker"], receipt["queue_id"])
+            self.places[number] = queue, receipt["offset"]
         if said.get("one_queue"):
-            assert len(self.queues) == 1
+            assert len({queue for queue, _ in self.places.values()}) == 1
+
+    def stored(self, numbers: list[int], said: dict[str, Any]) -> None:
+        wanted = Compression(said["as"] or "none").system_flag
+        for number in numbers:
+            queue, offset = self.places[number]
+            [found] = self.reader.read_range(queue, offset, offset + 1)
+            assert [int(flag) & COMPRESSION_BITS for flag in found.system_flag] == [wanted]
 
     def recall(self, number: int, _: dict[str, Any]) -> None:
         numbers = [self.receipts[number]]
@@ -150,7 +191,13 @@ class Play:
 
     def begin(self, number: int, said: dict[str, Any]) -> None:
         answer = said.get("answer", "unknown")
-        self.sender.ask("transactions", group=self.topic, topic=self.topic, answer=answer)
+        self.sender.ask(
+            "transactions",
+            group=self.topic,
+            topic=self.topic,
+            answer=answer,
+            compression=self.scenario.get("compression", ""),
+        )
         began = self.sender.ask("begin", group=self.topic, messages=[self.messages[number]])
         self.transactions[number] = began
         self.messages[number] |= {"id": began["id"]}
@@ -162,11 +209,11 @@ class Play:
         self.sender.ask("rollback", numbers=[self.transactions[number]["number"]])
 
     def checked(self, numbers: list[int], _: dict[str, Any]) -> None:
-        wanted = {self.messages[number]["id"] for number in numbers}
+        wanted = {self.messages[number]["id"]: self.messages[number]["body"] for number in numbers}
         end = time.monotonic() + PATIENCE_S
-        while not wanted <= set(self.sender.ask("checked")):
-            assert time.monotonic() < end
-            time.sleep(0.2)
+        while not wanted.items() <= (said := self._asked_about()).items():
+            assert time.monotonic() < end, said
+            time.sleep(0.05)
 
     def receive(self, numbers: list[int], said: dict[str, Any]) -> None:
         came: list[dict[str, Any]] = []
@@ -212,6 +259,9 @@ class Play:
         while {each.message.unique_id for each in letters.read(self.topic)} != wanted:
             assert time.monotonic() < end
             time.sleep(0.2)
+
+    def _asked_about(self) -> dict[str, str]:
+        return {each["id"]: each["body"] for each in self.sender.ask("checked")}
 
     def _ask_receive(self, wait_ms: int) -> list[dict[str, Any]]:
         return self.receiver.ask(
@@ -270,21 +320,45 @@ def test_every_client_judges_reasons_alike():
         assert {name: found[name] for name in expected} == expected, path
 
 
+@pytest.fixture(scope="session")
+def plays(request, worker, topics, letters, reader) -> Iterator[Callable[[str, str], list[Played]]]:
+    """The plays of a pair. Those of all pairs begin at once: they wait more than they work."""
+    pairs = [
+        tuple(item.callspec.params[word] for word in ("sending", "receiving"))
+        for item in request.session.items
+        if item.originalname == test_each_sends_and_each_other_receives.__name__
+    ]
+    here = {language for pair in pairs for language in pair if not missing(language)}
+    workers = {language: worker(language) for language in sorted(here)}
+
+    def play(scenario: dict[str, Any], sending: str, receiving: str) -> None:
+        each = Play(scenario, workers[sending], workers[receiving], reader)
+        topics.create_topic(each.topic, queue_count=2)
+        each.perform(letters)
+
+    with ThreadPoolExecutor(PLAYS_MAX) as pool:
+        started = {
+            pair: [(each["name"], pool.submit(play, each, *pair)) for each in SCENARIOS]
+            for pair in pairs
+            if here.issuperset(pair)
+        }
+        yield lambda *pair: started[pair]
+        pool.shutdown(cancel_futures=True)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("receiving", LANGUAGES)
 @pytest.mark.parametrize("sending", LANGUAGES)
-def test_each_sends_and_each_other_receives(sending, receiving, worker, topics, letters):
-    sender, receiver = worker(sending), worker(receiving)
-    for scenario in SCENARIOS:
-        play = Play(scenario, sender, receiver)
-        topics.create_topic(play.topic, queue_count=2)
-        for number, step in enumerate(scenario["steps"]):
-            try:
-                play.step(step, letters)
-            except (AssertionError, Refused) as error:
-                error.add_note(f"{scenario['name']}: step {number + 1}, {step}")
-                raise
+def test_each_sends_and_each_other_receives(sending, receiving, plays):
+    for language in (sending, receiving):
+        if lacks := missing(language):
+            pytest.skip(f"{lacks} is not on this machine")
+    failures = [
+        (name, error) for name, play in plays(sending, receiving) if (error := play.exception())
+    ]
+    if failures:
+        raise ExceptionGroup(f"from {sending} to {receiving}", [error for _, error in failures])
 
 
 QUICK_STARTS = {

@@ -33,12 +33,20 @@ type Options struct {
 	CallTimeout time.Duration
 	// MaxMessageBytes bounds what one answer may have. 0: 64 MiB.
 	MaxMessageBytes int
+	// Compression is how bodies are compressed that are large and become smaller by it. Every client
+	// decompresses what it receives. Zero: they are not.
+	Compression Compression
+	// CompressBytesMin is the size of a body from which it is compressed. 0: 4096.
+	CompressBytesMin int
+	// CompressionLevel is from 1, fast, to 9, small. 0: 5.
+	CompressionLevel int
 }
 
 // Client is one program's view of a cluster. Close it at the end.
 type Client struct {
 	nameServers []string
 	options     Options
+	packing     packing
 	id          string
 
 	mu          sync.Mutex
@@ -69,6 +77,16 @@ func NewClient(nameServers []string, options Options) (*Client, error) {
 	if options.MaxMessageBytes == 0 {
 		options.MaxMessageBytes = 64 << 20
 	}
+	if options.CompressBytesMin == 0 {
+		options.CompressBytesMin = 4096
+	}
+	if options.CompressionLevel == 0 {
+		options.CompressionLevel = 5
+	}
+	packing, err := newPacking(options.Compression, options.CompressBytesMin, options.CompressionLevel)
+	if err != nil {
+		return nil, err
+	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -76,6 +94,7 @@ func NewClient(nameServers []string, options Options) (*Client, error) {
 	return &Client{
 		nameServers: slices.Clone(nameServers),
 		options:     options,
+		packing:     packing,
 		id:          fmt.Sprintf("%s@%d@%016x", host, os.Getpid(), rand.Uint64()),
 		connections: map[string]*grpc.ClientConn{},
 		routes:      map[string]cachedRoute{},

@@ -1,11 +1,8 @@
 package ariane
 
 import (
-	"bytes"
-	"compress/zlib"
 	"crypto/rand"
 	"encoding/hex"
-	"io"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -55,8 +52,8 @@ type Delivery struct {
 	Offset     int64
 	// Attempt counts deliveries of the message, this one included: 1 for the first.
 	Attempt int
-	// Compression is how Body is still compressed: not at all, but for LZ4, Zstandard and what is broken.
-	Compression commonv1.Compression
+	// Compression is how Body is still compressed: not at all, unless it is damaged.
+	Compression Compression
 	// InvisibleUntil is when others see the message again, unless it is settled.
 	InvisibleUntil time.Time
 
@@ -66,13 +63,15 @@ type Delivery struct {
 
 // wire is the message as the contract has it. All that the broker would fill in is filled in here, so
 // that a repeat is the same message to the byte.
-func (m *Message) wire(kind commonv1.MessageType) *commonv1.Message {
+func (m *Message) wire(kind commonv1.MessageType, packing packing) *commonv1.Message {
 	if m.ID == "" {
 		m.ID = newID()
 	}
+	body, compression := packing.pack(m.Body)
 	message := &commonv1.Message{
 		Topic:        m.Topic,
-		Body:         m.Body,
+		Body:         body,
+		Compression:  compression,
 		Tag:          m.Tag,
 		Keys:         m.Keys,
 		MessageGroup: m.Group,
@@ -113,8 +112,8 @@ func messageOf(message *commonv1.Message) Message {
 func deliveryOf(received *brokerv1.ReceivedMessage, address string) Delivery {
 	position := received.Message.Position
 	message := messageOf(received.Message)
-	var compression commonv1.Compression
-	message.Body, compression = decompressed(received.Message)
+	var compression Compression
+	message.Body, compression = unpacked(received.Message)
 	return Delivery{
 		Message:        message,
 		Compression:    compression,
@@ -126,25 +125,6 @@ func deliveryOf(received *brokerv1.ReceivedMessage, address string) Delivery {
 		handle:         received.ReceiptHandle,
 		address:        address,
 	}
-}
-
-// bodyBytesMax bounds what a body becomes: a small one may claim to be huge.
-const bodyBytesMax = 64 << 20
-
-// decompressed is the body as it was before its producer compressed it, if that was by zlib.
-func decompressed(message *commonv1.Message) ([]byte, commonv1.Compression) {
-	if message.Compression != commonv1.Compression_COMPRESSION_ZLIB {
-		return message.Body, message.Compression
-	}
-	reader, err := zlib.NewReader(bytes.NewReader(message.Body))
-	if err != nil {
-		return message.Body, message.Compression
-	}
-	body, err := io.ReadAll(io.LimitReader(reader, bodyBytesMax+1))
-	if err != nil || len(body) > bodyBytesMax {
-		return message.Body, message.Compression
-	}
-	return body, commonv1.Compression_COMPRESSION_UNSPECIFIED
 }
 
 func newID() string {

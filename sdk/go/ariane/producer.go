@@ -72,7 +72,7 @@ func (p *Producer) SendBatch(ctx context.Context, messages []Message) ([]Receipt
 		if message.Topic != topic || message.Group != group {
 			return nil, errors.New("ariane: messages of a batch share their topic and their group")
 		}
-		wire[position] = message.wire(commonv1.MessageType_MESSAGE_TYPE_UNSPECIFIED)
+		wire[position] = message.wire(commonv1.MessageType_MESSAGE_TYPE_UNSPECIFIED, p.client.packing)
 	}
 	ctx, cancel := p.client.bounded(ctx)
 	defer cancel()

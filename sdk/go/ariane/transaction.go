@@ -72,7 +72,7 @@ func (p *TransactionProducer) Close() { p.cancel() }
 
 // Begin stores a message that nobody sees until the transaction commits.
 func (p *TransactionProducer) Begin(ctx context.Context, message Message) (*Transaction, error) {
-	wire := message.wire(commonv1.MessageType_MESSAGE_TYPE_TRANSACTION)
+	wire := message.wire(commonv1.MessageType_MESSAGE_TYPE_TRANSACTION, p.client.packing)
 	ctx, cancel := p.client.bounded(ctx)
 	defer cancel()
 	target, address, err := p.producer.choose(ctx, message.Topic, message.Group)
@@ -266,7 +266,12 @@ func (p *TransactionProducer) answer(ctx context.Context, check *brokerv1.Transa
 		}
 	}()
 	message := messageOf(check.Message)
-	message.Body, _ = decompressed(check.Message)
+	body, err := decompressed(check.Message.Body, check.Message.Compression)
+	if err != nil {
+		answer.Cause = err.Error()
+		return answer
+	}
+	message.Body = body
 	outcome, err := p.checker(ctx, message)
 	if err != nil {
 		answer.Cause = err.Error()
@@ -275,4 +280,3 @@ func (p *TransactionProducer) answer(ctx context.Context, check *brokerv1.Transa
 	answer.Outcome = outcome.wire()
 	return answer
 }
-

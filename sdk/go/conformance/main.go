@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,6 +31,7 @@ type message struct {
 }
 
 type command struct {
+	Call        int       `json:"call"`
 	Do          string    `json:"do"`
 	NameServers []string  `json:"name_servers"`
 	Messages    []message `json:"messages"`
@@ -37,6 +39,7 @@ type command struct {
 	Group       string    `json:"group"`
 	Tags        string    `json:"tags"`
 	SQL         string    `json:"sql"`
+	Compression string    `json:"compression"`
 	Max         int       `json:"max"`
 	WaitMs      int64     `json:"wait_ms"`
 	InvisibleMs int64     `json:"invisible_ms"`
@@ -47,22 +50,29 @@ type command struct {
 }
 
 type worker struct {
-	client       *ariane.Client
-	producer     *ariane.Producer
+	mu           sync.Mutex // Commands are carried out side by side.
+	nameServers  []string
+	clients      map[string]*ariane.Client // By how they compress.
+	senders      map[string]*ariane.Producer
 	receipts     []ariane.Receipt
 	consumers    map[string]*ariane.Consumer
 	deliveries   []ariane.Delivery
 	owners       []*ariane.Consumer
 	producers    map[string]*ariane.TransactionProducer
 	transactions []*ariane.Transaction
+	answers      map[string]string
+	checked      []check
+}
 
-	mu      sync.Mutex
-	answers map[string]string
-	checked []string
+type check struct {
+	ID   string `json:"id"`
+	Body []byte `json:"body"`
 }
 
 func main() {
 	w := &worker{
+		clients:   map[string]*ariane.Client{},
+		senders:   map[string]*ariane.Producer{},
 		consumers: map[string]*ariane.Consumer{},
 		producers: map[string]*ariane.TransactionProducer{},
 		answers:   map[string]string{},
@@ -70,23 +80,34 @@ func main() {
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 64<<20)
 	out := json.NewEncoder(os.Stdout)
+	var writing sync.Mutex
+	var calls sync.WaitGroup
 	for lines.Scan() {
-		var asked command
-		err := json.Unmarshal(lines.Bytes(), &asked)
-		var said any
-		if err == nil {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			said, err = w.do(ctx, asked)
-			cancel()
-		}
-		answer := map[string]any{"ok": said}
-		if err != nil {
-			answer = map[string]any{"error": told(err)}
-		}
-		if err := out.Encode(answer); err != nil {
-			panic(err)
-		}
+		line := slices.Clone(lines.Bytes())
+		calls.Go(func() {
+			answer := w.answer(line)
+			writing.Lock()
+			defer writing.Unlock()
+			if err := out.Encode(answer); err != nil {
+				panic(err)
+			}
+		})
 	}
+}
+
+func (w *worker) answer(line []byte) map[string]any {
+	var asked command
+	err := json.Unmarshal(line, &asked)
+	var said any
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		said, err = w.do(ctx, asked)
+	}
+	if err != nil {
+		return map[string]any{"call": asked.Call, "error": told(err)}
+	}
+	return map[string]any{"call": asked.Call, "ok": said}
 }
 
 func told(err error) map[string]any {
@@ -102,16 +123,20 @@ func told(err error) map[string]any {
 func (w *worker) do(ctx context.Context, asked command) (any, error) {
 	switch asked.Do {
 	case "connect":
-		client, err := ariane.NewClient(asked.NameServers, ariane.Options{})
-		if err != nil {
-			return nil, err
-		}
-		w.client, w.producer = client, ariane.NewProducer(client)
-		return map[string]any{"language": "go"}, nil
+		w.nameServers = asked.NameServers
+		_, err := w.connect("")
+		return map[string]any{"language": "go"}, err
 	case "send":
 		return w.send(ctx, asked)
 	case "recall":
-		return w.producer.Recall(ctx, asked.Topic, w.receipts[asked.Numbers[0]])
+		producer, err := w.connect("")
+		if err != nil {
+			return nil, err
+		}
+		w.mu.Lock()
+		receipt := w.receipts[asked.Numbers[0]]
+		w.mu.Unlock()
+		return producer.Recall(ctx, asked.Topic, receipt)
 	case "receive":
 		return w.receive(ctx, asked)
 	case "ack", "nack", "extend":
@@ -119,22 +144,36 @@ func (w *worker) do(ctx context.Context, asked command) (any, error) {
 	case "transactions":
 		return nil, w.openTransactions(ctx, asked)
 	case "begin":
-		transaction, err := w.producers[asked.Group].Begin(ctx, sent(asked.Messages[0]))
-		if err != nil {
-			return nil, err
-		}
-		w.transactions = append(w.transactions, transaction)
-		return map[string]any{"number": len(w.transactions) - 1, "id": transaction.ID()}, nil
+		return w.begin(ctx, asked)
 	case "commit":
-		return nil, w.transactions[asked.Numbers[0]].Commit(ctx)
+		return nil, w.transaction(asked).Commit(ctx)
 	case "rollback":
-		return nil, w.transactions[asked.Numbers[0]].Rollback(ctx)
+		return nil, w.transaction(asked).Rollback(ctx)
 	case "checked":
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return append([]string{}, w.checked...), nil
+		return append([]check{}, w.checked...), nil
 	}
 	return nil, fmt.Errorf("no such command: %q", asked.Do)
+}
+
+var compressions = map[string]ariane.Compression{
+	"lz4": ariane.LZ4, "zstd": ariane.Zstandard, "zlib": ariane.Zlib,
+}
+
+// connect is the sender that compresses so.
+func (w *worker) connect(compression string) (*ariane.Producer, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if sender := w.senders[compression]; sender != nil {
+		return sender, nil
+	}
+	client, err := ariane.NewClient(w.nameServers, ariane.Options{Compression: compressions[compression]})
+	if err != nil {
+		return nil, err
+	}
+	w.clients[compression], w.senders[compression] = client, ariane.NewProducer(client)
+	return w.senders[compression], nil
 }
 
 func sent(m message) ariane.Message {
@@ -153,10 +192,16 @@ func (w *worker) send(ctx context.Context, asked command) (any, error) {
 	for position, each := range asked.Messages {
 		messages[position] = sent(each)
 	}
-	receipts, err := w.producer.SendBatch(ctx, messages)
+	sender, err := w.connect(asked.Compression)
 	if err != nil {
 		return nil, err
 	}
+	receipts, err := sender.SendBatch(ctx, messages)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	told := make([]map[string]any, len(receipts))
 	for position, receipt := range receipts {
 		told[position] = map[string]any{
@@ -168,24 +213,32 @@ func (w *worker) send(ctx context.Context, asked command) (any, error) {
 	return told, nil
 }
 
+func (w *worker) consumer(asked command) (*ariane.Consumer, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if known := w.consumers[asked.Group]; known != nil {
+		return known, nil
+	}
+	consumer, err := ariane.NewConsumer(w.clients[""], ariane.ConsumerOptions{
+		Group: asked.Group, Topic: asked.Topic, Tags: asked.Tags, SQL: asked.SQL,
+		MaxMessages:       asked.Max,
+		InvisibleDuration: time.Duration(asked.InvisibleMs) * time.Millisecond,
+	})
+	w.consumers[asked.Group] = consumer
+	return consumer, err
+}
+
 func (w *worker) receive(ctx context.Context, asked command) (any, error) {
-	consumer := w.consumers[asked.Group]
-	if consumer == nil {
-		var err error
-		consumer, err = ariane.NewConsumer(w.client, ariane.ConsumerOptions{
-			Group: asked.Group, Topic: asked.Topic, Tags: asked.Tags, SQL: asked.SQL,
-			MaxMessages:       asked.Max,
-			InvisibleDuration: time.Duration(asked.InvisibleMs) * time.Millisecond,
-		})
-		if err != nil {
-			return nil, err
-		}
-		w.consumers[asked.Group] = consumer
+	consumer, err := w.consumer(asked)
+	if err != nil {
+		return nil, err
 	}
 	deliveries, err := consumer.Receive(ctx, time.Duration(asked.WaitMs)*time.Millisecond)
 	if err != nil {
 		return nil, err
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	told := make([]message, len(deliveries))
 	for position, each := range deliveries {
 		told[position] = message{
@@ -201,33 +254,43 @@ func (w *worker) receive(ctx context.Context, asked command) (any, error) {
 }
 
 func (w *worker) settle(ctx context.Context, asked command) error {
+	w.mu.Lock()
 	consumer := w.owners[asked.Numbers[0]]
-	if asked.Do == "extend" {
-		duration := time.Duration(asked.InvisibleMs) * time.Millisecond
-		return consumer.ChangeInvisibleDuration(ctx, &w.deliveries[asked.Numbers[0]], duration)
-	}
 	deliveries := make([]ariane.Delivery, len(asked.Numbers))
 	for position, number := range asked.Numbers {
 		deliveries[position] = w.deliveries[number]
 	}
-	if asked.Do == "ack" {
+	w.mu.Unlock()
+	switch asked.Do {
+	case "ack":
 		return consumer.Ack(ctx, deliveries...)
+	case "nack":
+		delay := time.Duration(asked.DelayMs) * time.Millisecond
+		return consumer.Nack(ctx, ariane.Nack{Delay: &delay, DeadLetter: asked.DeadLetter}, deliveries...)
 	}
-	delay := time.Duration(asked.DelayMs) * time.Millisecond
-	return consumer.Nack(ctx, ariane.Nack{Delay: &delay, DeadLetter: asked.DeadLetter}, deliveries...)
+	duration := time.Duration(asked.InvisibleMs) * time.Millisecond
+	err := consumer.ChangeInvisibleDuration(ctx, &deliveries[0], duration)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deliveries[asked.Numbers[0]] = deliveries[0]
+	return err
 }
 
 func (w *worker) openTransactions(ctx context.Context, asked command) error {
 	w.mu.Lock()
 	w.answers[asked.Group] = asked.Answer
+	known := w.producers[asked.Group]
 	w.mu.Unlock()
-	if w.producers[asked.Group] != nil {
+	if known != nil {
 		return nil
 	}
-	check := func(_ context.Context, message ariane.Message) (ariane.Outcome, error) {
+	if _, err := w.connect(asked.Compression); err != nil {
+		return err
+	}
+	checker := func(_ context.Context, message ariane.Message) (ariane.Outcome, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.checked = append(w.checked, message.ID)
+		w.checked = append(w.checked, check{message.ID, message.Body})
 		switch w.answers[asked.Group] {
 		case "commit":
 			return ariane.Commit, nil
@@ -236,7 +299,32 @@ func (w *worker) openTransactions(ctx context.Context, asked command) error {
 		}
 		return ariane.Unknown, nil
 	}
-	producer, err := ariane.NewTransactionProducer(ctx, w.client, asked.Group, []string{asked.Topic}, check)
+	w.mu.Lock()
+	client := w.clients[asked.Compression]
+	w.mu.Unlock()
+	producer, err := ariane.NewTransactionProducer(ctx, client, asked.Group, []string{asked.Topic}, checker)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.producers[asked.Group] = producer
 	return err
+}
+
+func (w *worker) begin(ctx context.Context, asked command) (any, error) {
+	w.mu.Lock()
+	producer := w.producers[asked.Group]
+	w.mu.Unlock()
+	transaction, err := producer.Begin(ctx, sent(asked.Messages[0]))
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.transactions = append(w.transactions, transaction)
+	return map[string]any{"number": len(w.transactions) - 1, "id": transaction.ID()}, nil
+}
+
+func (w *worker) transaction(asked command) *ariane.Transaction {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.transactions[asked.Numbers[0]]
 }

@@ -2,7 +2,7 @@
 // line. integration/clients/README.md of ArianeMQ has the commands.
 import { createInterface } from "node:readline";
 import {
-  ArianeError, Client, Consumer, type Delivery, type Message, type Outcome, Producer, type Receipt,
+  ArianeError, Client, Compression, Consumer, type Delivery, type Message, type Outcome, Producer, type Receipt,
   type Transaction, TransactionProducer,
 } from "../src/index.js";
 
@@ -18,6 +18,7 @@ interface WireMessage {
 }
 
 interface Command {
+  call: number;
   do: string;
   name_servers: string[];
   messages: WireMessage[];
@@ -25,6 +26,7 @@ interface Command {
   group: string;
   tags: string;
   sql: string;
+  compression: string;
   max: number;
   wait_ms: number;
   invisible_ms: number;
@@ -34,15 +36,35 @@ interface Command {
   answer: Outcome;
 }
 
-let client: Client;
-let producer: Producer;
+let nameServers: string[] = [];
+const clients = new Map<string, Client>(); // By how they compress.
+const senders = new Map<string, Producer>();
 const receipts: Receipt[] = [];
 const consumers = new Map<string, Consumer>();
 const deliveries: { consumer: Consumer; delivery: Delivery }[] = [];
 const producers = new Map<string, TransactionProducer>();
 const transactions: Transaction[] = [];
 const answers = new Map<string, Outcome>();
-const checked: string[] = [];
+const checked: { id: string; body: string }[] = [];
+
+const COMPRESSIONS: Record<string, Compression> = {
+  lz4: Compression.COMPRESSION_LZ4, zstd: Compression.COMPRESSION_ZSTD, zlib: Compression.COMPRESSION_ZLIB,
+};
+
+function clientOf(compression: string): Client {
+  let client = clients.get(compression);
+  if (!client) {
+    client = new Client(nameServers, { compression: COMPRESSIONS[compression] });
+    clients.set(compression, client);
+  }
+  return client;
+}
+
+function senderOf(compression: string): Producer {
+  let sender = senders.get(compression);
+  if (!sender) senders.set(compression, (sender = new Producer(clientOf(compression))));
+  return sender;
+}
 
 function sent(wire: WireMessage): Message {
   return {
@@ -58,7 +80,7 @@ function sent(wire: WireMessage): Message {
 }
 
 async function send(asked: Command): Promise<unknown> {
-  const got = await producer.sendBatch(asked.messages.map(sent));
+  const got = await senderOf(asked.compression).sendBatch(asked.messages.map(sent));
   return got.map((receipt) => {
     receipts.push(receipt);
     return {
@@ -71,7 +93,7 @@ async function send(asked: Command): Promise<unknown> {
 async function receive(asked: Command): Promise<unknown> {
   let consumer = consumers.get(asked.group);
   if (!consumer) {
-    consumer = new Consumer(client, {
+    consumer = new Consumer(clientOf(""), {
       group: asked.group, topic: asked.topic, tags: asked.tags, sql: asked.sql,
       maxMessages: asked.max, invisibleMs: asked.invisible_ms,
     });
@@ -103,10 +125,10 @@ async function openTransactions(asked: Command): Promise<void> {
   answers.set(asked.group, asked.answer);
   if (producers.has(asked.group)) return;
   const checker = (message: Message): Outcome => {
-    checked.push(message.id!);
+    checked.push({ id: message.id!, body: Buffer.from(message.body).toString("base64") });
     return answers.get(asked.group) ?? "unknown";
   };
-  const opened = await TransactionProducer.open(client, asked.group, [asked.topic], checker);
+  const opened = await TransactionProducer.open(clientOf(asked.compression), asked.group, [asked.topic], checker);
   producers.set(asked.group, opened);
 }
 
@@ -114,13 +136,12 @@ async function perform(asked: Command): Promise<unknown> {
   const number = asked.numbers?.[0] ?? 0;
   switch (asked.do) {
     case "connect":
-      client = new Client(asked.name_servers);
-      producer = new Producer(client);
+      nameServers = asked.name_servers;
       return { language: "typescript" };
     case "send":
       return send(asked);
     case "recall":
-      return producer.recall(receipts[number]!);
+      return senderOf("").recall(receipts[number]!);
     case "receive":
       return receive(asked);
     case "ack":
@@ -148,13 +169,19 @@ function told(error: unknown): unknown {
   return { reason: known?.reason ?? "", text: String(error), outcome_unknown: known?.outcomeUnknown ?? false };
 }
 
-for await (const line of createInterface({ input: process.stdin })) {
-  let answer: unknown;
+async function answer(line: string): Promise<void> {
+  const asked = JSON.parse(line) as Command;
+  let said: unknown;
   try {
-    answer = { ok: (await perform(JSON.parse(line) as Command)) ?? null };
+    said = { call: asked.call, ok: (await perform(asked)) ?? null };
   } catch (error) {
-    answer = { error: told(error) };
+    said = { call: asked.call, error: told(error) };
   }
-  process.stdout.write(`${JSON.stringify(answer)}\n`);
+  process.stdout.write(`${JSON.stringify(said)}\n`);
 }
+
+// Commands are carried out side by side.
+const calls: Promise<void>[] = [];
+for await (const line of createInterface({ input: process.stdin })) calls.push(answer(line));
+await Promise.all(calls);
 process.exit(0);

@@ -4,14 +4,16 @@ import {
   type CallOptions, type ChannelCredentials, type ClientOptions, type ClientUnaryCall, credentials,
   Metadata, type ServiceError, status as Code,
 } from "@grpc/grpc-js";
+import type { Packing } from "./compression.js";
 import { ArianeError, errorOf } from "./errors.js";
+import { Compression } from "./generated/ariane/common/v1/message.js";
 import type { Route } from "./generated/ariane/namesrv/v1/route.js";
 import { RouteServiceClient } from "./generated/ariane/namesrv/v1/route_service.js";
 
 export const VERSION = "0.1.0";
 
 /** How calls are made. All has defaults that are good for a cluster without TLS. */
-export interface ClientSettings {
+export interface ClientSettings extends Partial<Packing> {
   /** What secures connections, and what goes along with each call. Default: they are plain. */
   credentials?: ChannelCredentials;
   /** Bounds one try of a call. Default 3000. */
@@ -60,7 +62,12 @@ export class Client {
       tryTimeoutMs: settings.tryTimeoutMs ?? 3000,
       callTimeoutMs: settings.callTimeoutMs ?? 30_000,
       maxMessageBytes: settings.maxMessageBytes ?? 64 << 20,
+      compression: settings.compression ?? Compression.COMPRESSION_UNSPECIFIED,
+      compressBytesMin: settings.compressBytesMin ?? 4096,
+      compressionLevel: settings.compressionLevel ?? 5,
     };
+    const level = this.settings.compressionLevel;
+    if (!(level >= 1 && level <= 9)) throw new RangeError(`compression level ${level}: from 1 to 9`);
   }
 
   /** End all connections, and with them every call in flight. */

@@ -1,5 +1,6 @@
 export { Client, type CallSettings, type ClientSettings, VERSION } from "./client.js";
 export { Consumer, type ConsumerSettings, type Nack } from "./consumer.js";
+export { Compression } from "./generated/ariane/common/v1/message.js";
 export { ArianeError } from "./errors.js";
 export { type Delivery, type Message, type Receipt } from "./message.js";
 export { Producer } from "./producer.js";

@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
-import { inflateSync } from "node:zlib";
+import { packed, type Packing, unpacked } from "./compression.js";
 import type { ReceivedMessage } from "./generated/ariane/broker/v1/receive_service.js";
 import {
-  type AcknowledgedLevel, Compression, Message as WireMessage, MessageType,
+  type AcknowledgedLevel, type Compression, Message as WireMessage, MessageType,
 } from "./generated/ariane/common/v1/message.js";
 import type { Duration } from "./generated/google/protobuf/duration.js";
 import type { Timestamp } from "./generated/google/protobuf/timestamp.js";
@@ -41,7 +41,7 @@ export interface Receipt {
 
 /** A message as it comes. */
 export interface Received extends Required<Omit<Message, "deliverAt">> {
-  /** How the body is still compressed: not at all, but for LZ4, Zstandard and what is broken. */
+  /** How the body is still compressed: not at all, unless it is damaged. */
   compression: Compression;
 }
 
@@ -64,12 +64,14 @@ export interface Delivery extends Received {
  * The message as the contract has it. All that the broker would fill in is filled in here, so that a
  * repeat is the same message to the byte.
  */
-export function wireOf(message: Message, kind?: MessageType): WireMessage {
+export function wireOf(message: Message, packing: Packing, kind?: MessageType): WireMessage {
+  const { body, compression } = packed(message.body, packing);
   const plain = message.deliverAt ? MessageType.MESSAGE_TYPE_DELAY
     : message.group ? MessageType.MESSAGE_TYPE_FIFO : MessageType.MESSAGE_TYPE_UNSPECIFIED;
   return WireMessage.fromPartial({
     topic: message.topic,
-    body: message.body as Buffer,
+    body: body as Buffer,
+    compression,
     tag: message.tag ?? "",
     keys: message.keys ?? [],
     messageGroup: message.group ?? "",
@@ -81,26 +83,10 @@ export function wireOf(message: Message, kind?: MessageType): WireMessage {
   });
 }
 
-/** Bounds what a body becomes: a small one may claim to be huge. */
-const BODY_BYTES_MAX = 64 << 20;
-
-/** The body as it was before its producer compressed it, if that was by zlib. */
-function decompressed(wire: WireMessage): { body: Uint8Array; compression: Compression } {
-  if (wire.compression === Compression.COMPRESSION_ZLIB) {
-    try {
-      const body = inflateSync(wire.body, { maxOutputLength: BODY_BYTES_MAX });
-      return { body, compression: Compression.COMPRESSION_UNSPECIFIED };
-    } catch {
-      // It says so below.
-    }
-  }
-  return { body: wire.body, compression: wire.compression };
-}
-
 export function messageOf(wire: WireMessage): Received {
   return {
     topic: wire.topic,
-    ...decompressed(wire),
+    ...unpacked(wire.body, wire.compression),
     tag: wire.tag,
     keys: wire.keys,
     group: wire.messageGroup,

@@ -56,7 +56,7 @@ export class Producer {
     if (messages.some((each) => each.topic !== topic || (each.group ?? "") !== group)) {
       throw new TypeError("messages of a batch share their topic and their group");
     }
-    const wire = messages.map((each) => wireOf(each));
+    const wire = messages.map((each) => wireOf(each, this.client.settings));
     for (let repeats = 0; ; repeats++) {
       const place = await this.choose(topic, group, end);
       try {

@@ -86,7 +86,7 @@ export class TransactionProducer {
   /** Store a message that nobody sees until the transaction commits. */
   async begin(message: Message, call?: CallSettings): Promise<Transaction> {
     const end = this.client.endOf(call);
-    const wire = wireOf(message, MessageType.MESSAGE_TYPE_TRANSACTION);
+    const wire = wireOf(message, this.client.settings, MessageType.MESSAGE_TYPE_TRANSACTION);
     const { queueId, address } = await this.producer.choose(message.topic, message.group ?? "", end);
     const half = { topic: message.topic, queueId, producerGroup: this.group, message: wire };
     const answer = await this.call(address, { halfMessages: [half] }, end);

@@ -1,13 +1,11 @@
 package mq.ariane.client;
 
 import com.google.protobuf.UnsafeByteOperations;
-import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
-import java.util.zip.InflaterInputStream;
 import mq.ariane.common.v1.Compression;
 import mq.ariane.common.v1.MessageType;
 
@@ -22,13 +20,10 @@ import mq.ariane.common.v1.MessageType;
  * @param properties the application's own
  * @param deliverAt when the message becomes visible; null: at once
  * @param id unique for ever
- * @param compression how the body is compressed: of a received one not at all, but for LZ4, Zstandard and what is broken
+ * @param compression how the body is compressed: of a received one not at all, unless it is damaged
  */
 public record Message(String topic, byte[] body, String tag, List<String> keys, String group,
         Map<String, String> properties, Instant deliverAt, String id, Compression compression) {
-    /** Bounds what a body becomes: a small one may claim to be huge. */
-    private static final int BODY_BYTES_MAX = 64 << 20;
-
     /** A message of a topic and a body; the methods below add the rest. */
     public static Message of(String topic, byte[] body) {
         return new Message(topic, body, "", List.of(), "", Map.of(), null, newId(),
@@ -69,11 +64,15 @@ public record Message(String topic, byte[] body, String tag, List<String> keys, 
      * The message as the contract has it. All that the broker would fill in is filled in here, so that a repeat is
      * the same message to the byte.
      */
-    mq.ariane.common.v1.Message wire(boolean half) {
-        var message = mq.ariane.common.v1.Message.newBuilder().setTopic(topic)
-                .setBody(UnsafeByteOperations.unsafeWrap(body)).setTag(tag).addAllKeys(keys).setMessageGroup(group)
-                .putAllProperties(properties).setUniqueId(id).setCreateTime(Times.of(Instant.now()))
-                .setCompression(compression);
+    mq.ariane.common.v1.Message wire(boolean half, Client.Settings settings) {
+        var message = mq.ariane.common.v1.Message.newBuilder().setTopic(topic).setTag(tag).addAllKeys(keys)
+                .setMessageGroup(group).putAllProperties(properties).setUniqueId(id)
+                .setCreateTime(Times.of(Instant.now()));
+        if (compression == Compression.COMPRESSION_UNSPECIFIED) {
+            Bodies.pack(body, settings, message);
+        } else {
+            message.setBody(UnsafeByteOperations.unsafeWrap(body)).setCompression(compression);
+        }
         if (half) {
             return message.setMessageType(MessageType.MESSAGE_TYPE_TRANSACTION).build();
         }
@@ -86,19 +85,14 @@ public record Message(String topic, byte[] body, String tag, List<String> keys, 
     }
 
     static Message of(mq.ariane.common.v1.Message wire) {
-        byte[] body = wire.getBody().toByteArray();
-        Compression compression = wire.getCompression();
         Instant deliverAt = wire.hasDeliveryTime() ? Times.of(wire.getDeliveryTime()) : null;
-        if (compression == Compression.COMPRESSION_ZLIB) {
-            try (var stream = new InflaterInputStream(new ByteArrayInputStream(body))) {
-                byte[] whole = stream.readNBytes(BODY_BYTES_MAX + 1);
-                if (whole.length <= BODY_BYTES_MAX) {
-                    body = whole;
-                    compression = Compression.COMPRESSION_UNSPECIFIED;
-                }
-            } catch (IOException broken) {
-                compression = Compression.COMPRESSION_ZLIB; // The body stays as stored.
-            }
+        Compression compression = Compression.COMPRESSION_UNSPECIFIED;
+        byte[] body;
+        try {
+            body = Bodies.original(wire.getBody(), wire.getCompression());
+        } catch (IOException damaged) {
+            body = wire.getBody().toByteArray(); // It stays as stored, and says so.
+            compression = wire.getCompression();
         }
         return new Message(wire.getTopic(), body, wire.getTag(), List.copyOf(wire.getKeysList()),
                 wire.getMessageGroup(), Map.copyOf(wire.getPropertiesMap()), deliverAt, wire.getUniqueId(),

@@ -75,7 +75,7 @@ public final class Producer {
                 throw new IllegalArgumentException("messages of a batch share their topic and their group");
             }
         }
-        List<mq.ariane.common.v1.Message> wire = messages.stream().map(each -> each.wire(false)).toList();
+        List<mq.ariane.common.v1.Message> wire = messages.stream().map(each -> each.wire(false, client.settings())).toList();
         for (int repeats = 0;; repeats++) {
             Place place = choose(topic, group, deadline);
             try {

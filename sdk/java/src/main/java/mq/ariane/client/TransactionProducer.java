@@ -76,7 +76,7 @@ public final class TransactionProducer implements AutoCloseable {
         Deadline deadline = client.deadline();
         Producer.Place place = producer.choose(message.topic(), message.group(), deadline);
         var half = HalfMessageToStore.newBuilder().setTopic(message.topic()).setQueueId(place.queue().queueId())
-                .setProducerGroup(group).setMessage(message.wire(true));
+                .setProducerGroup(group).setMessage(message.wire(true, client.settings()));
         var answer = call(place.address(), StreamTransactionsRequest.newBuilder().addHalfMessages(half).build(),
                 deadline);
         return new Transaction(place.address(), message, answer.getHalfMessages(0).getTransactionId());

@@ -11,11 +11,15 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
 import mq.ariane.client.ArianeException;
 import mq.ariane.client.Client;
 import mq.ariane.client.Consumer;
@@ -26,6 +30,7 @@ import mq.ariane.client.Outcome;
 import mq.ariane.client.Producer;
 import mq.ariane.client.Receipt;
 import mq.ariane.client.TransactionProducer;
+import mq.ariane.common.v1.Compression;
 
 /**
  * Lets a test play scenarios with this client: commands come as lines of JSON, and each is answered by a line.
@@ -48,6 +53,7 @@ public final class Worker {
     }
 
     private static final class Command {
+        int call;
         String do_;
         List<String> name_servers;
         List<Wire> messages;
@@ -55,6 +61,7 @@ public final class Worker {
         String group;
         String tags;
         String sql;
+        String compression;
         int max;
         long wait_ms;
         long invisible_ms;
@@ -66,46 +73,62 @@ public final class Worker {
 
     private record Held(Consumer consumer, Delivery delivery) {}
 
-    private Client client;
-    private Producer producer;
-    private final List<Receipt> receipts = new ArrayList<>();
-    private final Map<String, Consumer> consumers = new HashMap<>();
-    private final List<Held> deliveries = new ArrayList<>();
-    private final Map<String, TransactionProducer> producers = new HashMap<>();
-    private final List<TransactionProducer.Transaction> transactions = new ArrayList<>();
+    private List<String> nameServers;
+    private final Map<String, Client> clients = new ConcurrentHashMap<>(); // By how they compress.
+    private final Map<String, Producer> senders = new ConcurrentHashMap<>();
+    private final List<Receipt> receipts = Collections.synchronizedList(new ArrayList<>());
+    private final Map<String, Consumer> consumers = new ConcurrentHashMap<>();
+    private final List<Held> deliveries = Collections.synchronizedList(new ArrayList<>());
+    private final Map<String, TransactionProducer> producers = new ConcurrentHashMap<>();
+    private final List<TransactionProducer.Transaction> transactions = Collections.synchronizedList(new ArrayList<>());
     private final Map<String, String> answers = new ConcurrentHashMap<>();
-    private final List<String> checked = new CopyOnWriteArrayList<>();
+    private final List<Map<String, String>> checked = new CopyOnWriteArrayList<>();
 
-    public static void main(String[] arguments) throws IOException {
+    public static void main(String[] arguments) throws IOException, InterruptedException {
         Worker worker = new Worker();
         PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        // Commands are carried out side by side.
+        ExecutorService calls = Executors.newCachedThreadPool();
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            Map<String, Object> answer = new HashMap<>();
-            try {
-                answer.put("ok", worker.perform(GSON.fromJson(line.replaceFirst("\"do\":", "\"do_\":"), Command.class)));
-            } catch (ArianeException failure) {
-                answer.put("error", Map.of("reason", failure.reason(), "text", failure.getMessage(),
-                        "outcome_unknown", failure.isOutcomeUnknown()));
-            } catch (RuntimeException | InterruptedException failure) {
-                answer.put("error", Map.of("reason", "", "text", failure.toString(), "outcome_unknown", false));
-            }
-            out.println(GSON.toJson(answer));
+            Command asked = GSON.fromJson(line.replaceFirst("\"do\":", "\"do_\":"), Command.class);
+            calls.execute(() -> out.println(GSON.toJson(worker.answer(asked))));
         }
+        calls.shutdown();
+        calls.awaitTermination(1, TimeUnit.MINUTES);
         System.exit(0);
+    }
+
+    private Map<String, Object> answer(Command asked) {
+        Map<String, Object> answer = new HashMap<>(Map.of("call", asked.call));
+        try {
+            answer.put("ok", perform(asked));
+        } catch (ArianeException failure) {
+            answer.put("error", Map.of("reason", failure.reason(), "text", failure.getMessage(),
+                    "outcome_unknown", failure.isOutcomeUnknown()));
+        } catch (RuntimeException | InterruptedException failure) {
+            answer.put("error", Map.of("reason", "", "text", failure.toString(), "outcome_unknown", false));
+        }
+        return answer;
+    }
+
+    private static <T> int add(List<T> list, T each) {
+        synchronized (list) {
+            list.add(each);
+            return list.size() - 1;
+        }
     }
 
     private Object perform(Command asked) throws InterruptedException {
         int number = asked.numbers == null || asked.numbers.isEmpty() ? 0 : asked.numbers.get(0);
         switch (asked.do_) {
             case "connect":
-                client = new Client(asked.name_servers);
-                producer = new Producer(client);
+                nameServers = asked.name_servers;
                 return Map.of("language", "java");
             case "send":
                 return send(asked);
             case "recall":
-                return producer.recall(receipts.get(number));
+                return sender("").recall(receipts.get(number));
             case "receive":
                 return receive(asked);
             case "ack", "nack", "extend":
@@ -114,14 +137,15 @@ public final class Worker {
             case "transactions":
                 answers.put(asked.group, asked.answer);
                 producers.computeIfAbsent(asked.group,
-                        group -> new TransactionProducer(client, group, List.of(asked.topic), message -> {
-                            checked.add(message.id());
+                        group -> new TransactionProducer(client(asked.compression), group, List.of(asked.topic), message -> {
+                            checked.add(Map.of("id", message.id(), "body",
+                                    Base64.getEncoder().encodeToString(message.body())));
                             return Outcome.valueOf(answers.get(group).toUpperCase());
                         }));
                 return null;
             case "begin":
-                transactions.add(producers.get(asked.group).begin(sent(asked.messages.get(0))));
-                return Map.of("number", transactions.size() - 1, "id", transactions.get(transactions.size() - 1).id());
+                var begun = producers.get(asked.group).begin(sent(asked.messages.get(0)));
+                return Map.of("number", add(transactions, begun), "id", begun.id());
             case "commit":
                 transactions.get(number).commit();
                 return null;
@@ -135,6 +159,18 @@ public final class Worker {
         }
     }
 
+    private Client client(String compression) {
+        return clients.computeIfAbsent(compression, how -> {
+            Client.Settings settings = Client.Settings.defaults();
+            return new Client(nameServers, how.isEmpty() ? settings
+                    : settings.compressed(Compression.valueOf("COMPRESSION_" + how.toUpperCase())));
+        });
+    }
+
+    private Producer sender(String compression) {
+        return senders.computeIfAbsent(compression, how -> new Producer(client(how)));
+    }
+
     private static Message sent(Wire wire) {
         Message message = Message.of(wire.topic, Base64.getDecoder().decode(wire.body)).withTag(wire.tag)
                 .withKeys(wire.keys).inGroup(wire.group).withProperties(wire.properties);
@@ -146,10 +182,9 @@ public final class Worker {
 
     private Object send(Command asked) {
         List<Map<String, Object>> told = new ArrayList<>();
-        for (Receipt receipt : producer.sendBatch(asked.messages.stream().map(Worker::sent).toList())) {
-            told.add(Map.of("number", receipts.size(), "id", receipt.id(), "broker", receipt.brokerName(),
+        for (Receipt receipt : sender(asked.compression).sendBatch(asked.messages.stream().map(Worker::sent).toList())) {
+            told.add(Map.of("number", add(receipts, receipt), "id", receipt.id(), "broker", receipt.brokerName(),
                     "queue_id", receipt.queueId(), "offset", receipt.offset()));
-            receipts.add(receipt);
         }
         return told;
     }
@@ -163,7 +198,7 @@ public final class Worker {
             } else if (!asked.tags.isEmpty()) {
                 settings = settings.withTags(asked.tags);
             }
-            return new Consumer(client, settings);
+            return new Consumer(client(""), settings);
         });
         List<Wire> told = new ArrayList<>();
         for (Delivery delivery : consumer.receive(Duration.ofMillis(asked.wait_ms))) {
@@ -176,9 +211,8 @@ public final class Worker {
             wire.properties = delivery.message().properties();
             wire.id = delivery.message().id();
             wire.attempt = delivery.attempt();
-            wire.number = deliveries.size();
+            wire.number = add(deliveries, new Held(consumer, delivery));
             told.add(wire);
-            deliveries.add(new Held(consumer, delivery));
         }
         return told;
     }
