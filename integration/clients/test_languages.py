@@ -329,7 +329,8 @@ def plays(request, worker, topics, letters, reader) -> Iterator[Callable[[str, s
         if item.originalname == test_each_sends_and_each_other_receives.__name__
     ]
     here = {language for pair in pairs for language in pair if not missing(language)}
-    workers = {language: worker(language) for language in sorted(here)}
+    with ThreadPoolExecutor() as builds:
+        workers = dict(zip(here, builds.map(worker, here), strict=True))
 
     def play(scenario: dict[str, Any], sending: str, receiving: str) -> None:
         each = Play(scenario, workers[sending], workers[receiving], reader)

@@ -179,9 +179,11 @@ async def test_without_a_loop_too_the_rest_is_given_back(cluster, topic, consume
             subscriptions={topic: "*"},
             invisible_s=3600,
         ) as consumer:
-            for message in consumer.receive():
-                consumer.ack(message)
-                return message.body
+            messages = consumer.receive()
+            message = next(messages)
+            consumer.ack(message)
+            messages.close()
+            return message.body
 
     got = {await asyncio.to_thread(take_one)}
     async with consumer_of() as other, asyncio.timeout(60):
