@@ -2,6 +2,7 @@
 
     python -m tools.images                        # all of them, with docker or podman
     python -m tools.images broker namesrv         # some of them
+    python -m tools.images spark                  # that of Spark's jobs, which is not among them
     IMAGE_BASE=localhost/python:3.11 make images  # on another base that has Python 3.11 with pip
 
 First everything that they install is laid into dist/: our own members, and what they need as it is
@@ -21,6 +22,9 @@ from tools import dist
 from tools.workspace import ROOT, members
 
 TARGETS: Final = ("namesrv", "broker", "filter", "txn-checker", "admin")
+JOBS: Final = ("spark",)
+"""Built when named only: Spark is large, and its image needs a JVM (from ``IMAGE_JAVA``)."""
+
 SERVICES: Final = tuple(f"ariane-{target}" for target in TARGETS)
 CONSTRAINTS: Final = ROOT / "tools" / "constraints.txt"
 DOCKERFILE: Final = "compose/Dockerfile"
@@ -28,9 +32,11 @@ DOCKERFILE: Final = "compose/Dockerfile"
 
 def main(names: Sequence[str]) -> int:
     """Build the named images, or all; return the exit status."""
-    unknown = set(names) - set(TARGETS)
+    unknown = set(names) - {*TARGETS, *JOBS}
     if unknown:
-        print(f"no such image: {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
+        print(
+            f"no such image: {', '.join(sorted(unknown))}; there are {', '.join((*TARGETS, *JOBS))}"
+        )
         return 2
     engine = next((each for each in ("docker", "podman") if works(each)), None)
     if engine is None:
@@ -38,7 +44,7 @@ def main(names: Sequence[str]) -> int:
         return 1
     try:
         dist.build(dist.DIST)
-        fetch()
+        fetch(jobs=bool(set(names) & set(JOBS)))
         for name in names or TARGETS:
             build(engine, name)
             print(f"{tag_of(name)} is built")
@@ -55,18 +61,22 @@ def works(engine: str) -> bool:
     return subprocess.run((engine, "info"), capture_output=True, check=False).returncode == 0
 
 
-def fetch() -> None:
-    """Lay wheels of everything that services need into dist/, as it is pinned.
+def fetch(*, jobs: bool) -> None:
+    """Lay wheels of everything that services need into dist/, as it is pinned; of jobs if wanted.
 
     Raises:
         subprocess.CalledProcessError: One could not be had.
     """
-    services = [each for each in members() if each.project["name"] in SERVICES]
+    versions = {each.project["name"]: each.project["version"] for each in members()}
+    wanted = {name: name for name in SERVICES}
+    wanted["ariane-servicekit"] = "ariane-servicekit[telemetry]"
+    if jobs:
+        wanted |= {"ariane-pipelines": "ariane-pipelines", "ariane-spark": "ariane-spark[otlp]"}
     run(
         *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
         *("--dest", str(dist.DIST), "--find-links", str(dist.DIST), "--only-binary", ":all:"),
         *("--python-version", "3.11", "--constraint", str(unhashed())),
-        *(f"{each.project['name']}=={each.project['version']}" for each in services),
+        *(f"{spelled}=={versions[name]}" for name, spelled in wanted.items()),
     )
 
 
@@ -86,9 +96,9 @@ def build(engine: str, name: str) -> None:
     Raises:
         subprocess.CalledProcessError: It could not be built.
     """
-    base = os.environ.get("IMAGE_BASE")
-    argument = ("--build-arg", f"BASE={base}") if base else ()
-    run(engine, "build", "-f", DOCKERFILE, "--target", name, "-t", tag_of(name), *argument, ".")
+    given = {"BASE": os.environ.get("IMAGE_BASE"), "JAVA": os.environ.get("IMAGE_JAVA")}
+    arguments = [f"--build-arg={key}={image}" for key, image in given.items() if image]
+    run(engine, "build", "-f", DOCKERFILE, "--target", name, "-t", tag_of(name), *arguments, ".")
 
 
 def tag_of(name: str) -> str:

@@ -107,5 +107,6 @@ class Stack:
 
 SECRETS: Final = {
     "database_password": "only-for-the-trial",
+    "grafana_password": "only-for-the-trial",
     "database_url": "postgresql+psycopg://ariane:only-for-the-trial@postgres/ariane",
 }

@@ -31,8 +31,12 @@ VARIABLES = {
 } | {"ARIANE_NAME_SERVERS"}
 
 
+FOREIGN = {"postgres", "collector", "prometheus", "grafana"}
+"""Services of others: their images come from registries."""
+
+
 def ours(stack: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {name: each for name, each in stack["services"].items() if name != "postgres"}
+    return {name: each for name, each in stack["services"].items() if name not in FOREIGN}
 
 
 def containers() -> list[dict[str, Any]]:
@@ -49,14 +53,14 @@ def test_every_image_has_a_target_and_is_built_by_the_verb():
     targets = set(
         re.findall(r"^FROM service AS (\S+)$", (COMPOSE / "Dockerfile").read_text(), re.MULTILINE)
     )
-    assert targets == set(images.TARGETS)
+    assert targets == {*images.TARGETS, *images.JOBS}
     for stack in STACKS.values():
         for service in ours(stack).values():
             target = service["build"]["target"]
             assert target in targets
             assert f"/{target}:" in service["image"]
     used = {container["image"].removeprefix("ariane/") for container in containers()}
-    assert used == targets
+    assert used == set(images.TARGETS)
 
 
 def test_settings_of_containers_are_settings_of_services():
@@ -92,6 +96,79 @@ def test_services_of_the_stack_are_bounded_watched_and_without_rights():
         assert container["readinessProbe"]["grpc"]
 
 
+def test_services_of_others_are_pinned_bounded_and_without_rights():
+    services = STACKS["compose.yaml"]["services"]
+    for name in FOREIGN:
+        service = services[name]
+        assert re.fullmatch(
+            r"\$\{[A-Z_]+:-[a-z/-]+:v?\d+\.\d+(\.\d+)?[a-z0-9-]*\}", service["image"]
+        )
+        assert service["read_only"], name
+        assert service["mem_limit"], name
+        assert service["cpus"], name
+    for name in FOREIGN - {"postgres"}:
+        assert services[name]["cap_drop"] == ["ALL"], name
+        assert not services[name]["user"].startswith("0:"), name
+        assert all(port.startswith("127.0.0.1:") for port in services[name]["ports"]), name
+
+
+def test_prometheus_reads_every_service_where_it_tells():
+    scraped = yaml.safe_load((COMPOSE / "telemetry" / "prometheus.yaml").read_text())
+    jobs = {
+        each["job_name"]: each["static_configs"][0]["targets"] for each in scraped["scrape_configs"]
+    }
+    told = set()
+    for name, service in ours(STACKS["compose.yaml"]).items():
+        for variable, value in service.get("environment", {}).items():
+            if variable.endswith("_METRICS_LISTEN"):
+                host = service.get("network_mode", f"service:{name}").removeprefix("service:")
+                port = value.rpartition(":")[2]
+                kind = variable.removeprefix("ARIANE_").removesuffix("_METRICS_LISTEN")
+                job = "ariane-" + kind.lower().replace("_", "-")
+                assert f"{host}:{port}" in jobs[job], name
+                told.add(f"{host}:{port}")
+    read = {
+        target for job, targets in jobs.items() if job.startswith("ariane-") for target in targets
+    }
+    assert read == told
+    assert len(told) == len(ours(STACKS["compose.yaml"])) - 1, "all but the job of Spark"
+    assert jobs["applications"] == ["collector:8889"]
+
+
+def test_prometheus_understands_its_files():
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not on this machine")
+    telemetry = COMPOSE / "telemetry"
+    for words in (
+        ("check", "config", "--syntax-only", str(telemetry / "prometheus.yaml")),
+        ("check", "rules", str(telemetry / "alerts.yaml")),
+    ):
+        done = subprocess.run(("promtool", *words), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+def test_pipelines_of_the_collector_have_their_parts():
+    collector = yaml.safe_load((COMPOSE / "telemetry" / "collector.yaml").read_text())
+    service = collector["service"]
+    assert set(service["pipelines"]) == {"traces", "metrics"}
+    for pipeline in service["pipelines"].values():
+        for kind, names in pipeline.items():
+            assert set(names) <= set(collector[kind]), names
+    assert set(service["extensions"]) <= set(collector["extensions"])
+
+
+def test_grafana_finds_what_it_is_given():
+    grafana = STACKS["compose.yaml"]["services"]["grafana"]
+    mounted = dict(volume.split(":")[:2] for volume in grafana["volumes"] if volume[0] == ".")
+    folders = {Path(target).parent for target in mounted.values()}
+    provider = yaml.safe_load((COMPOSE / "telemetry/grafana/dashboards.yaml").read_text())
+    assert Path(provider["providers"][0]["options"]["path"]) in folders
+    assert grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] in mounted.values()
+    source = yaml.safe_load((COMPOSE / "telemetry/grafana/datasource.yaml").read_text())
+    [prometheus] = source["datasources"]
+    assert prometheus["url"] == "http://prometheus:9090"
+
+
 def test_what_is_named_in_a_stack_is_there_and_ports_are_taken_once():
     for stack in STACKS.values():
         ports = [
@@ -100,7 +177,8 @@ def test_what_is_named_in_a_stack_is_there_and_ports_are_taken_once():
         assert len(ports) == len(set(ports)) > 0
         for name, service in stack["services"].items():
             for volume in service.get("volumes", []):
-                assert volume.split(":")[0] in stack["volumes"], name
+                source = volume.split(":")[0]
+                assert source in stack["volumes"] or (COMPOSE / source).is_file(), name
             for secret in service.get("secrets", []):
                 assert secret in stack["secrets"], name
             for other in service.get("depends_on", []):
