@@ -29,8 +29,9 @@ def main() -> int:
     """Run one soak; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="soak",
-        description="Two name servers, three brokers, ten producers and twenty consumers in five"
-        " groups, restarted and killed for minutes; then every message is accounted for.",
+        description="Two name servers, three brokers, ten producers and twenty-four consumers in"
+        " six groups, one of which receives, restarted and killed for minutes; then every message"
+        " is accounted for.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

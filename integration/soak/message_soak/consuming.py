@@ -1,7 +1,8 @@
 """A consumer process: ``python -m message_soak.consuming GROUP NAME_SERVERS TOPIC LEDGER``.
 
 A group whose name begins with ``ordered`` consumes its queues in order, under locks; one whose name
-holds the name of a strategy shares its queues by that one.
+holds the name of a strategy shares its queues by that one. One whose name begins with ``receiving``
+owns no queues: it receives and acknowledges.
 """
 
 from __future__ import annotations
@@ -10,16 +11,22 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from ariane_sdk import PushConsumer, ReceivedMessage
-from ariane_sdk.errors import CallError
-from message_soak.ledger import LedgerFile
+from ariane_sdk import PushConsumer, ReceiveConsumer, ReceivedMessage
+from ariane_sdk.errors import ArianeError, CallError
+from message_soak.ledger import LedgerFile, settled_path
 from message_soak.strategies import strategy_of
 
 START_RETRIES: Final = 10
+INVISIBLE_S: Final = 30.0
+"""So late comes what a killed member of a receiving group had in hand."""
+PAUSE_S: Final = 1.0
 
 
 async def consume(
@@ -56,6 +63,56 @@ async def consume(
     ledger.close()
 
 
+async def receive(
+    group: str, name_servers: str, topic: str, path: Path, stop: asyncio.Event
+) -> None:
+    """Receive and acknowledge until ``stop`` is set."""
+    receiving = asyncio.create_task(_receive(group, name_servers, topic, path))
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait((receiving, stopping), return_when=asyncio.FIRST_COMPLETED)
+    receiving.cancel()
+    try:
+        await receiving
+    except asyncio.CancelledError:
+        stopping.cancel()
+
+
+async def _receive(group: str, name_servers: str, topic: str, path: Path) -> None:
+    received, settled = LedgerFile(path), LedgerFile(settled_path(path))
+    consumer = ReceiveConsumer(
+        name_servers, group=group, subscriptions={topic: "*"}, invisible_s=INVISIBLE_S
+    )
+    async with consumer:
+        while True:
+            try:
+                async with aclosing(consumer.batches()) as batches:
+                    async for batch in batches:
+                        lines = list(_lines_of(batch))
+                        received.write(lines)
+                        await consumer.ack(*batch)
+                        settled.write(lines)
+            except ArianeError as error:
+                # What was not acknowledged comes again.
+                print(f"asks again: {error}", file=sys.stderr, flush=True)
+                await asyncio.sleep(PAUSE_S)
+
+
+def _lines_of(batch: Sequence[ReceivedMessage]) -> Iterator[str]:
+    """Lines of the ledger, with the attempt of each message."""
+    now_ns = time.monotonic_ns()
+    for receipt, run in groupby(batch, attrgetter("receipt")):
+        messages = list(run)
+        attempts = receipt.attempts
+        if len(attempts) == 1:
+            attempts *= len(messages)
+        queue = receipt.message_queue
+        for message, attempt in zip(messages, attempts, strict=True):
+            yield (
+                f"{now_ns} {queue.broker_name}/{queue.queue_id} {message.queue_offset}"
+                f" {bytes(message.body).decode()} {attempt}"
+            )
+
+
 async def started(new_consumer: Callable[[], PushConsumer]) -> PushConsumer:
     """A consumer that runs; on a busy machine brokers may take longer than one start waits."""
     for _ in range(START_RETRIES):
@@ -76,7 +133,8 @@ async def main() -> None:
     group, name_servers, topic, path = sys.argv[1:]
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    await consume(group, name_servers, topic, Path(path), stop)
+    run = receive if group.startswith("receiving") else consume
+    await run(group, name_servers, topic, Path(path), stop)
 
 
 if __name__ == "__main__":

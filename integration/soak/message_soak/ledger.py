@@ -10,6 +10,8 @@ none. Messages have numbers, and the number of the producer says who sent it::
 
     consumer   81234567890 broker-a/3 1200 p4.17      when (monotonic, ns), queue, queue offset,
                                                     message 17 of producer p4
+    receiver   81234567890 broker-a/3 1200 p4.17 2    the same, and how often it was handed out;
+                                                    in a second ledger what it acknowledged
 
 A message belongs to the message group ``p4.g1``: number modulo the groups of a producer.
 """
@@ -94,6 +96,7 @@ class Receipt:
         queue_offset: Its index there.
         producer: Who sent it.
         number: Which it is of that producer.
+        attempt: How often it had been handed out to a receiving group; else 0.
     """
 
     time_ns: int
@@ -101,6 +104,7 @@ class Receipt:
     queue_offset: int
     producer: str
     number: int
+    attempt: int = 0
 
     def line(self) -> str:
         """As it stands in the ledger."""
@@ -109,9 +113,16 @@ class Receipt:
     @classmethod
     def parse(cls, line: str) -> Receipt:
         """Read a line."""
-        time_ns, queue, queue_offset, message = line.split()
+        time_ns, queue, queue_offset, message, *attempt = line.split()
         producer, _, number = message.rpartition(".")
-        return cls(int(time_ns), queue, int(queue_offset), producer, int(number))
+        return cls(
+            int(time_ns), queue, int(queue_offset), producer, int(number), *map(int, attempt)
+        )
+
+
+def settled_path(received: Path) -> Path:
+    """The second ledger of a receiving consumer."""
+    return received.with_name(received.name.replace("received-", "settled-", 1))
 
 
 def read_receipts(path: Path) -> list[Receipt]:

@@ -24,7 +24,7 @@ from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 from message_soak.chaos import Disturbance, Disturbed, Kind, Manner, disturbances
 from message_soak.clocks import BROKER_MODULE, BrokerClock
 from message_soak.crew import Member, MemberFailed
-from message_soak.ledger import SentLedger, read_receipts
+from message_soak.ledger import Receipt, SentLedger, read_receipts
 from message_soak.power import BROKER_FLAGS, BrokerDisks
 from message_soak.strategies import GROUPS
 from message_soak.verdict import Findings, judge_group, unstored_seconds
@@ -51,7 +51,7 @@ class Plan:
         name_servers: How many.
         brokers: How many.
         producers: How many.
-        members: Consumers of each of the five groups.
+        members: Consumers of each of the six groups.
         power_cuts: Whether brokers lose power, too; they flush synchronously then, since otherwise
             the last second of what they acknowledged may go with it.
         clock_jumps: Whether the clock of brokers jumps, and is right again.
@@ -297,16 +297,17 @@ class Soak:
             judge_group(
                 group,
                 sent,
-                [
-                    receipt
-                    for path in sorted(self._ledgers.glob(f"received-{group}.*"))
-                    for receipt in read_receipts(path)
-                ],
+                self._receipts(f"received-{group}.*"),
+                self._receipts(f"settled-{group}.*"),
                 unstored_s=unstored_s,
                 duration_s=report.duration_s,
             )
             for group in GROUPS
         ]
+
+    def _receipts(self, ledgers: str) -> list[Receipt]:
+        paths = sorted(self._ledgers.glob(ledgers))
+        return [receipt for path in paths for receipt in read_receipts(path)]
 
     def _progress(self) -> str:
         bytes_of = {

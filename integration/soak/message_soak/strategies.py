@@ -12,8 +12,9 @@ GROUPS: Final = (
     "averaging",
     "circular",
     "consistent-hash",
+    "receiving",
 )
-"""Two consume in order under locks, three do not."""
+"""Two consume in order under locks, three do not; the last owns no queues."""
 
 
 def strategy_of(group: str) -> AllocationStrategy:

@@ -10,13 +10,15 @@ Checked for each consumer group on its own:
   time before an earlier one of its queue.
 * **repeated**: the same queue offset was received again. At least once allows it, within a bound.
 * **invented**: a message was received that nobody sent, or that was surely refused.
+* **returned**: a receiving group acknowledged a message, and it was handed out once more. Each time
+  counts as an attempt, and only the latest can be acknowledged.
 
 The bound on repeats: what can come again is what was received since its offset was last kept. A
 consumer stores every 5 s and at its end, so a killed one repeats 5 s of its share of the group. A
 broker writes offsets down every 5 s and at its end, so a killed one repeats 10 s of its share, and
 so does one that lost power: it flushes synchronously, and hands out nothing that it can lose. What
 ends in order repeats nothing but what the handover of queues costs: a second. A clock that jumps
-repeats nothing.
+repeats nothing. A receiving group repeats what was in hand, which is less.
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ class Findings:
         stored_twice: Messages at two offsets.
         out_of_order: Messages that came in the wrong order.
         invented: Messages that nobody sent.
+        returned: Acknowledged messages that came again.
     """
 
     group: str
@@ -59,11 +62,12 @@ class Findings:
     stored_twice: list[str] = field(default_factory=list)
     out_of_order: list[str] = field(default_factory=list)
     invented: list[str] = field(default_factory=list)
+    returned: list[str] = field(default_factory=list)
 
     @property
     def holds(self) -> bool:
         """Whether every promise was kept."""
-        wrong = (self.lost, self.stored_twice, self.out_of_order, self.invented)
+        wrong = (self.lost, self.stored_twice, self.out_of_order, self.invented, self.returned)
         return not any(wrong) and self.repeated <= self.repeats_max
 
     def sentences(self) -> Iterator[str]:
@@ -73,6 +77,7 @@ class Findings:
             ("stored twice", self.stored_twice),
             ("out of order", self.out_of_order),
             ("received although nobody sent them", self.invented),
+            ("received once more although acknowledged", self.returned),
         ):
             if messages:
                 examples = ", ".join(messages[:EXAMPLES_MAX])
@@ -104,6 +109,7 @@ def judge_group(
     group: str,
     sent: Mapping[str, SentLedger],
     receipts: Sequence[Receipt],
+    settled: Iterable[Receipt] = (),
     *,
     unstored_s: float,
     duration_s: float,
@@ -114,6 +120,7 @@ def judge_group(
         group: Its name; one that begins with ``ordered`` consumes in order.
         sent: What each producer says.
         receipts: What its members say, in any order.
+        settled: What they acknowledged, if it is a receiving group.
         unstored_s: Seconds of receipts that the disturbances allow to be repeated.
         duration_s: How long producers sent.
     """
@@ -141,6 +148,7 @@ def judge_group(
         or number in sent[producer].refused
     )
     findings.out_of_order = [*_misplaced(sent, offsets_of)]
+    findings.returned = [*_returned(receipts, settled)]
     if group.startswith("ordered"):
         findings.out_of_order += _overtaken(receipts)
     return findings
@@ -182,6 +190,18 @@ def _overtaken(receipts: Iterable[Receipt]) -> Iterator[str]:
                 late_ms = (newest_ns - first.time_ns) / 1e6
                 yield f"{first.producer}.{first.number} at {queue}@{queue_offset}, {late_ms:.0f} ms"
             newest_ns = max(newest_ns, first.time_ns)
+
+
+def _returned(receipts: Iterable[Receipt], settled: Iterable[Receipt]) -> Iterator[str]:
+    """Messages that were handed out once more after an acknowledged attempt."""
+    done: dict[tuple[str, int], int] = {}
+    for each in settled:
+        key = (each.queue, each.queue_offset)
+        done[key] = max(each.attempt, done.get(key, 0))
+    for each in receipts:
+        attempt = done.get((each.queue, each.queue_offset))
+        if attempt is not None and each.attempt > attempt:
+            yield f"{each.producer}.{each.number} at {each.queue}@{each.queue_offset}"
 
 
 def _names(messages: Iterator[tuple[str, int]]) -> list[str]:

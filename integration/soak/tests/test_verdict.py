@@ -64,6 +64,22 @@ def test_a_group_in_order_does_not_receive_ahead():
     assert judge(sent({0, 4, 8}), again, unstored_s=1.0).holds
 
 
+def test_what_was_acknowledged_does_not_come_again():
+    first, second = (Receipt(1, "broker-a/0", 0, "p0", 0, attempt) for attempt in (1, 2))
+    again = [first, second]
+
+    def judged(settled):
+        return judge_group("receiving", sent({0}), again, settled, unstored_s=9.0, duration_s=1.0)
+
+    # The late word of the first attempt's holder is that of a message that is done already.
+    assert judged([]).holds
+    assert judged([second]).holds
+    assert judged([first, second]).holds
+    findings = judged([first])
+    assert findings.returned == ["p0.0 at broker-a/0@0"]
+    assert not findings.holds
+
+
 def test_repeats_have_a_bound():
     receipts = [receipt(0), receipt(0), receipt(4)]
     assert judge(sent({0, 4}), receipts, unstored_s=0.5).holds
