@@ -18,6 +18,7 @@ from ariane_servicekit import (
     load_settings,
     settings_reference,
 )
+from ariane_servicekit.configuration.live_settings import LiveSettings
 
 
 class FlushMode(Enum):
@@ -237,3 +238,15 @@ def test_a_setting_without_description_is_a_mistake():
 
     with pytest.raises(ValueError, match=r"BareSettings\.bare has no description"):
         settings_reference(BareSettings)
+
+
+def test_lists_of_addresses_are_shown_as_they_are_written():
+    class Settings(ServiceSettings):
+        """A service that has peers."""
+
+        peers: AddressList = Field((), description="Others.")
+
+    settings = load_settings(Settings, ["--peers", "a:1,b:2"], {})
+    assert settings.shown()["peers"] == ["a:1", "b:2"]
+    live = LiveSettings(settings, {"concurrent_calls_max": print})
+    assert live.get("peers").value == "a:1,b:2"

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import time
+from html import unescape
 
+import httpx
 import pytest
 from grpc import aio
 from sqlalchemy import create_engine, text
@@ -15,9 +19,10 @@ from ariane_admin.database import SCHEMA
 from ariane_admin.service.app import AdminApp
 from ariane_admin.service.settings import AdminSettings
 from ariane_admin.terminal.exits import ExitStatus
+from ariane_sdk.sync import ClusterClient
 from ariane_servicekit import Address, SystemClock, serving
 from ariane_servicekit.database import Database
-from ariane_servicekit.running.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
 from ariane_testkit.small_store import SMALL_STORE
 
@@ -109,8 +114,13 @@ async def database(database_url):
 
 
 @pytest.fixture
-async def admin(cluster, tmp_path):
-    """Admin of the cluster, inside the test's process; its channel."""
+async def admin(request, cluster, tmp_path):
+    """Admin of the cluster, inside the test's process; its channel.
+
+    A test of another cluster has a fixture ``own_cluster``.
+    """
+    if "own_cluster" in request.fixturenames:
+        cluster = request.getfixturevalue("own_cluster")
     settings = AdminSettings(
         listen=Address("127.0.0.1", 0),
         console_listen=Address("127.0.0.1", 0),
@@ -141,3 +151,80 @@ def entries(admin):
         return list(reversed(answer.entries))
 
     return read
+
+
+@pytest.fixture
+def admin_process(cluster, tmp_path, monkeypatch):
+    """Admin of the cluster; its folder."""
+    process = ServiceProcess(
+        "admin",
+        "ariane_admin.service",
+        (
+            *("--data-path", str(tmp_path / "admin"), "--name-servers", cluster.name_servers),
+            *("--console-listen", "127.0.0.1:0"),
+        ),
+        tmp_path / "admin.log",
+    )
+    cluster.call_blocking(process.start)
+    monkeypatch.setenv("ARIANE_ADMIN", process.address)
+    yield process, tmp_path / "admin" / "admin.db"
+    assert cluster.call_blocking(process.stop) == 0
+
+
+@pytest.fixture(scope="module")
+def filter_servers(cluster, tmp_path_factory):
+    """One beside each broker; ended when the module's tests are."""
+    folder = tmp_path_factory.mktemp("filters")
+    processes = [
+        ServiceProcess(
+            f"filter-{broker.name}",
+            "ariane_filter",
+            (
+                *("--broker", broker.address, "--data-path", str(folder / broker.name)),
+                *("--uploads", "any"),
+            ),
+            folder / f"{broker.name}.log",
+        )
+        for broker in cluster.brokers
+    ]
+    for process in processes:
+        cluster.call_blocking(process.start)
+    yield processes
+    for process in processes:
+        cluster.call_blocking(process.stop)
+
+
+@pytest.fixture
+def ready(filter_servers, cluster):
+    """Both stand in the routes."""
+    with ClusterClient(cluster.name_servers) as client:
+        deadline = time.monotonic() + 60
+        while not all(broker.filter_servers for broker in client.list_brokers()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    return filter_servers
+
+
+class Browser(httpx.AsyncClient):
+    """The console as a browser without scripts has it."""
+
+    def hidden(self, page):
+        """The hidden fields of a page's last form."""
+        form = page.text.rpartition("<form")[2]
+        found = re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', form)
+        return {name: unescape(value) for name, value in found}
+
+    async def token(self):
+        return self.hidden(await self.get("/topics"))["csrf"]
+
+    async def change(self, path, **fields):
+        """Send a form, answer the question that comes, and go where the console leads."""
+        question = await self.post(path, data={"csrf": await self.token(), **fields})
+        assert "Are you sure?" in question.text, question.text
+        return await self.post(path, data=self.hidden(question), follow_redirects=True)
+
+
+@pytest.fixture
+async def browser(admin):
+    async with Browser(base_url=admin.console_url, timeout=60) as client:
+        yield client

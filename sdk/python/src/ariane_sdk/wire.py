@@ -4,7 +4,7 @@ The command line and the Spark connector speak to brokers and name servers by st
 With these functions their users get the same routes and the same errors.
 """
 
-from ariane_sdk.net.status import error_from_rpc
+from ariane_sdk.net.status import error_from_rpc, error_from_status
 from ariane_sdk.routing.route_wire import route_from_wire
 
-__all__ = ["error_from_rpc", "route_from_wire"]
+__all__ = ["error_from_rpc", "error_from_status", "route_from_wire"]

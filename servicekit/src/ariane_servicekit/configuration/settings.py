@@ -59,7 +59,13 @@ def _parse_addresses(value: object) -> object:
     return tuple(map(_parse_address, split)) if isinstance(split, tuple | list) else split
 
 
-AddressList = Annotated[tuple[Address, ...], BeforeValidator(_parse_addresses)]
+def _address_texts(addresses: tuple[Address, ...]) -> list[str]:
+    return list(map(str, addresses))
+
+
+AddressList = Annotated[
+    tuple[Address, ...], BeforeValidator(_parse_addresses), PlainSerializer(_address_texts)
+]
 """Addresses, ``host:port,host:port``."""
 
 

@@ -19,7 +19,7 @@ from ariane.common.v1.message_pb2 import Message
 from ariane_admin.audit.auditing import Auditing
 from ariane_admin.audit.told import JSON_BYTES_MAX, resource_name, told
 from ariane_admin.audit.trail import AuditTrail, Selection
-from ariane_admin.service.public_errors import ADMIN_ERROR_RULES
+from ariane_admin.servicers.public_errors import ADMIN_ERROR_RULES
 from ariane_sdk.errors import CallError, TopicNotFound
 from ariane_servicekit import ErrorTranslator, RpcService, ServiceError
 
@@ -53,6 +53,7 @@ class Scripted:
         return topic_pb.CreateTopicResponse()
 
     UpdateTopic = CreateTopic
+    UpdateTopicQueueOrder = CreateTopic
 
 
 @pytest.fixture

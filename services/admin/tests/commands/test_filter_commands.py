@@ -6,47 +6,12 @@ import pytest
 
 from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_sdk.sync import ClusterClient, Message, Producer, PullConsumer, Uploaded
-from ariane_servicekit.running.processes import ServiceProcess
+from ariane_sdk.sync import Message, Producer, PullConsumer, Uploaded
 
 LATE = """
 def matches(message):
     return int(message.properties["dep_delay"]) > 60
 """
-
-
-@pytest.fixture(scope="module")
-def filter_servers(cluster, tmp_path_factory):
-    """One beside each broker; ended when the module's tests are."""
-    folder = tmp_path_factory.mktemp("filters")
-    processes = [
-        ServiceProcess(
-            f"filter-{broker.name}",
-            "ariane_filter",
-            (
-                *("--broker", broker.address, "--data-path", str(folder / broker.name)),
-                *("--uploads", "any"),
-            ),
-            folder / f"{broker.name}.log",
-        )
-        for broker in cluster.brokers
-    ]
-    for process in processes:
-        cluster.call_blocking(process.start)
-    yield processes
-    for process in processes:
-        cluster.call_blocking(process.stop)
-
-
-@pytest.fixture
-def ready(filter_servers, cluster):
-    """Both stand in the routes."""
-    with ClusterClient(cluster.name_servers) as client:
-        deadline = time.monotonic() + 60
-        while not all(broker.filter_servers for broker in client.list_brokers()):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-    return filter_servers
 
 
 @pytest.fixture

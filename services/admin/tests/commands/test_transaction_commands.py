@@ -157,7 +157,8 @@ def test_a_checker_whose_host_nobody_knows_is_not_there(ariane):
 
 
 def test_a_question_without_an_answer_is_no_unknown_outcome(ariane, monkeypatch):
-    monkeypatch.setattr("ariane_admin.commands.transaction.CALL_SECONDS_MAX", 0.2)
+    for module in ("commands.transaction", "servicers.transactions"):
+        monkeypatch.setattr(f"ariane_admin.{module}.CALL_SECONDS_MAX", 0.2)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

@@ -1,6 +1,8 @@
 """Topics through the service, and the entries that changes of them leave."""
 
+import asyncio
 import json
+import time
 
 import pytest
 from grpc import StatusCode
@@ -79,17 +81,29 @@ async def test_a_change_that_some_brokers_refuse_is_done_in_part(topics, entries
     await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="adm-half"))
 
 
+async def order_of(topics, name):
+    """The order of a topic's queues, once name servers have heard of the topic."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                asked = topic_pb.GetTopicRequest(topic=name)
+                return (await topics.GetTopic(asked)).topic.queue_order
+            except AioRpcError as error:
+                if error.code() is not StatusCode.NOT_FOUND:
+                    raise
+            await asyncio.sleep(0.05)
+
+
 async def test_an_ordered_topic_has_an_order_of_queues_and_takes_it_along(topics):
-    wanted = Topic(topic="adm-trades", read_queue_count=1, message_type=MESSAGE_TYPE_FIFO)
+    name = f"adm-trades-{time.monotonic_ns()}"
+    wanted = Topic(topic=name, read_queue_count=1, message_type=MESSAGE_TYPE_FIFO)
     await topics.CreateTopic(topic_pb.CreateTopicRequest(topic=wanted))
-    read = await topics.GetTopic(topic_pb.GetTopicRequest(topic="adm-trades"))
-    assert read.topic.queue_order == "broker-a:1;broker-b:1"
-    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="adm-trades"))
-    plain = Topic(topic="adm-trades", read_queue_count=1)
+    assert await order_of(topics, name) == "broker-a:1;broker-b:1"
+    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic=name))
+    plain = Topic(topic=name, read_queue_count=1)
     await topics.CreateTopic(topic_pb.CreateTopicRequest(topic=plain))
-    read = await topics.GetTopic(topic_pb.GetTopicRequest(topic="adm-trades"))
-    assert read.topic.queue_order == ""
-    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="adm-trades"))
+    assert await order_of(topics, name) == ""
+    await topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic=name))
 
 
 async def test_topics_are_listed_page_by_page(topics):

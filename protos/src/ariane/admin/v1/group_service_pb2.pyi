@@ -349,6 +349,70 @@ class UpdateGroupResponse(_message.Message):
 Global___UpdateGroupResponse: _TypeAlias = UpdateGroupResponse  # noqa: Y015
 
 @_typing.final
+class UpdateGroupRetriesRequest(_message.Message):
+    """Changes the tries of a group."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_MAX_FIELD_NUMBER: _builtins.int
+    RETRY_POLICY_FIELD_NUMBER: _builtins.int
+    consumer_group: _builtins.str
+    """The group."""
+    attempts_max: _builtins.int
+    """Tries again before a message is dead. Absent: unchanged."""
+    @_builtins.property
+    def retry_policy(self) -> _group_service_pb2.RetryPolicy:
+        """The waits between them. Absent: unchanged."""
+
+    def __init__(
+        self,
+        *,
+        consumer_group: _builtins.str = ...,
+        attempts_max: _builtins.int | None = ...,
+        retry_policy: _group_service_pb2.RetryPolicy | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "attempts_max", b"attempts_max", "retry_policy", b"retry_policy"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "attempts_max", b"attempts_max", "consumer_group", b"consumer_group", "retry_policy", b"retry_policy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__attempts_max: _TypeAlias = _typing.Literal["attempts_max"]  # noqa: Y015
+    _WhichOneofArgType__attempts_max: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__attempts_max) -> _WhichOneofReturnType__attempts_max | None: ...
+
+Global___UpdateGroupRetriesRequest: _TypeAlias = UpdateGroupRetriesRequest  # noqa: Y015
+
+@_typing.final
+class UpdateGroupRetriesResponse(_message.Message):
+    """Answers a change of the tries."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    OUTCOMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def group(self) -> Global___ClusterGroup:
+        """The group as it is now."""
+
+    @_builtins.property
+    def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[_cluster_service_pb2.BrokerOutcome]:
+        """One entry for each broker, by name."""
+
+    def __init__(
+        self,
+        *,
+        group: Global___ClusterGroup | None = ...,
+        outcomes: _abc.Iterable[_cluster_service_pb2.BrokerOutcome] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "outcomes", b"outcomes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateGroupRetriesResponse: _TypeAlias = UpdateGroupRetriesResponse  # noqa: Y015
+
+@_typing.final
 class DeleteGroupRequest(_message.Message):
     """Deletes a group."""
 
@@ -389,7 +453,7 @@ class DeleteGroupResponse(_message.Message):
     """Its dead letters, deleted or kept."""
     @_builtins.property
     def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[_cluster_service_pb2.BrokerOutcome]:
-        """One entry for each broker, by name."""
+        """One entry for each broker that had it or failed, by name."""
 
     def __init__(
         self,
@@ -652,6 +716,7 @@ class GroupQueueOffset(_message.Message):
     QUEUE_ID_FIELD_NUMBER: _builtins.int
     QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     PREVIOUS_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    MEMBER_COUNT_FIELD_NUMBER: _builtins.int
     broker_name: _builtins.str
     """The broker."""
     queue_id: _builtins.int
@@ -660,6 +725,8 @@ class GroupQueueOffset(_message.Message):
     """The next queue offset that the group will consume."""
     previous_queue_offset: _builtins.int
     """What it was before. Absent: there was none, or it is not asked for. Output only."""
+    member_count: _builtins.int
+    """Members of the group that the broker told. Output only."""
     def __init__(
         self,
         *,
@@ -667,10 +734,11 @@ class GroupQueueOffset(_message.Message):
         queue_id: _builtins.int = ...,
         queue_offset: _builtins.int = ...,
         previous_queue_offset: _builtins.int | None = ...,
+        member_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_previous_queue_offset", b"_previous_queue_offset", "previous_queue_offset", b"previous_queue_offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_previous_queue_offset", b"_previous_queue_offset", "broker_name", b"broker_name", "previous_queue_offset", b"previous_queue_offset", "queue_id", b"queue_id", "queue_offset", b"queue_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_previous_queue_offset", b"_previous_queue_offset", "broker_name", b"broker_name", "member_count", b"member_count", "previous_queue_offset", b"previous_queue_offset", "queue_id", b"queue_id", "queue_offset", b"queue_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__previous_queue_offset: _TypeAlias = _typing.Literal["previous_queue_offset"]  # noqa: Y015
     _WhichOneofArgType__previous_queue_offset: _TypeAlias = _typing.Literal["_previous_queue_offset", b"_previous_queue_offset"]  # noqa: Y015
@@ -685,18 +753,24 @@ class ResetGroupOffsetsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OFFSETS_FIELD_NUMBER: _builtins.int
+    OUTCOMES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupQueueOffset]:
         """The offsets as they are (or would be) now, by broker and queue."""
+
+    @_builtins.property
+    def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[_cluster_service_pb2.BrokerOutcome]:
+        """One entry for each broker, by name."""
 
     def __init__(
         self,
         *,
         offsets: _abc.Iterable[Global___GroupQueueOffset] | None = ...,
+        outcomes: _abc.Iterable[_cluster_service_pb2.BrokerOutcome] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offsets", b"offsets", "outcomes", b"outcomes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -739,18 +813,24 @@ class CloneGroupOffsetsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OFFSETS_FIELD_NUMBER: _builtins.int
+    OUTCOMES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupQueueOffset]:
         """The copied offsets, by broker and queue."""
+
+    @_builtins.property
+    def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[_cluster_service_pb2.BrokerOutcome]:
+        """One entry for each broker, by name."""
 
     def __init__(
         self,
         *,
         offsets: _abc.Iterable[Global___GroupQueueOffset] | None = ...,
+        outcomes: _abc.Iterable[_cluster_service_pb2.BrokerOutcome] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offsets", b"offsets", "outcomes", b"outcomes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -52,6 +52,11 @@ class GroupServiceStub:
     """Replaces a consumer group's settings on all its brokers.
     Errors: GROUP_NOT_FOUND, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
     """
+    UpdateGroupRetries: _grpc.UnaryUnaryMultiCallable[_group_service_pb2.UpdateGroupRetriesRequest, _group_service_pb2.UpdateGroupRetriesResponse]
+    """Changes how often, and after which waits, a group tries again what failed. A broker that does
+    not know the group gets it.
+    Errors: GROUP_NAME_ILLEGAL, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+    """
     DeleteGroup: _grpc.UnaryUnaryMultiCallable[_group_service_pb2.DeleteGroupRequest, _group_service_pb2.DeleteGroupResponse]
     """Deletes a consumer group with its offsets from all its brokers.
     Errors: GROUP_NOT_FOUND, GROUP_IN_USE while it has members, NAME_SERVERS_UNREACHABLE.
@@ -97,6 +102,11 @@ class GroupServiceAsyncStub(GroupServiceStub):
     UpdateGroup: _aio.UnaryUnaryMultiCallable[_group_service_pb2.UpdateGroupRequest, _group_service_pb2.UpdateGroupResponse]  # type: ignore[assignment]
     """Replaces a consumer group's settings on all its brokers.
     Errors: GROUP_NOT_FOUND, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+    """
+    UpdateGroupRetries: _aio.UnaryUnaryMultiCallable[_group_service_pb2.UpdateGroupRetriesRequest, _group_service_pb2.UpdateGroupRetriesResponse]  # type: ignore[assignment]
+    """Changes how often, and after which waits, a group tries again what failed. A broker that does
+    not know the group gets it.
+    Errors: GROUP_NAME_ILLEGAL, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     DeleteGroup: _aio.UnaryUnaryMultiCallable[_group_service_pb2.DeleteGroupRequest, _group_service_pb2.DeleteGroupResponse]  # type: ignore[assignment]
     """Deletes a consumer group with its offsets from all its brokers.
@@ -164,6 +174,17 @@ class GroupServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_group_service_pb2.UpdateGroupResponse, _abc.Awaitable[_group_service_pb2.UpdateGroupResponse]]:
         """Replaces a consumer group's settings on all its brokers.
         Errors: GROUP_NOT_FOUND, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def UpdateGroupRetries(
+        self,
+        request: _group_service_pb2.UpdateGroupRetriesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_group_service_pb2.UpdateGroupRetriesResponse, _abc.Awaitable[_group_service_pb2.UpdateGroupRetriesResponse]]:
+        """Changes how often, and after which waits, a group tries again what failed. A broker that does
+        not know the group gets it.
+        Errors: GROUP_NAME_ILLEGAL, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
         """
 
     @_abc_1.abstractmethod

@@ -87,10 +87,13 @@ class TopicPlacement(_message.Message):
     CLUSTER_NAME_FIELD_NUMBER: _builtins.int
     BROKER_NAME_FIELD_NUMBER: _builtins.int
     TOPIC_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
     """The cluster."""
     broker_name: _builtins.str
     """The broker."""
+    address: _builtins.str
+    """Where the broker is."""
     @_builtins.property
     def topic(self) -> _topic_service_pb2.Topic:
         """The topic as that broker has it."""
@@ -101,10 +104,11 @@ class TopicPlacement(_message.Message):
         cluster_name: _builtins.str = ...,
         broker_name: _builtins.str = ...,
         topic: _topic_service_pb2.Topic | None = ...,
+        address: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_name", b"broker_name", "cluster_name", b"cluster_name", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broker_name", b"broker_name", "cluster_name", b"cluster_name", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -119,8 +123,11 @@ class CreateTopicRequest(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     CLUSTER_NAME_FIELD_NUMBER: _builtins.int
     BROKER_NAMES_FIELD_NUMBER: _builtins.int
+    EXISTS_OK_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
     """The cluster. May be empty where only one is known."""
+    exists_ok: _builtins.bool
+    """Whether a broker that has it already counts as done whatever its settings are."""
     @_builtins.property
     def topic(self) -> _topic_service_pb2.Topic:
         """What to create. Queue counts hold for each broker; 0 means the broker's default, 4."""
@@ -135,10 +142,11 @@ class CreateTopicRequest(_message.Message):
         topic: _topic_service_pb2.Topic | None = ...,
         cluster_name: _builtins.str = ...,
         broker_names: _abc.Iterable[_builtins.str] | None = ...,
+        exists_ok: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_names", b"broker_names", "cluster_name", b"cluster_name", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_names", b"broker_names", "cluster_name", b"cluster_name", "exists_ok", b"exists_ok", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -448,22 +456,76 @@ class DeleteTopicResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OUTCOMES_FIELD_NUMBER: _builtins.int
+    NOT_TOLD_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[_cluster_service_pb2.BrokerOutcome]:
-        """One entry for each broker, by name."""
+        """One entry for each broker that had it or failed, by name."""
+
+    @_builtins.property
+    def not_told(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Why name servers could not be told to forget an order of its queues, of which none was known."""
 
     def __init__(
         self,
         *,
         outcomes: _abc.Iterable[_cluster_service_pb2.BrokerOutcome] | None = ...,
+        not_told: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcomes", b"outcomes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["not_told", b"not_told", "outcomes", b"outcomes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteTopicResponse: _TypeAlias = DeleteTopicResponse  # noqa: Y015
+
+@_typing.final
+class UpdateTopicQueueOrderRequest(_message.Message):
+    """Fixes or forgets the order of a topic's queues."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    CLEAR_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic."""
+    clear: _builtins.bool
+    """Whether to forget it."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        clear: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clear", b"clear", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateTopicQueueOrderRequest: _TypeAlias = UpdateTopicQueueOrderRequest  # noqa: Y015
+
+@_typing.final
+class UpdateTopicQueueOrderResponse(_message.Message):
+    """Answers a change of the order."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_ORDER_FIELD_NUMBER: _builtins.int
+    queue_order: _builtins.str
+    """The order as it is now, "broker-a:4;broker-b:4"; empty: none."""
+    def __init__(
+        self,
+        *,
+        queue_order: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue_order", b"queue_order"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateTopicQueueOrderResponse: _TypeAlias = UpdateTopicQueueOrderResponse  # noqa: Y015
 
 @_typing.final
 class ListTopicQueuesRequest(_message.Message):

@@ -61,6 +61,11 @@ class TopicServiceStub(object):
                 request_serializer=ariane_dot_admin_dot_v1_dot_topic__service__pb2.DeleteTopicRequest.SerializeToString,
                 response_deserializer=ariane_dot_admin_dot_v1_dot_topic__service__pb2.DeleteTopicResponse.FromString,
                 _registered_method=True)
+        self.UpdateTopicQueueOrder = channel.unary_unary(
+                '/ariane.admin.v1.TopicService/UpdateTopicQueueOrder',
+                request_serializer=ariane_dot_admin_dot_v1_dot_topic__service__pb2.UpdateTopicQueueOrderRequest.SerializeToString,
+                response_deserializer=ariane_dot_admin_dot_v1_dot_topic__service__pb2.UpdateTopicQueueOrderResponse.FromString,
+                _registered_method=True)
         self.ListTopicQueues = channel.unary_unary(
                 '/ariane.admin.v1.TopicService/ListTopicQueues',
                 request_serializer=ariane_dot_admin_dot_v1_dot_topic__service__pb2.ListTopicQueuesRequest.SerializeToString,
@@ -76,8 +81,8 @@ class TopicServiceServicer(object):
     def CreateTopic(self, request, context):
         """Creates a topic on every primary of a cluster, or on the named ones. A broker that has it
         already, with the same settings, counts as done.
-        Errors: TOPIC_EXISTS when all have it, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID,
-        BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
+        Errors: TOPIC_EXISTS when all have it, unless `exists_ok`, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED,
+        FIELD_INVALID, BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -108,8 +113,18 @@ class TopicServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTopic(self, request, context):
-        """Deletes a topic with its messages from all its brokers, or from the named ones.
+        """Deletes a topic with its messages from all its brokers, or from the named ones. Where no broker
+        has it any more, name servers forget the order of its queues, too.
         Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, NAME_SERVERS_UNREACHABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateTopicQueueOrder(self, request, context):
+        """Fixes among which queues the message groups of a topic are divided: all that are written now.
+        Or forgets it. Message groups move by either.
+        Errors: TOPIC_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -150,6 +165,11 @@ def add_TopicServiceServicer_to_server(servicer, server):
                     servicer.DeleteTopic,
                     request_deserializer=ariane_dot_admin_dot_v1_dot_topic__service__pb2.DeleteTopicRequest.FromString,
                     response_serializer=ariane_dot_admin_dot_v1_dot_topic__service__pb2.DeleteTopicResponse.SerializeToString,
+            ),
+            'UpdateTopicQueueOrder': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateTopicQueueOrder,
+                    request_deserializer=ariane_dot_admin_dot_v1_dot_topic__service__pb2.UpdateTopicQueueOrderRequest.FromString,
+                    response_serializer=ariane_dot_admin_dot_v1_dot_topic__service__pb2.UpdateTopicQueueOrderResponse.SerializeToString,
             ),
             'ListTopicQueues': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTopicQueues,
@@ -294,6 +314,33 @@ class TopicService(object):
             '/ariane.admin.v1.TopicService/DeleteTopic',
             ariane_dot_admin_dot_v1_dot_topic__service__pb2.DeleteTopicRequest.SerializeToString,
             ariane_dot_admin_dot_v1_dot_topic__service__pb2.DeleteTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateTopicQueueOrder(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.admin.v1.TopicService/UpdateTopicQueueOrder',
+            ariane_dot_admin_dot_v1_dot_topic__service__pb2.UpdateTopicQueueOrderRequest.SerializeToString,
+            ariane_dot_admin_dot_v1_dot_topic__service__pb2.UpdateTopicQueueOrderResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -38,8 +38,8 @@ class TopicServiceStub:
     CreateTopic: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.CreateTopicRequest, _topic_service_pb2.CreateTopicResponse]
     """Creates a topic on every primary of a cluster, or on the named ones. A broker that has it
     already, with the same settings, counts as done.
-    Errors: TOPIC_EXISTS when all have it, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID,
-    BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
+    Errors: TOPIC_EXISTS when all have it, unless `exists_ok`, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED,
+    FIELD_INVALID, BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
     """
     GetTopic: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.GetTopicRequest, _topic_service_pb2.GetTopicResponse]
     """Reads one topic with its part on each broker.
@@ -54,8 +54,14 @@ class TopicServiceStub:
     Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     DeleteTopic: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.DeleteTopicRequest, _topic_service_pb2.DeleteTopicResponse]
-    """Deletes a topic with its messages from all its brokers, or from the named ones.
+    """Deletes a topic with its messages from all its brokers, or from the named ones. Where no broker
+    has it any more, name servers forget the order of its queues, too.
     Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, NAME_SERVERS_UNREACHABLE.
+    """
+    UpdateTopicQueueOrder: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.UpdateTopicQueueOrderRequest, _topic_service_pb2.UpdateTopicQueueOrderResponse]
+    """Fixes among which queues the message groups of a topic are divided: all that are written now.
+    Or forgets it. Message groups move by either.
+    Errors: TOPIC_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
     """
     ListTopicQueues: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.ListTopicQueuesRequest, _topic_service_pb2.ListTopicQueuesResponse]
     """Lists the queues of a topic with their bounds, by cluster, broker and queue.
@@ -72,8 +78,8 @@ class TopicServiceAsyncStub(TopicServiceStub):
     CreateTopic: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.CreateTopicRequest, _topic_service_pb2.CreateTopicResponse]  # type: ignore[assignment]
     """Creates a topic on every primary of a cluster, or on the named ones. A broker that has it
     already, with the same settings, counts as done.
-    Errors: TOPIC_EXISTS when all have it, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID,
-    BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
+    Errors: TOPIC_EXISTS when all have it, unless `exists_ok`, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED,
+    FIELD_INVALID, BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
     """
     GetTopic: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.GetTopicRequest, _topic_service_pb2.GetTopicResponse]  # type: ignore[assignment]
     """Reads one topic with its part on each broker.
@@ -88,8 +94,14 @@ class TopicServiceAsyncStub(TopicServiceStub):
     Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     DeleteTopic: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.DeleteTopicRequest, _topic_service_pb2.DeleteTopicResponse]  # type: ignore[assignment]
-    """Deletes a topic with its messages from all its brokers, or from the named ones.
+    """Deletes a topic with its messages from all its brokers, or from the named ones. Where no broker
+    has it any more, name servers forget the order of its queues, too.
     Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, NAME_SERVERS_UNREACHABLE.
+    """
+    UpdateTopicQueueOrder: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.UpdateTopicQueueOrderRequest, _topic_service_pb2.UpdateTopicQueueOrderResponse]  # type: ignore[assignment]
+    """Fixes among which queues the message groups of a topic are divided: all that are written now.
+    Or forgets it. Message groups move by either.
+    Errors: TOPIC_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
     """
     ListTopicQueues: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.ListTopicQueuesRequest, _topic_service_pb2.ListTopicQueuesResponse]  # type: ignore[assignment]
     """Lists the queues of a topic with their bounds, by cluster, broker and queue.
@@ -109,8 +121,8 @@ class TopicServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_topic_service_pb2.CreateTopicResponse, _abc.Awaitable[_topic_service_pb2.CreateTopicResponse]]:
         """Creates a topic on every primary of a cluster, or on the named ones. A broker that has it
         already, with the same settings, counts as done.
-        Errors: TOPIC_EXISTS when all have it, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID,
-        BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
+        Errors: TOPIC_EXISTS when all have it, unless `exists_ok`, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED,
+        FIELD_INVALID, BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
         """
 
     @_abc_1.abstractmethod
@@ -149,8 +161,20 @@ class TopicServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _topic_service_pb2.DeleteTopicRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_topic_service_pb2.DeleteTopicResponse, _abc.Awaitable[_topic_service_pb2.DeleteTopicResponse]]:
-        """Deletes a topic with its messages from all its brokers, or from the named ones.
+        """Deletes a topic with its messages from all its brokers, or from the named ones. Where no broker
+        has it any more, name servers forget the order of its queues, too.
         Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, NAME_SERVERS_UNREACHABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def UpdateTopicQueueOrder(
+        self,
+        request: _topic_service_pb2.UpdateTopicQueueOrderRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_topic_service_pb2.UpdateTopicQueueOrderResponse, _abc.Awaitable[_topic_service_pb2.UpdateTopicQueueOrderResponse]]:
+        """Fixes among which queues the message groups of a topic are divided: all that are written now.
+        Or forgets it. Message groups move by either.
+        Errors: TOPIC_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
         """
 
     @_abc_1.abstractmethod

@@ -227,7 +227,7 @@ def error_from_status(status: Status, *, peer: str) -> CallError:
 
     Args:
         status: With an ``ErrorInfo`` of our domain, or of somebody else.
-        peer: Who sent it, for the text.
+        peer: Who sent it, for the text; empty where the text says it.
     """
     info = ErrorInfo()
     retry = RetryInfo()
@@ -244,7 +244,7 @@ def error_from_status(status: Status, *, peer: str) -> CallError:
     # A service of tomorrow may have reasons that this client has never heard of.
     row = REASON_ROWS.get(reason, ReasonRow(CallError, outcome_unknown=True))
     return row.error(
-        f"{peer}: {status.message or reason}",
+        f"{peer}: {status.message or reason}".removeprefix(": "),
         reason=reason,
         outcome_unknown=row.outcome_unknown,
         # A name server that has just started will know more soon.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from ariane_admin.asking.connection import ADMIN_VARIABLE, DEFAULT_ADMIN, check_address
+from ariane_admin.asking.connection import ADMIN_VARIABLE, DEFAULT_ADMIN, address_of
 from ariane_sdk import ClusterClient
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def admin_option(command: _Command) -> _Command:
         show_default=True,
         show_envvar=True,
         metavar="HOST:PORT",
-        callback=lambda _context, _parameter, value: check_address(value),
+        callback=lambda context, parameter, value: address_of(context, parameter, value, "admin"),
         help="Where admin is.",
     )
     return option(command)

@@ -76,13 +76,28 @@ def check_address(value: str) -> str:
 
 
 def _checker(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    return address_of(context, parameter, value, "transaction checker")
+
+
+def address_of(context: click.Context, parameter: click.Parameter, value: str, what: str) -> str:
+    """The address of a process of the cluster, as an option gives it.
+
+    Args:
+        context: Of the command.
+        parameter: The option, ``--checker`` or ``--admin``.
+        value: What it says.
+        what: What kind of process it is.
+
+    Raises:
+        click.BadParameter: It is no address; or nothing is said and a context is used that names
+            none: the process of this machine belongs to another cluster.
+    """
     used = context.find_root().obj
     by_default = context.get_parameter_source(str(parameter.name)) is ParameterSource.DEFAULT
     if by_default and isinstance(used, ContextInUse):
-        # That of this machine belongs to another cluster.
         raise click.BadParameter(
-            f"context {used.name} names no transaction checker; say it here, or keep it by"
-            f" ariane context add {used.name} --checker"
+            f"context {used.name} names no {what}; say it here, or keep it by"
+            f" ariane context add {used.name} --{parameter.name}"
         )
     return check_address(value)
 

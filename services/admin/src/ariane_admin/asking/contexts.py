@@ -4,7 +4,8 @@ One JSON file, ``$XDG_CONFIG_HOME/ariane/contexts.json`` (``~/.config`` by defau
 
     {"current": "prod",
      "contexts": {"prod": {"name_servers": "10.0.0.1:9876,10.0.0.2:9876",
-                           "checker": "10.0.0.1:9880"}}}
+                           "checker": "10.0.0.1:9880",
+                           "admin": "10.0.0.1:9881"}}}
 
 A flag goes before the environment, the environment before a context, a context before the default.
 The context is the one of ``ariane --context NAME``, or of ``ARIANE_CONTEXT``, or the current one.
@@ -31,8 +32,13 @@ CONTEXT_VARIABLE: Final = "ARIANE_CONTEXT"
 
 NAME_SERVERS: Final = "name_servers"
 CHECKER: Final = "checker"
+ADMIN: Final = "admin"
 VARIABLES: Final = MappingProxyType(
-    {NAME_SERVERS: "ARIANE_NAME_SERVERS", CHECKER: "ARIANE_TXN_CHECKER"}
+    {
+        NAME_SERVERS: "ARIANE_NAME_SERVERS",
+        CHECKER: "ARIANE_TXN_CHECKER",
+        ADMIN: "ARIANE_ADMIN",
+    }
 )
 """What a context may say, and the variable that says the same."""
 

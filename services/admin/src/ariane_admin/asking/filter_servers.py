@@ -78,18 +78,23 @@ async def filter_servers(doors: ClusterDoors) -> list[FilterServer]:
     Raises:
         CommandFailed: There is none.
     """
-    found = [
-        FilterServer(broker.broker_name, address)
-        for broker in await doors.primaries()
-        for address in broker.filter_servers
-    ]
+    found = await known_filter_servers(doors)
     if not found:
         raise CommandFailed(
             "no FilterServer runs beside any broker; start one with ariane-filter --broker"
             " HOST:PORT --data-path FOLDER",
             ExitStatus.UNREACHABLE,
         )
-    return sorted(found)
+    return found
+
+
+async def known_filter_servers(doors: ClusterDoors) -> list[FilterServer]:
+    """All that stand in routes, which may be none."""
+    return sorted(
+        FilterServer(broker.broker_name, address)
+        for broker in await doors.primaries()
+        for address in broker.filter_servers
+    )
 
 
 async def ask_all(

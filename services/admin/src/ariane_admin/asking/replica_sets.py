@@ -30,12 +30,12 @@ class Member:
     Attributes:
         address: Where it is.
         state: What it says of the set; None when it does not answer.
-        error: Why it does not.
+        error: Why it does not; None when it does.
     """
 
     address: str
     state: set_pb.GetReplicaSetResponse | None
-    error: str = ""
+    error: CallError | None = None
 
 
 async def members_of(doors: ClusterDoors, name: str) -> list[Member]:
@@ -60,7 +60,7 @@ async def members_of(doors: ClusterDoors, name: str) -> list[Member]:
             )
         except CallError as error:
             refusal = error
-            asked[address] = Member(address, None, str(error))
+            asked[address] = Member(address, None, error)
             continue
         asked[address] = Member(address, state)
         waiting += state.replica_set.addresses.values()

@@ -10,8 +10,8 @@ from google.protobuf.message import Message
 
 from ariane_admin.audit.trail import JSON_BYTES_MAX
 
-_LEFT_OUT: Final = frozenset({"body"})
-"""Fields that are no matter of the trail: what applications say to each other."""
+_LEFT_OUT: Final = frozenset({"body", "module"})
+"""Fields that are no matter of the trail: what applications say to each other, and their code."""
 
 _NAMES: Final = (
     *("topic", "consumer_group", "target_consumer_group", "broker_name", "transaction_id"),

@@ -6,13 +6,19 @@ import asyncio
 
 import click
 
+from ariane.admin.v1.cluster_service_pb2 import (
+    DrainBrokerRequest,
+    DrainBrokerResponse,
+    RestoreBrokerRequest,
+    RestoreBrokerResponse,
+)
 from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest, GetBrokerStateResponse
 from ariane.common.v1.process_service_pb2 import ListProcessSettingsRequest, ProcessSetting
 from ariane.namesrv.v1.route_pb2 import BrokerLiveness
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
 from ariane_admin.asking import broker_maintenance
 from ariane_admin.asking.absent_brokers import warn_of_absent
-from ariane_admin.asking.broker_maintenance import MaintenanceOutcome
+from ariane_admin.asking.changes import AdminChoice, administration, change_option
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     PAGE_SIZE,
@@ -108,8 +114,17 @@ def show(*, name: str, settings: bool, name_servers: str, output: Output) -> Non
 @click.option("--wait", is_flag=True, help="Wait until all groups have consumed what it keeps.")
 @yes_option
 @name_servers_option
+@change_option
 @output_option
-def drain(*, name: str, wait: bool, yes: bool, name_servers: str, output: Output) -> None:
+def drain(
+    *,
+    name: str,
+    wait: bool,
+    yes: bool,
+    name_servers: str,
+    admin: AdminChoice,
+    output: Output,
+) -> None:
     """Let broker NAME take no more messages; consumers go on.
 
     Its write permission is taken from the routes of every name server, which keep that over
@@ -121,16 +136,18 @@ def drain(*, name: str, wait: bool, yes: bool, name_servers: str, output: Output
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     confirm(f"Let broker {name} take no more messages?", yes=yes)
 
-    async def work() -> MaintenanceOutcome:
-        async with ClusterDoors(name_servers) as doors:
-            [found] = await doors.primaries([name])
-            outcome = await broker_maintenance.drain(doors, found)
-            if wait:
+    async def work() -> DrainBrokerResponse:
+        async with administration(name_servers, admin) as changes:
+            request = DrainBrokerRequest(broker_name=name)
+            answer = await changes.ask(changes.cluster.DrainBroker, request)
+        if wait:
+            async with ClusterDoors(name_servers) as doors:
+                [found] = await doors.primaries([name])
                 with progress() as show:
                     await broker_maintenance.wait_consumed(
                         doors, found, lambda left: show(f"{left:,} messages are not consumed yet")
                     )
-            return outcome
+        return answer
 
     consumed = " All groups have consumed what it keeps." if wait else ""
     _tell(output, name, run_async(work()), f"Broker {name} takes no more messages.{consumed}")
@@ -139,8 +156,9 @@ def drain(*, name: str, wait: bool, yes: bool, name_servers: str, output: Output
 @click.command("restore")
 @click.argument("name")
 @name_servers_option
+@change_option
 @output_option
-def restore(*, name: str, name_servers: str, output: Output) -> None:
+def restore(*, name: str, name_servers: str, admin: AdminChoice, output: Output) -> None:
     """Let broker NAME take messages again, after a drain.
 
     \b
@@ -148,22 +166,27 @@ def restore(*, name: str, name_servers: str, output: Output) -> None:
       ariane broker restore broker-a
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def work() -> MaintenanceOutcome:
-        async with ClusterDoors(name_servers) as doors:
-            [found] = await doors.primaries([name])
-            return await broker_maintenance.restore(doors, found)
+    async def work() -> RestoreBrokerResponse:
+        async with administration(name_servers, admin) as changes:
+            request = RestoreBrokerRequest(broker_name=name)
+            return await changes.ask(changes.cluster.RestoreBroker, request)
 
     _tell(output, name, run_async(work()), f"Broker {name} takes messages.")
 
 
-def _tell(output: Output, name: str, outcome: MaintenanceOutcome, sentence: str) -> None:
+def _tell(
+    output: Output,
+    name: str,
+    outcome: DrainBrokerResponse | RestoreBrokerResponse,
+    sentence: str,
+) -> None:
     for reason in outcome.not_told:
         say_error(f"warning: {reason}")
     output.done(
         sentence,
         {
             "broker": name,
-            "writable": outcome.broker_writable,
+            "writable": outcome.writable,
             "topics": outcome.topic_count,
             "not_told": list(outcome.not_told),
         },

@@ -8,6 +8,7 @@ import click
 
 from ariane_admin.asking.connection import check_address
 from ariane_admin.asking.contexts import (
+    ADMIN,
     CHECKER,
     NAME_SERVERS,
     contexts_path,
@@ -17,7 +18,7 @@ from ariane_admin.asking.contexts import (
 from ariane_admin.terminal.output import Output, output_option
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_COLUMNS = ("current", "context", "name_servers", "checker")
+_COLUMNS = ("current", "context", "name_servers", "checker", "admin")
 
 
 def _name(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
@@ -31,7 +32,7 @@ def _addresses(_context: click.Context, _parameter: click.Parameter, value: str)
     return ",".join(check_address(address) for address in given)
 
 
-def _checker(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+def _one(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
     return value if value is None else check_address(value)
 
 
@@ -45,18 +46,24 @@ def _checker(_context: click.Context, _parameter: click.Parameter, value: str | 
     help="Where to ask for the cluster.",
 )
 @click.option(
-    "--checker", metavar="HOST:PORT", callback=_checker, help="Any transaction checker of it."
+    "--checker", metavar="HOST:PORT", callback=_one, help="Any transaction checker of it."
+)
+@click.option(
+    "--admin", metavar="HOST:PORT", callback=_one, help="Its admin: changes go through it."
 )
 @output_option
-def add(*, name: str, name_servers: str, checker: str | None, output: Output) -> None:
+def add(
+    *, name: str, name_servers: str, checker: str | None, admin: str | None, output: Output
+) -> None:
     """Keep the addresses of a cluster as context NAME, or change them; the first one is used.
 
     \b
     Examples:
       ariane context add prod --name-servers 10.0.0.1:9876,10.0.0.2:9876
-      ariane context add prod --name-servers 10.0.0.1:9876 --checker 10.0.0.1:9880
+      ariane context add prod --name-servers 10.0.0.1:9876 --admin 10.0.0.1:9881
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    places = {NAME_SERVERS: name_servers} | ({} if checker is None else {CHECKER: checker})
+    given = {NAME_SERVERS: name_servers, CHECKER: checker, ADMIN: admin}
+    places = {place: address for place, address in given.items() if address is not None}
     contexts = load_contexts().with_context(name, places)
     save_contexts(contexts)
     output.done(
@@ -99,6 +106,7 @@ def list_contexts(*, output: Output) -> None:
             "context": name,
             "name_servers": places.get(NAME_SERVERS, ""),
             "checker": places.get(CHECKER, ""),
+            "admin": places.get(ADMIN, ""),
         }
         for name, places in sorted(contexts.by_name.items())
     ]

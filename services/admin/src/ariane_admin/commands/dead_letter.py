@@ -13,6 +13,8 @@ from typing import Any, Final, TextIO, TypeVar
 
 import click
 
+from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
+from ariane_admin.asking.changes import AdminChoice, administration, change_option
 from ariane_admin.asking.cluster_doors import ClusterDoors, answer_to_question
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.roll_call import RollCall, known_groups
@@ -25,7 +27,9 @@ from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, first_of, output_option
 from ariane_admin.terminal.progress import progress
-from ariane_sdk import DeadLetter, DeadLetterFilter, DeadLetters, LiveBroker, Redrive
+from ariane_admin.terminal.times import timestamp_of
+from ariane_sdk import DeadLetter, DeadLetterFilter, DeadLetters, LiveBroker
+from ariane_sdk.errors import GroupNotFound
 
 _COLUMNS: Final = (
     *("place", "died", "topic", "queue_id", "queue_offset", "attempts", "reason"),
@@ -33,6 +37,10 @@ _COLUMNS: Final = (
 )
 _REASONS: Final = ("ATTEMPTS_EXHAUSTED", "REJECTED", "CONSUMER_DIED")
 _FAILURES_SHOWN: Final = 10
+_CHUNK: Final = 5000
+"""Dead letters that one call sends back, and one entry of the audit trail tells of."""
+
+_CHUNK_SECONDS_MAX: Final = 600.0
 _PLACE_DIGITS_MAX: Final = 19
 """Digits of the largest queue offset."""
 
@@ -184,6 +192,7 @@ def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
 )
 @yes_option
 @name_servers_option
+@change_option
 @output_option
 def redrive(
     *,
@@ -192,6 +201,7 @@ def redrive(
     to_group: bool,
     yes: bool,
     name_servers: str,
+    admin: AdminChoice,
     output: Output,
     **which: Any,
 ) -> int:
@@ -208,20 +218,16 @@ def redrive(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if place is not None and any(which.values()):
         raise click.UsageError("say either PLACE or which dead letters")
-    wanted = _wanted(**which) if place is None else _at(place)
+    request = letter_pb.RedriveDeadLettersRequest(
+        consumer_group=group, to_group=to_group, message_count_max=_CHUNK
+    )
+    if place is None:
+        request.query.CopyFrom(_query(**which))
+    else:
+        request.places.append(_place(place))
     what = "the dead letters that match" if any(which.values()) else "all dead letters"
     if place is None:
         confirm(f"Send {what} of group {group} back?", yes=yes)
-
-    async def send() -> Redrive:
-        with progress() as tell:
-            async with DeadLetters(name_servers) as letters:
-                return await letters.redrive(
-                    group,
-                    wanted,
-                    to_group=to_group,
-                    on_progress=lambda now: tell(f"{now.redriven_count:,} sent back"),
-                )
 
     async def doubt() -> ExitStatus:
         async with ClusterDoors(name_servers) as doors:
@@ -230,13 +236,35 @@ def redrive(
             return roll.status
 
     status = ExitStatus.DONE
-    done = run_async(send())
+    try:
+        done = run_async(_sent_back(name_servers, admin, request))
+    except GroupNotFound:
+        done = letter_pb.RedriveDeadLettersResponse()
     if not (done.redriven_count or done.duplicate_count or done.failures):
         if place is not None:
             raise _nothing_at(group, place)
         status = run_async(doubt())
     _tell(output, group, done)
     return status
+
+
+async def _sent_back(
+    name_servers: str, admin: AdminChoice, request: letter_pb.RedriveDeadLettersRequest
+) -> letter_pb.RedriveDeadLettersResponse:
+    """Send all back that are asked for, some thousand a call."""
+    done = letter_pb.RedriveDeadLettersResponse()
+    with progress() as tell:
+        async with administration(name_servers, admin) as changes:
+            while True:
+                redrive = changes.dead_letters.RedriveDeadLetters
+                told = await changes.ask(redrive, request, seconds_max=_CHUNK_SECONDS_MAX)
+                # What the calls before have sent back is a duplicate of this one.
+                done.duplicate_count = told.duplicate_count - done.redriven_count
+                done.redriven_count += told.redriven_count
+                done.failures.extend(told.failures)
+                tell(f"{done.redriven_count:,} sent back")
+                if not told.more:
+                    return done
 
 
 async def _doubt(doors: ClusterDoors, roll: RollCall, group: str) -> None:
@@ -246,17 +274,15 @@ async def _doubt(doors: ClusterDoors, roll: RollCall, group: str) -> None:
         say_warning(f"{who} knows group {group!r}; ariane group list shows all")
 
 
-def _tell(output: Output, group: str, done: Redrive) -> None:
-    failures = done.failures or {}
-    causes = [
-        {"place": f"{queue.broker_name}/{queue.queue_id}/{queue_offset}", "cause": cause}
-        for (queue, queue_offset), cause in failures.items()
-    ]
+def _tell(output: Output, group: str, done: letter_pb.RedriveDeadLettersResponse) -> None:
+    # One that could not be sent back may be met by each call.
+    failures = list(dict.fromkeys(done.failures))
+    pairs = [text.partition(": ") for text in failures]
     row = {
         "group": group,
         "redriven": done.redriven_count,
         "redriven_before": done.duplicate_count,
-        "failures": causes,
+        "failures": [{"place": place, "cause": cause} for place, _, cause in pairs],
     }
     output.done(
         f"{done.redriven_count:,} sent back; {done.duplicate_count:,} had been before; "
@@ -264,8 +290,7 @@ def _tell(output: Output, group: str, done: Redrive) -> None:
         row,
     )
     if failures:
-        shown = [f"{each['place']}: {each['cause']}" for each in causes[:_FAILURES_SHOWN]]
-        raise CommandFailed("; ".join(shown), ExitStatus.FAILED)
+        raise CommandFailed("; ".join(failures[:_FAILURES_SHOWN]), ExitStatus.FAILED)
 
 
 def _nothing_at(group: str, place: str) -> CommandFailed:
@@ -278,14 +303,34 @@ def _wanted(
     return DeadLetterFilter(topic=topic, key=key, reason=reason or "", begin=begin, end=end)
 
 
-def _at(place: str) -> DeadLetterFilter:
-    broker_name, *numbers = place.rsplit("/", 2)
+def _query(
+    *, topic: str, key: str, reason: str | None, begin: datetime | None, end: datetime | None
+) -> letter_pb.DeadLetterQuery:
+    return letter_pb.DeadLetterQuery(
+        origin_topic=topic,
+        key=key,
+        reason=reason or "",
+        begin_time=timestamp_of(begin),
+        end_time=timestamp_of(end),
+        include_redriven=True,
+    )
+
+
+def _place(text: str) -> letter_pb.DeadLetterPlace:
+    broker_name, *numbers = text.rsplit("/", 2)
     if len(numbers) != 2 or not all(
         number.isdecimal() and len(number) <= _PLACE_DIGITS_MAX for number in numbers
     ):
-        raise click.UsageError(f"{place!r} is no place: say BROKER/QUEUE/OFFSET")
+        raise click.UsageError(f"{text!r} is no place: say BROKER/QUEUE/OFFSET")
+    return letter_pb.DeadLetterPlace(
+        broker_name=broker_name, queue_id=int(numbers[0]), queue_offset=int(numbers[1])
+    )
+
+
+def _at(place: str) -> DeadLetterFilter:
+    at = _place(place)
     return DeadLetterFilter(
-        broker_name=broker_name, dead_queue_id=int(numbers[0]), dead_queue_offset=int(numbers[1])
+        broker_name=at.broker_name, dead_queue_id=at.queue_id, dead_queue_offset=at.queue_offset
     )
 
 

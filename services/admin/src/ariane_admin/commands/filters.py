@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 
+from ariane.admin.v1 import filter_service_pb2 as admin_pb
 from ariane.filter.v1 import filter_pb2
-from ariane.filter.v1.filter_service_pb2 import (
-    DeleteFilterRequest,
-    GetFilterRequest,
-    QuarantineFilterRequest,
-    ReleaseFilterRequest,
-    UploadFilterRequest,
-    UploadFilterResponse,
-)
+from ariane.filter.v1.filter_service_pb2 import GetFilterRequest
+from ariane_admin.asking.changes import AdminChoice, administration, change_option, error_of
 from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.filter_servers import (
     LOAD_SECONDS_MAX,
-    Answers,
     FilterServer,
     ask_all,
     filter_servers,
@@ -48,8 +42,11 @@ _version_argument: Final = click.argument("filter_version", metavar="NAME@VERSIO
 @click.argument("name")
 @click.argument("module", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @name_servers_option
+@change_option
 @output_option
-def upload(*, name: str, module: Path, name_servers: str, output: Output) -> None:
+def upload(
+    *, name: str, module: Path, name_servers: str, admin: AdminChoice, output: Output
+) -> None:
     """Upload MODULE, Python source or WebAssembly, as a version of the filter NAME.
 
     It goes to the FilterServers of all brokers, which try it first. Its version is the SHA-256 of
@@ -61,33 +58,28 @@ def upload(*, name: str, module: Path, name_servers: str, output: Output) -> Non
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     code = _module(module)
 
-    async def ask() -> Answers[UploadFilterResponse]:
-        async with ClusterDoors(name_servers) as doors:
-            request = UploadFilterRequest(filter=name, module=code)
-            return await ask_all(
-                await filter_servers(doors),
-                lambda server: doors.filters(server.address).UploadFilter(
-                    request, timeout=LOAD_SECONDS_MAX
-                ),
-            )
+    request = admin_pb.UploadFilterRequest(name=name, module=code)
 
-    answers = run_async(ask())
-    given = answers.required()
-    kept = next(iter(given.values())).filter
-    known = all(answer.duplicate for answer in given.values())
+    async def ask() -> admin_pb.UploadFilterResponse:
+        async with administration(name_servers, admin) as changes:
+            method = changes.filters.UploadFilter
+            return await changes.ask(method, request, seconds_max=2 * LOAD_SECONDS_MAX)
+
+    answer = run_async(ask())
+    kept, known = answer.filter, answer.duplicate
+    done = _done(answer.outcomes)
     called = f"{kept.filter}@{kept.version[:_DIGITS]}"
     sentence = "was there already" if known else "is uploaded"
     output.done(
-        f'{called} {sentence}: at {_servers(given)}.\nConsumers name it by Uploaded("{called}").',
+        f'{called} {sentence}: at {_servers(done)}.\nConsumers name it by Uploaded("{called}").',
         {
             "filter": called,
             "version": kept.version,
             "duplicate": known,
-            "servers": [server.address for server in given],
-            "failed": [server.address for server in answers.failures],
+            **_by_address(answer.outcomes),
         },
     )
-    _fail_if_some_failed(answers)
+    _fail_if_some_failed(answer.outcomes)
 
 
 @click.command("list")
@@ -156,8 +148,11 @@ def show(*, filter_version: str, with_module: bool, name_servers: str, output: O
 @_version_argument
 @click.option("--cause", default="", help="Why, for the groups that are refused.")
 @name_servers_option
+@change_option
 @output_option
-def quarantine(*, filter_version: str, cause: str, name_servers: str, output: Output) -> None:
+def quarantine(
+    *, filter_version: str, cause: str, name_servers: str, admin: AdminChoice, output: Output
+) -> None:
     """Stop a version everywhere, at once; its groups get an error, and lose nothing.
 
     \b
@@ -165,21 +160,17 @@ def quarantine(*, filter_version: str, cause: str, name_servers: str, output: Ou
       ariane filter quarantine late@3f2a9c1b5d6e --cause "drops flights of codeshares"
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     name, version = _parts(filter_version)
-    request = QuarantineFilterRequest(filter=name, version=version, cause=cause)
-    answers = _tell_all(
-        name_servers,
-        lambda doors, server: doors.filters(server.address).QuarantineFilter(
-            request, timeout=CALL_SECONDS_MAX
-        ),
-    )
-    _tell_done(output, filter_version, "is quarantined", answers)
+    request = admin_pb.UpdateFilterQuarantineRequest(name=name, version=version, cause=cause)
+    outcomes = run_async(_quarantined(name_servers, admin, request))
+    _tell_done(output, filter_version, "is quarantined", outcomes)
 
 
 @click.command("release")
 @_version_argument
 @name_servers_option
+@change_option
 @output_option
-def release(*, filter_version: str, name_servers: str, output: Output) -> None:
+def release(*, filter_version: str, name_servers: str, admin: AdminChoice, output: Output) -> None:
     """Let a quarantined version run again, with its strikes forgotten.
 
     \b
@@ -187,22 +178,20 @@ def release(*, filter_version: str, name_servers: str, output: Output) -> None:
       ariane filter release late@3f2a9c1b5d6e
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     name, version = _parts(filter_version)
-    request = ReleaseFilterRequest(filter=name, version=version)
-    answers = _tell_all(
-        name_servers,
-        lambda doors, server: doors.filters(server.address).ReleaseFilter(
-            request, timeout=CALL_SECONDS_MAX
-        ),
-    )
-    _tell_done(output, filter_version, "may run again", answers)
+    request = admin_pb.UpdateFilterQuarantineRequest(name=name, version=version, release=True)
+    outcomes = run_async(_quarantined(name_servers, admin, request))
+    _tell_done(output, filter_version, "may run again", outcomes)
 
 
 @click.command("delete")
 @_version_argument
 @yes_option
 @name_servers_option
+@change_option
 @output_option
-def delete(*, filter_version: str, yes: bool, name_servers: str, output: Output) -> None:
+def delete(
+    *, filter_version: str, yes: bool, name_servers: str, admin: AdminChoice, output: Output
+) -> None:
     """Delete a version everywhere. Groups that name it get an error until it is uploaded again.
 
     Refused while a group pulls through it.
@@ -213,62 +202,55 @@ def delete(*, filter_version: str, yes: bool, name_servers: str, output: Output)
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     name, version = _parts(filter_version)
     confirm(f"Delete filter {filter_version} at all FilterServers?", yes=yes)
-    request = DeleteFilterRequest(filter=name, version=version)
+    request = admin_pb.DeleteFilterRequest(name=name, version=version)
 
-    async def ask(doors: ClusterDoors, server: FilterServer) -> object:
-        return await doors.filters(server.address).DeleteFilter(request, timeout=CALL_SECONDS_MAX)
+    async def ask() -> Sequence[admin_pb.FilterServerOutcome]:
+        async with administration(name_servers, admin) as changes:
+            return (await changes.ask(changes.filters.DeleteFilter, request)).outcomes
 
-    async def ask_in_turn() -> Answers[object]:
-        async with ClusterDoors(name_servers) as doors:
-            servers = await filter_servers(doors)
-            kept = await ask_all(
-                servers,
-                lambda server: kept_filter(
-                    doors, server, GetFilterRequest(filter=name, version=version)
-                ),
-            )
-            for server, each in kept.required().items():
-                if each.consumer_groups:
-                    raise CommandFailed(
-                        f"group {each.consumer_groups[0]} pulls through {filter_version} at"
-                        f" {server}; change its subscription first",
-                        ExitStatus.REFUSED,
-                    )
-            # One of each broker: its FilterServers share what they keep.
-            first = {server.broker_name: server for server in reversed(list(kept.given))}
-            return await ask_all(list(first.values()), lambda server: ask(doors, server))
-
-    _tell_done(output, filter_version, "is deleted", run_async(ask_in_turn()))
+    _tell_done(output, filter_version, "is deleted", run_async(ask()))
 
 
-def _tell_all(
-    name_servers: str, ask: Callable[[ClusterDoors, FilterServer], Awaitable[object]]
-) -> Answers[object]:
-    async def tell() -> Answers[object]:
-        async with ClusterDoors(name_servers) as doors:
-            return await ask_all(await filter_servers(doors), lambda server: ask(doors, server))
-
-    return run_async(tell())
+async def _quarantined(
+    name_servers: str, admin: AdminChoice, request: admin_pb.UpdateFilterQuarantineRequest
+) -> Sequence[admin_pb.FilterServerOutcome]:
+    async with administration(name_servers, admin) as changes:
+        return (await changes.ask(changes.filters.UpdateFilterQuarantine, request)).outcomes
 
 
-def _tell_done(output: Output, filter_version: str, what: str, answers: Answers[object]) -> None:
-    given = answers.required()
+def _tell_done(
+    output: Output,
+    filter_version: str,
+    what: str,
+    outcomes: Sequence[admin_pb.FilterServerOutcome],
+) -> None:
     output.done(
-        f"{filter_version} {what}: at {_servers(given)}.",
-        {
-            "filter": filter_version,
-            "servers": [server.address for server in given],
-            "failed": [server.address for server in answers.failures],
-        },
+        f"{filter_version} {what}: at {_servers(_done(outcomes))}.",
+        {"filter": filter_version, **_by_address(outcomes)},
     )
-    _fail_if_some_failed(answers)
+    _fail_if_some_failed(outcomes)
 
 
-def _fail_if_some_failed(answers: Answers[object] | Answers[UploadFilterResponse]) -> None:
+def _done(
+    outcomes: Sequence[admin_pb.FilterServerOutcome],
+) -> list[admin_pb.FilterServerOutcome]:
+    return [each for each in outcomes if not each.HasField("error")]
+
+
+def _by_address(outcomes: Sequence[admin_pb.FilterServerOutcome]) -> Mapping[str, object]:
+    return {
+        "servers": [each.address for each in _done(outcomes)],
+        "failed": [each.address for each in outcomes if each.HasField("error")],
+    }
+
+
+def _fail_if_some_failed(outcomes: Sequence[admin_pb.FilterServerOutcome]) -> None:
     """End with a status that says so, when a FilterServer did not do it."""
-    for server, error in answers.failures.items():
+    failed = [each for each in outcomes if each.HasField("error")]
+    if failed:
+        error = error_of(failed[0].error)
         raise CommandFailed(
-            f"not done at {len(answers.failures)} FilterServers, such as {server}:"
+            f"not done at {len(failed)} FilterServers, such as {failed[0].address}:"
             f" {reasoned(error)}; the same again is harmless",
             exit_status_of(error),
         )
@@ -288,7 +270,7 @@ def _parts(filter_version: str) -> tuple[str, str]:
     return name, version
 
 
-def _servers(given: Mapping[FilterServer, object]) -> str:
+def _servers(given: Sequence[admin_pb.FilterServerOutcome]) -> str:
     brokers = {server.broker_name for server in given}
     plural = "" if len(given) == 1 else "s"
     return f"{len(given)} FilterServer{plural} of {', '.join(sorted(brokers))}"

@@ -9,18 +9,16 @@ from typing import Final
 import click
 from google.protobuf.duration_pb2 import Duration
 
-from ariane.replication.v1 import replica_set_service_pb2 as set_pb
+from ariane.admin.v1 import replica_set_service_pb2 as admin_pb
 from ariane.replication.v1.replica_pb2 import ReplicaSet
+from ariane_admin.asking.changes import AdminChoice, administration, change_option
 from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.replica_sets import Member, members_of, order, primary_of
+from ariane_admin.asking.replica_sets import Member, members_of
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, output_option
-
-CALL_BESIDE_S: Final = 5.0
-"""Seconds that a call may take beyond the grace that it asks for."""
 
 _COLUMNS: Final = (
     *("id", "address", "role", "epoch", "in_sync", "attached", "end", "behind_bytes"),
@@ -50,7 +48,7 @@ def status(*, name: str, name_servers: str, output: Output) -> int:
 
     members = run_async(ask())
     output.rows(_COLUMNS, _rows(members))
-    silent = [member.error for member in members if member.state is None]
+    silent = [member.error for member in members if member.error is not None]
     for error in silent:
         say_warning(f"a broker of the set does not answer: {error}")
     return ExitStatus.UNREACHABLE if silent else ExitStatus.DONE
@@ -61,16 +59,24 @@ def status(*, name: str, name_servers: str, output: Output) -> int:
 @click.option("--to", "broker_id", type=click.IntRange(0), required=True, help="The id of whom.")
 @click.option(
     "--grace",
-    type=click.FloatRange(0.1, 30),
+    type=click.FloatRange(0.1, 20),
     default=5.0,
     show_default=True,
     help="Seconds that sends may wait; longer than that, everything stays as it was.",
 )
 @yes_option
 @name_servers_option
+@change_option
 @output_option
 def switchover(
-    *, name: str, broker_id: int, grace: float, yes: bool, name_servers: str, output: Output
+    *,
+    name: str,
+    broker_id: int,
+    grace: float,
+    yes: bool,
+    name_servers: str,
+    admin: AdminChoice,
+    output: Output,
 ) -> None:
     """Hand the role of broker NAME's primary to a replica in sync.
 
@@ -81,19 +87,13 @@ def switchover(
       ariane broker ha switchover broker-a --to 1 --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     confirm(f"Make broker {broker_id} the primary of {name}?", yes=yes)
-    request = set_pb.TransferPrimaryRequest(target_broker_id=broker_id)
+    request = admin_pb.TransferPrimaryRequest(broker_name=name, target_broker_id=broker_id)
     request.grace.FromTimedelta(timedelta(seconds=grace))
 
     async def work() -> ReplicaSet:
-        async with ClusterDoors(name_servers) as doors:
-            primary = primary_of(await members_of(doors, name), name)
-            answer = await order(
-                doors,
-                primary,
-                name,
-                lambda stub: stub.TransferPrimary(request, timeout=grace + CALL_BESIDE_S),
-            )
-            return answer.replica_set
+        async with administration(name_servers, admin) as changes:
+            method = changes.replica_sets.TransferPrimary
+            return (await changes.ask(method, request)).replica_set
 
     _tell(output, f"Broker {broker_id} takes over as primary of {name}.", run_async(work()))
 
@@ -106,9 +106,17 @@ def switchover(
 )
 @yes_option
 @name_servers_option
+@change_option
 @output_option
 def elect(
-    *, name: str, broker_id: int, unclean: bool, yes: bool, name_servers: str, output: Output
+    *,
+    name: str,
+    broker_id: int,
+    unclean: bool,
+    yes: bool,
+    name_servers: str,
+    admin: AdminChoice,
+    output: Output,
 ) -> None:
     """Order that a replica become primary of broker NAME once there is none.
 
@@ -121,16 +129,11 @@ def elect(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     loss = " What only the others hold is lost." if unclean else ""
     confirm(f"Have broker {broker_id} elected as primary of {name}?{loss}", yes=yes)
-    request = set_pb.ElectPrimaryRequest(broker_id=broker_id, unclean=unclean)
+    request = admin_pb.ElectPrimaryRequest(broker_name=name, broker_id=broker_id, unclean=unclean)
 
     async def work() -> ReplicaSet:
-        async with ClusterDoors(name_servers) as doors:
-            members = await members_of(doors, name)
-            living = next(member for member in members if member.state is not None)
-            answer = await order(
-                doors, living, name, lambda stub: stub.ElectPrimary(request, timeout=CALL_BESIDE_S)
-            )
-            return answer.replica_set
+        async with administration(name_servers, admin) as changes:
+            return (await changes.ask(changes.replica_sets.ElectPrimary, request)).replica_set
 
     sentence = f"Broker {broker_id} becomes primary of {name} once there is none."
     _tell(output, sentence, run_async(work()))
@@ -141,8 +144,11 @@ def elect(
 @click.option("--id", "broker_id", type=click.IntRange(0), required=True, help="The id of whom.")
 @yes_option
 @name_servers_option
+@change_option
 @output_option
-def remove(*, name: str, broker_id: int, yes: bool, name_servers: str, output: Output) -> None:
+def remove(
+    *, name: str, broker_id: int, yes: bool, name_servers: str, admin: AdminChoice, output: Output
+) -> None:
     """Take a replica out of broker NAME's set that will not come back.
 
     Nobody waits for it any more. It must be stopped before; started again, it joins again.
@@ -152,18 +158,11 @@ def remove(*, name: str, broker_id: int, yes: bool, name_servers: str, output: O
       ariane broker ha remove broker-a --id 1 --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     confirm(f"Take broker {broker_id} out of {name}?", yes=yes)
-    request = set_pb.RemoveReplicaRequest(broker_id=broker_id)
+    request = admin_pb.RemoveReplicaRequest(broker_name=name, broker_id=broker_id)
 
     async def work() -> ReplicaSet:
-        async with ClusterDoors(name_servers) as doors:
-            primary = primary_of(await members_of(doors, name), name)
-            answer = await order(
-                doors,
-                primary,
-                name,
-                lambda stub: stub.RemoveReplica(request, timeout=CALL_BESIDE_S),
-            )
-            return answer.replica_set
+        async with administration(name_servers, admin) as changes:
+            return (await changes.ask(changes.replica_sets.RemoveReplica, request)).replica_set
 
     _tell(output, f"Broker {broker_id} is out of {name}'s set.", run_async(work()))
 

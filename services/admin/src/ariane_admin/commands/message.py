@@ -8,8 +8,10 @@ from pathlib import Path
 
 import click
 
+from ariane.admin.v1.delayed_message_service_pb2 import RecallMessageRequest
 from ariane.broker.v1.query_service_pb2 import GetMessageRequest, QueryMessagesRequest
 from ariane.common.v1.message_pb2 import Message
+from ariane_admin.asking.changes import AdminChoice, administration, change_option
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,
@@ -29,7 +31,7 @@ from ariane_admin.terminal.times import timestamp_of
 from ariane_record.errors import RecallHandleIllegal
 from ariane_record.names import TRACE_TOPIC
 from ariane_record.single.recall_handle import decode_recall_handle
-from ariane_sdk import LiveBroker, Producer
+from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError, TopicNotFound
 
 _COUNT_MAX = 64
@@ -205,8 +207,9 @@ def trace(*, unique_id: str, name_servers: str, output: Output) -> int:
 @click.command("recall")
 @click.argument("handle")
 @name_servers_option
+@change_option
 @output_option
-def recall(*, handle: str, name_servers: str, output: Output) -> None:
+def recall(*, handle: str, name_servers: str, admin: AdminChoice, output: Output) -> None:
     """Take back the message of HANDLE before it is delivered.
 
     The handle is in the result of its send; ariane produce --handles writes it down. Messages of a
@@ -222,9 +225,11 @@ def recall(*, handle: str, name_servers: str, output: Output) -> None:
     except RecallHandleIllegal as error:
         raise click.UsageError(f"{handle!r:.100}: {error}; a send tells its own") from None
 
+    request = RecallMessageRequest(recall_handle=handle, topic=named.topic)
+
     async def ask() -> bool:
-        async with Producer(name_servers) as producer:
-            return await producer.recall(handle)
+        async with administration(name_servers, admin) as changes:
+            return (await changes.ask(changes.delayed.RecallMessage, request)).recalled
 
     if not run_async(ask()):
         raise CommandFailed("it was delivered before", ExitStatus.REFUSED)

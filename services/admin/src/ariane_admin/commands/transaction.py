@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import click
 
+from ariane.admin.v1 import transaction_service_pb2 as transaction_pb
 from ariane.broker.v1.client_service_pb2 import (
     TRANSACTION_OUTCOME_COMMIT,
     TRANSACTION_OUTCOME_ROLLBACK,
@@ -19,21 +20,24 @@ from ariane.transaction.v1.checked_transaction_pb2 import (
     TransactionCheckRecord,
 )
 from ariane.transaction.v1.checked_transaction_service_pb2 import (
-    DecideTransactionRequest,
     GetCheckedTransactionRequest,
     ListCheckedTransactionsRequest,
     ListParkedTransactionsRequest,
     ListTransactionChecksRequest,
-    ResumeTransactionChecksRequest,
 )
 from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
     CheckedTransactionServiceStub,
 )
 from ariane_admin.asking.bulk_transactions import BulkOutcome, ParkedSelection, end_with, for_each
+from ariane_admin.asking.changes import (
+    AdminChoice,
+    Administration,
+    administration,
+    change_option,
+)
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     PAGE_SIZE,
-    answer_of,
     answer_to_question,
 )
 from ariane_admin.asking.connection import CHECKER_VARIABLE, checker_option, run_async
@@ -186,6 +190,7 @@ def show(*, transaction_id: str, checker: str, output: Output) -> None:
 @_bulk_options
 @yes_option
 @checker_option
+@change_option
 @output_option
 def decide(
     *,
@@ -196,6 +201,7 @@ def decide(
     topic: str,
     yes: bool,
     checker: str,
+    admin: AdminChoice,
     output: Output,
 ) -> None:
     """End transactions: those named, parked or not, or all that are parked and match.
@@ -213,20 +219,19 @@ def decide(
     word = "Commit" if commit else "Roll back"
     confirm(f"{word} {selection}? It cannot be undone.", yes=yes)
 
+    outcome = TRANSACTION_OUTCOME_COMMIT if commit else TRANSACTION_OUTCOME_ROLLBACK
+
     async def ask() -> BulkOutcome:
-        async with _checker(checker) as stub:
+        async with _changes(checker, admin) as changes:
 
             async def decide_one(transaction_id: str) -> CheckedTransaction:
-                request = DecideTransactionRequest(
-                    transaction_id=transaction_id,
-                    outcome=TRANSACTION_OUTCOME_COMMIT if commit else TRANSACTION_OUTCOME_ROLLBACK,
-                    cause=cause,
+                request = transaction_pb.DecideTransactionRequest(
+                    transaction_id=transaction_id, outcome=outcome, cause=cause
                 )
-                # A broker is asked behind the checker: its time comes on top.
-                call = stub.DecideTransaction(request, timeout=3 * CALL_SECONDS_MAX)
-                return (await answer_of(call, _peer(checker))).transaction
+                method = changes.transactions.DecideTransaction
+                return (await changes.ask(method, request)).transaction
 
-            return await for_each(selection, _parked_ids(stub, checker, selection), decide_one)
+            return await for_each(selection, _parked_ids(changes, selection), decide_one)
 
     done = run_async(ask())
     end_with(done, output, "has ended", "have ended", _row)
@@ -237,6 +242,7 @@ def decide(
 @_bulk_options
 @yes_option
 @checker_option
+@change_option
 @output_option
 def resume(
     *,
@@ -245,6 +251,7 @@ def resume(
     topic: str,
     yes: bool,
     checker: str,
+    admin: AdminChoice,
     output: Output,
 ) -> None:
     """Have the producers of parked transactions asked again, counted anew.
@@ -259,28 +266,31 @@ def resume(
         confirm(f"Have producers asked again about {selection}?", yes=yes)
 
     async def ask() -> BulkOutcome:
-        async with _checker(checker) as stub:
+        async with _changes(checker, admin) as changes:
 
             async def resume_one(transaction_id: str) -> CheckedTransaction:
-                request = ResumeTransactionChecksRequest(transaction_id=transaction_id)
-                call = stub.ResumeTransactionChecks(request, timeout=CALL_SECONDS_MAX)
-                return (await answer_of(call, _peer(checker))).transaction
+                request = transaction_pb.ResumeTransactionRequest(transaction_id=transaction_id)
+                method = changes.transactions.ResumeTransaction
+                return (await changes.ask(method, request)).transaction
 
-            return await for_each(selection, _parked_ids(stub, checker, selection), resume_one)
+            return await for_each(selection, _parked_ids(changes, selection), resume_one)
 
     end_with(run_async(ask()), output, "is under check", "are under check", _row)
 
 
 async def _parked_ids(
-    stub: CheckedTransactionServiceAsyncStub, checker: str, selection: ParkedSelection
+    changes: Administration, selection: ParkedSelection
 ) -> AsyncIterator[list[str]]:
     """The ids of parked transactions, a page at a time; who is decided meanwhile is in no later."""
-    request = ListParkedTransactionsRequest(
-        producer_group=selection.producer_group, topic=selection.topic, page_size=PAGE_SIZE
+    request = transaction_pb.ListTransactionsRequest(
+        parked=True,
+        producer_group=selection.producer_group,
+        topic=selection.topic,
+        page_size=PAGE_SIZE,
     )
     while True:
-        call = stub.ListParkedTransactions(request, timeout=CALL_SECONDS_MAX)
-        answer = await answer_to_question(call, _peer(checker))
+        call = changes.ask(changes.transactions.ListTransactions, request)
+        answer = await answer_to_question(call, changes.peer)
         yield [each.transaction_id for each in answer.transactions]
         request.page_token = answer.next_page_token
         if not request.page_token:
@@ -288,20 +298,33 @@ async def _parked_ids(
 
 
 @asynccontextmanager
+async def _changes(checker: str, admin: AdminChoice) -> AsyncIterator[Administration]:
+    # Transactions are the checker's: an admin of the same checker is one of the same cluster.
+    async with administration(checker, admin, checker=checker) as changes, _hinted():
+        yield changes
+
+
+@asynccontextmanager
 async def _checker(address: str) -> AsyncIterator[CheckedTransactionServiceAsyncStub]:
     # A checker is reached as the other processes are, by channels of the client.
-    async with ClusterClient(address) as client:
-        try:
-            yield CheckedTransactionServiceStub(client.channel(address))
-        except ServiceUnavailable as error:
-            error.add_note(f"say where it is by --checker or {CHECKER_VARIABLE}")
-            raise
-        except FeatureNotAvailable as error:
-            error.add_note(
-                "no transaction checker answers there: say where one is by --checker or"
-                f" {CHECKER_VARIABLE}"
-            )
-            raise
+    async with ClusterClient(address) as client, _hinted():
+        yield CheckedTransactionServiceStub(client.channel(address))
+
+
+@asynccontextmanager
+async def _hinted() -> AsyncIterator[None]:
+    """Say where a checker is told, when none answers in the block."""
+    try:
+        yield
+    except ServiceUnavailable as error:
+        error.add_note(f"say where it is by --checker or {CHECKER_VARIABLE}")
+        raise
+    except FeatureNotAvailable as error:
+        error.add_note(
+            "no transaction checker answers there: say where one is by --checker or"
+            f" {CHECKER_VARIABLE}"
+        )
+        raise
 
 
 def _peer(address: str) -> str:

@@ -14,10 +14,12 @@ from ariane.admin.v1.cluster_service_pb2_grpc import ClusterServiceStub
 from ariane.admin.v1.dead_letter_service_pb2_grpc import DeadLetterServiceStub
 from ariane.admin.v1.definition_service_pb2_grpc import DefinitionServiceStub
 from ariane.admin.v1.delayed_message_service_pb2_grpc import DelayedMessageServiceStub
+from ariane.admin.v1.filter_service_pb2_grpc import FilterServiceStub
 from ariane.admin.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane.admin.v1.history_service_pb2_grpc import HistoryServiceStub
 from ariane.admin.v1.lag_service_pb2_grpc import LagServiceStub
 from ariane.admin.v1.message_service_pb2_grpc import MessageServiceStub
+from ariane.admin.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
 from ariane.admin.v1.setting_service_pb2_grpc import SettingServiceStub
 from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.admin.v1.transaction_service_pb2_grpc import TransactionServiceStub
@@ -45,10 +47,12 @@ class Api:
         self.dead_letters = DeadLetterServiceStub(channel)
         self.definitions = DefinitionServiceStub(channel)
         self.delayed = DelayedMessageServiceStub(channel)
+        self.filters = FilterServiceStub(channel)
         self.groups = GroupServiceStub(channel)
         self.history = HistoryServiceStub(channel)
         self.lags = LagServiceStub(channel)
         self.messages = MessageServiceStub(channel)
+        self.replica_sets = ReplicaSetServiceStub(channel)
         self.settings = SettingServiceStub(channel)
         self.topics = TopicServiceStub(channel)
         self.transactions = TransactionServiceStub(channel)

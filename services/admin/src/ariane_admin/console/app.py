@@ -22,9 +22,18 @@ from starlette.staticfiles import StaticFiles
 
 from ariane_admin.console.api import Api, Asker
 from ariane_admin.console.blocks import Cell, Fields, Form, Input, Notice, Page
-from ariane_admin.console.changes import CHANGES, Change, Given, WronglyFilled
+from ariane_admin.console.change import Change, Given, WronglyFilled
+from ariane_admin.console.changes import CHANGES
 from ariane_admin.console.guard import FIELD, HEADERS, FormGuard
-from ariane_admin.console.pages import groups, messages, operations, overview, topics, traces
+from ariane_admin.console.pages import (
+    filters,
+    groups,
+    messages,
+    operations,
+    overview,
+    topics,
+    traces,
+)
 
 Show = Callable[[Asker, Request], Awaitable[Page]]
 
@@ -38,6 +47,7 @@ SECTIONS: Final = (
     ("Dead letters", "/dead-letters", "d"),
     ("Delayed", "/delayed", "l"),
     ("Transactions", "/transactions", "x"),
+    ("Filters", "/filters", "f"),
     ("Cluster", "/cluster", "b"),
     ("Audit", "/audit", "a"),
     ("Settings", "/settings", "s"),
@@ -58,6 +68,8 @@ PAGES: Final[Mapping[str, Show]] = {
     "/dead-letters": messages.dead_letters,
     "/delayed": messages.delayed,
     "/transactions": operations.transactions,
+    "/filters": filters.filters,
+    "/filters/{name}/{version}": filters.one_filter,
     "/cluster": operations.cluster,
     "/cluster/{broker}": operations.broker,
     "/audit": operations.audit,

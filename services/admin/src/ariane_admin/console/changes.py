@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Final
 
 from google.protobuf.json_format import ParseDict, ParseError
@@ -25,35 +24,14 @@ from ariane.namesrv.v1.route_pb2 import TopicPermission
 from ariane_admin.asking.definition_parts import parts_of
 from ariane_admin.console.api import Asker
 from ariane_admin.console.blocks import to
+from ariane_admin.console.change import Change, Given, WronglyFilled, number_in
+from ariane_admin.console.pages.filters import FILTER_CHANGES
 from ariane_admin.console.pages.messages import letter_query, time_in
-
-Given = Mapping[str, str]
-"""What a form held."""
-
-
-class WronglyFilled(Exception):
-    """A form that says what cannot be."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One thing that the console changes.
-
-    Attributes:
-        question: What is asked before, with the form's fields in braces.
-        perform: Does it; what is said then.
-        back: Where the browser goes then.
-        danger: Whether something is lost by it.
-    """
-
-    question: str
-    perform: Callable[[Asker, Given], Awaitable[str]]
-    back: Callable[[Given], str]
-    danger: bool = False
+from ariane_admin.console.pages.replicas import REPLICA_CHANGES
 
 
 async def _create_topic(ask: Asker, given: Given) -> str:
-    queues = _number(given, "queues")
+    queues = number_in(given, "queues")
     topic = Topic(
         topic=given["topic"],
         read_queue_count=queues,
@@ -67,8 +45,8 @@ async def _create_topic(ask: Asker, given: Given) -> str:
 async def _update_topic(ask: Asker, given: Given) -> str:
     request = topic_pb.UpdateTopicRequest(
         topic=given["topic"],
-        read_queue_count=_number(given, "read_queues"),
-        write_queue_count=_number(given, "write_queues"),
+        read_queue_count=number_in(given, "read_queues"),
+        write_queue_count=number_in(given, "write_queues"),
         permission=TopicPermission.Value(f"TOPIC_PERMISSION_{given['permission']}"),
     )
     told = await ask(ask.api.topics.UpdateTopic, request)
@@ -231,12 +209,6 @@ async def _import(ask: Asker, given: Given) -> str:
     return f"{len(changes) - len(failed)} changes were made.{shown}"
 
 
-def _number(given: Given, name: str) -> int:
-    if not given[name].isdecimal():
-        raise WronglyFilled(f"{name} is a number.")
-    return int(given[name])
-
-
 def _parts(outcomes: object) -> str:
     failed = [each for each in outcomes if each.HasField("error")]  # type: ignore[attr-defined]
     if not failed:
@@ -253,6 +225,8 @@ def _group_page(given: Given) -> str:
 
 
 CHANGES: Final[Mapping[str, Change]] = {
+    **FILTER_CHANGES,
+    **REPLICA_CHANGES,
     "/topics/create": Change(
         "Create topic {topic} with {queues} queues on each broker?", _create_topic, _topic_page
     ),

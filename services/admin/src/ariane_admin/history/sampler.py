@@ -17,8 +17,8 @@ from ariane_admin.asking.cluster_doors import (
     answer_to_question,
     broker_peer,
 )
-from ariane_admin.history.samples import RateMemory, Rates
 from ariane_admin.history.store import Sample, SampleStore
+from ariane_admin.servicers.rates import RateMemory, Rates
 from ariane_record.names import is_system_group
 from ariane_sdk import LiveBroker, QueueLag
 from ariane_sdk.errors import ArianeError

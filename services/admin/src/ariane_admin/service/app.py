@@ -15,10 +15,12 @@ from ariane.admin.v1 import cluster_service_pb2 as cluster_pb
 from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
 from ariane.admin.v1 import definition_service_pb2 as definition_pb
 from ariane.admin.v1 import delayed_message_service_pb2 as delayed_pb
+from ariane.admin.v1 import filter_service_pb2 as filter_pb
 from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.admin.v1 import history_service_pb2 as history_pb
 from ariane.admin.v1 import lag_service_pb2 as lag_pb
 from ariane.admin.v1 import message_service_pb2 as message_pb
+from ariane.admin.v1 import replica_set_service_pb2 as replica_set_pb
 from ariane.admin.v1 import setting_service_pb2 as setting_pb
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane.admin.v1 import transaction_service_pb2 as transaction_pb
@@ -30,38 +32,42 @@ from ariane.admin.v1.definition_service_pb2_grpc import add_DefinitionServiceSer
 from ariane.admin.v1.delayed_message_service_pb2_grpc import (
     add_DelayedMessageServiceServicer_to_server,
 )
+from ariane.admin.v1.filter_service_pb2_grpc import add_FilterServiceServicer_to_server
 from ariane.admin.v1.group_service_pb2_grpc import add_GroupServiceServicer_to_server
 from ariane.admin.v1.history_service_pb2_grpc import add_HistoryServiceServicer_to_server
 from ariane.admin.v1.lag_service_pb2_grpc import add_LagServiceServicer_to_server
 from ariane.admin.v1.message_service_pb2_grpc import add_MessageServiceServicer_to_server
+from ariane.admin.v1.replica_set_service_pb2_grpc import add_ReplicaSetServiceServicer_to_server
 from ariane.admin.v1.setting_service_pb2_grpc import add_SettingServiceServicer_to_server
 from ariane.admin.v1.topic_service_pb2_grpc import add_TopicServiceServicer_to_server
 from ariane.admin.v1.transaction_service_pb2_grpc import add_TransactionServiceServicer_to_server
 from ariane_admin.audit.auditing import Auditing
+from ariane_admin.audit.servicer import AuditServicer
 from ariane_admin.audit.trail import AuditTrail
 from ariane_admin.console.api import Api
 from ariane_admin.console.app import Console
 from ariane_admin.console.server import ConsoleServer
 from ariane_admin.database import SCHEMA
 from ariane_admin.history.sampler import Sampler, SamplingRules
-from ariane_admin.history.samples import RateMemory
+from ariane_admin.history.servicer import HistoryServicer
 from ariane_admin.history.store import SampleStore
-from ariane_admin.service.cluster_access import ClusterAccess
-from ariane_admin.service.public_errors import ADMIN_ERROR_RULES
-from ariane_admin.service.servicers.audit import AuditServicer
-from ariane_admin.service.servicers.clients import ClientServicer
-from ariane_admin.service.servicers.cluster import ClusterServicer
-from ariane_admin.service.servicers.dead_letters import DeadLetterServicer
-from ariane_admin.service.servicers.definitions import DefinitionServicer
-from ariane_admin.service.servicers.delayed_messages import DelayedMessageServicer
-from ariane_admin.service.servicers.groups import GroupServicer
-from ariane_admin.service.servicers.history import HistoryServicer
-from ariane_admin.service.servicers.lags import LagServicer
-from ariane_admin.service.servicers.messages import MessageServicer
-from ariane_admin.service.servicers.settings import SettingServicer
-from ariane_admin.service.servicers.topics import TopicServicer
-from ariane_admin.service.servicers.transactions import TransactionServicer
 from ariane_admin.service.settings import AdminSettings
+from ariane_admin.servicers.clients import ClientServicer
+from ariane_admin.servicers.cluster import ClusterServicer
+from ariane_admin.servicers.cluster_access import ClusterAccess
+from ariane_admin.servicers.dead_letters import DeadLetterServicer
+from ariane_admin.servicers.definitions import DefinitionServicer
+from ariane_admin.servicers.delayed_messages import DelayedMessageServicer
+from ariane_admin.servicers.filters import FilterServicer
+from ariane_admin.servicers.groups import GroupServicer
+from ariane_admin.servicers.lags import LagServicer
+from ariane_admin.servicers.messages import MessageServicer
+from ariane_admin.servicers.public_errors import ADMIN_ERROR_RULES
+from ariane_admin.servicers.rates import RateMemory
+from ariane_admin.servicers.replica_sets import ReplicaSetServicer
+from ariane_admin.servicers.settings import SettingServicer
+from ariane_admin.servicers.topics import TopicServicer
+from ariane_admin.servicers.transactions import TransactionServicer
 from ariane_servicekit import (
     Address,
     ErrorTranslator,
@@ -72,7 +78,7 @@ from ariane_servicekit import (
     SystemClock,
     get_logger,
 )
-from ariane_servicekit.database import Database, DatabaseError
+from ariane_servicekit.database import DATABASE_ERROR_RULES, Database, DatabaseError
 
 _log = get_logger(__name__)
 
@@ -83,7 +89,7 @@ class AdminApp:
     def __init__(self, settings: AdminSettings, _stop: StopRequest) -> None:
         clock = SystemClock()
         self._settings = settings
-        self.error_rules = ADMIN_ERROR_RULES
+        self.error_rules = {**DATABASE_ERROR_RULES, **ADMIN_ERROR_RULES}
         self.open_while_draining: Collection[str] = ()
         try:
             self._database = Database(settings.url, SCHEMA, clock)
@@ -123,10 +129,16 @@ class AdminApp:
                     add_DelayedMessageServiceServicer_to_server,
                     DelayedMessageServicer(one),
                 ),
+                (filter_pb, add_FilterServiceServicer_to_server, FilterServicer(one)),
                 (group_pb, add_GroupServiceServicer_to_server, GroupServicer(one)),
                 (history_pb, add_HistoryServiceServicer_to_server, history),
                 (lag_pb, add_LagServiceServicer_to_server, LagServicer(one, clock)),
                 (message_pb, add_MessageServiceServicer_to_server, MessageServicer(one)),
+                (
+                    replica_set_pb,
+                    add_ReplicaSetServiceServicer_to_server,
+                    ReplicaSetServicer(one),
+                ),
                 (setting_pb, add_SettingServiceServicer_to_server, self._settings_servicer),
                 (topic_pb, add_TopicServiceServicer_to_server, TopicServicer(one)),
                 (

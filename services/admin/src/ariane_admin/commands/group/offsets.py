@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 
 import click
 
-from ariane.broker.v1.offset_service_pb2 import (
-    CloneConsumerOffsetsRequest,
-    OffsetTable,
-    QueueConsumerOffset,
-    ResetConsumerOffsetsRequest,
+from ariane.admin.v1.group_service_pb2 import (
+    CloneGroupOffsetsRequest,
+    GroupQueueOffset,
+    ResetGroupOffsetsRequest,
 )
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    ClusterDoors,
-    answer_of,
-    ask_each,
-    broker_peer,
-)
+from ariane_admin.asking.changes import AdminChoice, administration, change_option, required
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.queue_places import queue_offsets
@@ -28,10 +20,6 @@ from ariane_admin.messages.start_position import StartPosition, StartPositionTyp
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, output_option
-from ariane_admin.terminal.times import timestamp_of
-from ariane_sdk import (
-    LiveBroker,
-)
 
 _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
 
@@ -56,6 +44,7 @@ _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
 @click.option("--dry-run", is_flag=True, help="Only show what would be.")
 @yes_option
 @name_servers_option
+@change_option
 @output_option
 def reset(
     *,
@@ -66,6 +55,7 @@ def reset(
     dry_run: bool,
     yes: bool,
     name_servers: str,
+    admin: AdminChoice,
     output: Output,
 ) -> None:
     """Set anew where group NAME goes on in TOPIC; members that consume are told.
@@ -82,43 +72,17 @@ def reset(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if (position is None) == (not queues):
         raise click.UsageError("say either --to or --queue")
-    table: dict[str, dict[int, int]] = defaultdict(dict)
-    for (broker_name, queue_id), queue_offset in queues.items():
-        table[broker_name][queue_id] = queue_offset
     if not dry_run:
         confirm(f"Set anew where group {name} goes on in {topic}?", yes=yes)
 
+    request = _reset_request(name, topic, position, queues)
+    request.validate_only = dry_run
+
     async def ask() -> list[Row]:
-        async with ClusterDoors(name_servers) as doors:
-
-            async def at(broker: LiveBroker) -> tuple[Sequence[QueueConsumerOffset], int]:
-                request = _reset_request(name, topic, position, table.get(broker.broker_name, {}))
-                request.validate_only = dry_run
-                call = doors.offsets(broker.address).ResetConsumerOffsets(
-                    request, timeout=CALL_SECONDS_MAX
-                )
-                answer = await answer_of(call, broker_peer(broker))
-                return answer.offsets, answer.member_count
-
-            brokers = await doors.primaries_of(topic)
-            unknown = set(table) - {broker.broker_name for broker in brokers}
-            if unknown:
-                raise click.BadParameter(
-                    f"topic {topic} is not on broker {min(unknown)}", param_hint="--queue"
-                )
-            chosen = [one for one in brokers if not table or one.broker_name in table]
-            names = [one.broker_name for one in chosen]
-            lags = await doors.client.consumer_lag(name, topic, broker_names=names)
-            before = {
-                (lag.message_queue.broker_name, lag.message_queue.queue_id): lag.consumer_offset
-                for lag in lags
-            }
-            answers = await ask_each(chosen, at)
-            return [
-                _moved_row(broker, each, members, before)
-                for broker, (offsets, members) in zip(chosen, answers, strict=True)
-                for each in offsets
-            ]
+        async with administration(name_servers, admin) as changes:
+            answer = await changes.ask(changes.groups.ResetGroupOffsets, request)
+        required(answer.outcomes)
+        return list(map(_moved_row, answer.offsets))
 
     output.rows(
         ("broker", "queue_id", "offset_before", "consumer_offset", "moved"), run_async(ask())
@@ -131,9 +95,17 @@ def reset(
 @click.argument("topic")
 @yes_option
 @name_servers_option
+@change_option
 @output_option
 def clone(
-    *, name: str, target: str, topic: str, yes: bool, name_servers: str, output: Output
+    *,
+    name: str,
+    target: str,
+    topic: str,
+    yes: bool,
+    name_servers: str,
+    admin: AdminChoice,
+    output: Output,
 ) -> None:
     """Let group TARGET go on in TOPIC where group NAME is now.
 
@@ -147,63 +119,46 @@ def clone(
         )
     confirm(f"Set where group {target} goes on in {topic} to where {name} is?", yes=yes)
 
+    request = CloneGroupOffsetsRequest(
+        consumer_group=name, target_consumer_group=target, topic=topic
+    )
+
     async def ask() -> list[Row]:
-        async with ClusterDoors(name_servers) as doors:
-
-            async def at(broker: LiveBroker) -> list[Row]:
-                request = CloneConsumerOffsetsRequest(
-                    consumer_group=name, target_consumer_group=target, topic=topic
-                )
-                call = doors.offsets(broker.address).CloneConsumerOffsets(
-                    request, timeout=CALL_SECONDS_MAX
-                )
-                answer = await answer_of(call, broker_peer(broker))
-                return _offset_rows(broker, answer.offsets, answer.member_count)
-
-            brokers = await doors.primaries_of(topic)
-            return [row for rows in await ask_each(brokers, at) for row in rows]
+        async with administration(name_servers, admin) as changes:
+            answer = await changes.ask(changes.groups.CloneGroupOffsets, request)
+        required(answer.outcomes)
+        return list(map(_offset_row, answer.offsets))
 
     output.rows(_OFFSET_COLUMNS, run_async(ask()))
 
 
 def _reset_request(
-    name: str, topic: str, position: StartPosition | None, table: Mapping[int, int]
-) -> ResetConsumerOffsetsRequest:
+    name: str, topic: str, position: StartPosition | None, queues: Mapping[tuple[str, int], int]
+) -> ResetGroupOffsetsRequest:
+    request = ResetGroupOffsetsRequest(consumer_group=name, topic=topic)
     if position is None:
-        return ResetConsumerOffsetsRequest(
-            consumer_group=name, topic=topic, table=OffsetTable(queue_offsets=table)
+        request.queue_offsets.offsets.extend(
+            GroupQueueOffset(broker_name=broker_name, queue_id=queue_id, queue_offset=queue_offset)
+            for (broker_name, queue_id), queue_offset in queues.items()
         )
-    if isinstance(position, datetime):
-        return ResetConsumerOffsetsRequest(
-            consumer_group=name, topic=topic, time=timestamp_of(position)
-        )
-    return ResetConsumerOffsetsRequest(
-        consumer_group=name, topic=topic, earliest=position == "earliest"
-    )
+    elif isinstance(position, datetime):
+        request.time.FromDatetime(position)
+    else:
+        request.earliest = position == "earliest"
+    return request
 
 
-def _offset_rows(
-    broker: LiveBroker, offsets: Sequence[QueueConsumerOffset], member_count: int
-) -> list[Row]:
-    return [
-        {
-            "broker": broker.broker_name,
-            "queue_id": each.queue_id,
-            "consumer_offset": each.queue_offset,
-            "members_told": member_count,
-        }
-        for each in offsets
-    ]
+def _offset_row(offset: GroupQueueOffset) -> Row:
+    return {
+        "broker": offset.broker_name,
+        "queue_id": offset.queue_id,
+        "consumer_offset": offset.queue_offset,
+        "members_told": offset.member_count,
+    }
 
 
-def _moved_row(
-    broker: LiveBroker,
-    offset: QueueConsumerOffset,
-    member_count: int,
-    before: Mapping[tuple[str, int], int],
-) -> Row:
+def _moved_row(offset: GroupQueueOffset) -> Row:
     """An offset that was set anew, beside the one that stood there."""
-    stood = before.get((broker.broker_name, offset.queue_id))
-    [row] = _offset_rows(broker, [offset], member_count)
+    stood = offset.previous_queue_offset if offset.HasField("previous_queue_offset") else None
     moved = None if stood is None else offset.queue_offset - stood
-    return {**row, "offset_before": stood, "moved": moved}
+    return {**_offset_row(offset), "offset_before": stood, "moved": moved}

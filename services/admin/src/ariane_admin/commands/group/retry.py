@@ -8,25 +8,24 @@ from typing import Final
 import click
 from google.protobuf.duration_pb2 import Duration
 
+from ariane.admin.v1.group_service_pb2 import UpdateGroupRetriesRequest
 from ariane.broker.v1.group_service_pb2 import (
     ConsumerGroup,
-    CreateConsumerGroupRequest,
     DelayTable,
     ExponentialDelay,
     GetConsumerGroupRequest,
     RetryPolicy,
-    UpdateConsumerGroupRequest,
 )
+from ariane_admin.asking.changes import AdminChoice, administration, change_option, required
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,
-    answer_of,
     answer_to_question,
-    ask_each,
     broker_peer,
 )
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.roll_call import RollCall, unknown_among_answers
+from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import GroupNotFound
@@ -74,6 +73,7 @@ class _Spans(click.ParamType[tuple[Duration, ...]]):
 )
 @click.option("--levels", is_flag=True, help="The waits of the brokers' delay levels again.")
 @name_servers_option
+@change_option
 @output_option
 def retry(
     *,
@@ -84,6 +84,7 @@ def retry(
     factor: float | None,
     levels: bool,
     name_servers: str,
+    admin: AdminChoice,
     output: Output,
 ) -> int:
     """Show how group NAME tries again what failed, or change it on all brokers.
@@ -112,20 +113,13 @@ def retry(
         )
         policy = RetryPolicy(exponential=exponential)
 
-    changes = attempts is not None or policy is not None
-
-    async def ask() -> tuple[RollCall, list[Row]]:
-        async with ClusterDoors(name_servers) as doors:
-            roll = RollCall(await doors.primaries())
-
-            async def at(broker: LiveBroker) -> Row | None:
-                group = await _changed(doors, broker, name, attempts, policy)
-                return None if group is None else _row(broker, group)
-
-            answers = await (ask_each(roll.brokers, at) if changes else roll.ask(at))
-            return roll, [row for row in answers if row is not None]
-
-    roll, rows = run_async(ask())
+    if attempts is not None or policy is not None:
+        request = UpdateGroupRetriesRequest(
+            consumer_group=name, attempts_max=attempts, retry_policy=policy
+        )
+        output.rows(_COLUMNS, run_async(_changed(name_servers, admin, request)))
+        return ExitStatus.DONE
+    roll, rows = run_async(_known(name_servers, name))
     if not rows and roll.unanswered:
         raise unknown_among_answers(name)
     if not rows:
@@ -135,44 +129,33 @@ def retry(
 
 
 async def _changed(
-    doors: ClusterDoors,
-    broker: LiveBroker,
-    name: str,
-    attempts: int | None,
-    policy: RetryPolicy | None,
-) -> ConsumerGroup | None:
-    """The group as it is on a broker after the change; nothing where it is not known."""
-    stub, peer = doors.groups(broker.address), broker_peer(broker)
-    changes = attempts is not None or policy is not None
-    try:
-        known = GetConsumerGroupRequest(consumer_group=name)
-        call = stub.GetConsumerGroup(known, timeout=CALL_SECONDS_MAX)
-        group = (await answer_to_question(call, peer)).group
-    except GroupNotFound:
-        if not changes:
-            return None
-        fresh = ConsumerGroup(
-            consumer_group=name, consume_enabled=True, broadcast_enabled=True, attempts_max=16
-        )
-        create = CreateConsumerGroupRequest(group=_with(fresh, attempts, policy))
-        made = stub.CreateConsumerGroup(create, timeout=CALL_SECONDS_MAX)
-        return (await answer_of(made, peer)).group
-    if not changes:
-        return group
-    update = UpdateConsumerGroupRequest(group=_with(group, attempts, policy))
-    changed = stub.UpdateConsumerGroup(update, timeout=CALL_SECONDS_MAX)
-    return (await answer_of(changed, peer)).group
+    name_servers: str, admin: AdminChoice, request: UpdateGroupRetriesRequest
+) -> list[Row]:
+    async with administration(name_servers, admin) as changes:
+        answer = await changes.ask(changes.groups.UpdateGroupRetries, request)
+    required(answer.outcomes)
+    return [_row(each.broker_name, each.group) for each in answer.group.placements]
 
 
-def _with(group: ConsumerGroup, attempts: int | None, policy: RetryPolicy | None) -> ConsumerGroup:
-    if attempts is not None:
-        group.attempts_max = attempts
-    if policy is not None:
-        group.retry_policy.CopyFrom(policy)
-    return group
+async def _known(name_servers: str, name: str) -> tuple[RollCall, list[Row]]:
+    """How the group tries again, at each broker that knows it."""
+    async with ClusterDoors(name_servers) as doors:
+        roll = RollCall(await doors.primaries())
+
+        async def at(broker: LiveBroker) -> Row | None:
+            known = GetConsumerGroupRequest(consumer_group=name)
+            stub = doors.groups(broker.address)
+            call = stub.GetConsumerGroup(known, timeout=CALL_SECONDS_MAX)
+            try:
+                answer = await answer_to_question(call, broker_peer(broker))
+            except GroupNotFound:
+                return None
+            return _row(broker.broker_name, answer.group)
+
+        return roll, [row for row in await roll.ask(at) if row is not None]
 
 
-def _row(broker: LiveBroker, group: ConsumerGroup) -> Row:
+def _row(broker_name: str, group: ConsumerGroup) -> Row:
     policy = group.retry_policy
     if policy.HasField("exponential"):
         growth = policy.exponential
@@ -183,7 +166,7 @@ def _row(broker: LiveBroker, group: ConsumerGroup) -> Row:
     else:
         word, waits = "levels", "those of the broker's delay levels from the third on"
     return {
-        "broker": broker.broker_name,
+        "broker": broker_name,
         "attempts_max": group.attempts_max,
         "policy": word,
         "waits": waits,

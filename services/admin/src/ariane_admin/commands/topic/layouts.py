@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
+from ariane.admin.v1.topic_service_pb2 import TopicPlacement
 from ariane.broker.v1.topic_service_pb2 import ListTopicsRequest, Topic
 from ariane_admin.asking.absent_brokers import warn_of_absent
 from ariane_admin.asking.cluster_doors import (
@@ -91,10 +92,23 @@ def _common(words: set[str]) -> str | None:
 
 def layout_row(broker: LiveBroker, found: Topic) -> Row:
     """A topic on one broker."""
+    return placement_row(
+        TopicPlacement(
+            cluster_name=broker.cluster_name,
+            broker_name=broker.broker_name,
+            address=broker.address,
+            topic=found,
+        )
+    )
+
+
+def placement_row(part: TopicPlacement) -> Row:
+    """A topic's part on one broker."""
+    found = part.topic
     return {
-        "cluster": broker.cluster_name,
-        "broker": broker.broker_name,
-        "address": broker.address,
+        "cluster": part.cluster_name,
+        "broker": part.broker_name,
+        "address": part.address,
         "read_queues": found.read_queue_count,
         "write_queues": found.write_queue_count,
         "permission": permission_word(found.permission),

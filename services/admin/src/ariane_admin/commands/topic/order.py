@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from ariane.admin.v1.topic_service_pb2 import UpdateTopicQueueOrderRequest
+from ariane_admin.asking.changes import AdminChoice, administration, change_option
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.output import Output, output_option
@@ -20,9 +22,17 @@ _COLUMNS = ("broker", "queues", "live")
 @click.option("--clear", is_flag=True, help="Keep none: topics of type fifo refuse groups then.")
 @yes_option
 @name_servers_option
+@change_option
 @output_option
 def order(
-    *, name: str, fix: bool, clear: bool, yes: bool, name_servers: str, output: Output
+    *,
+    name: str,
+    fix: bool,
+    clear: bool,
+    yes: bool,
+    name_servers: str,
+    admin: AdminChoice,
+    output: Output,
 ) -> None:
     """Show among which queues the message groups of topic NAME are divided, or change it.
 
@@ -42,7 +52,7 @@ def order(
     if (fix or clear) and route.queue_order:
         confirm(f"Change the order of topic {name}, {route.queue_order}? Groups move.", yes=yes)
     if fix or clear:
-        route = run_async(_changed(name_servers, name, clear=clear))
+        route = run_async(_changed(name_servers, admin, name, clear=clear))
     none = (
         ""
         if output.for_programs
@@ -66,12 +76,11 @@ async def _route(name_servers: str, name: str) -> Route:
         return await cluster.route(name)
 
 
-async def _changed(name_servers: str, name: str, *, clear: bool) -> Route:
-    async with ClusterClient(name_servers) as cluster:
-        if not clear:
-            return await cluster.keep_queue_order(name)
-        await cluster.forget_queue_order(name)
-        return await cluster.route(name)
+async def _changed(name_servers: str, admin: AdminChoice, name: str, *, clear: bool) -> Route:
+    request = UpdateTopicQueueOrderRequest(topic=name, clear=clear)
+    async with administration(name_servers, admin) as changes:
+        await changes.ask(changes.topics.UpdateTopicQueueOrder, request)
+    return await _route(name_servers, name)
 
 
 def _by_broker(route: Route) -> Sequence[Mapping[str, object]]:

@@ -7,21 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ariane.broker.v1.topic_service_pb2 import (
-    CreateTopicRequest,
-    DeleteTopicRequest,
-    GetTopicRequest,
-    Topic,
-    UpdateTopicRequest,
-)
-from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO
+from ariane.admin.v1 import topic_service_pb2 as topic_pb
+from ariane.broker.v1.topic_service_pb2 import GetTopicRequest, Topic
 from ariane.namesrv.v1 import route_pb2
+from ariane_admin.asking.changes import AdminChoice, administration, change_option, required
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,
-    answer_of,
     answer_to_question,
-    ask_each,
     broker_peer,
 )
 from ariane_admin.asking.connection import name_servers_option, run_async
@@ -31,6 +24,7 @@ from ariane_admin.commands.topic.layouts import (
     LIST_TOTALS,
     layout_row,
     list_layouts,
+    placement_row,
     unknown_layout,
 )
 from ariane_admin.commands.topic.order import places_in_order
@@ -43,10 +37,9 @@ from ariane_admin.commands.topic.words import (
 )
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, yes_option
-from ariane_admin.terminal.error_statuses import reasoned
 from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_sdk import LiveBroker, MessageQueue, QueueReader
-from ariane_sdk.errors import CallError, RouteNotFound, TopicExists, TopicNotFound
+from ariane_sdk.errors import TopicNotFound
 
 if TYPE_CHECKING:
     from ariane.common.v1 import message_pb2
@@ -85,6 +78,7 @@ _LAYOUT_COLUMNS = (
 )
 @click.option("--exists-ok", is_flag=True, help="Be content when it is there already.")
 @name_servers_option
+@change_option
 @output_option
 def create(
     *,
@@ -96,6 +90,7 @@ def create(
     message_type: message_pb2.MessageType.ValueType,
     exists_ok: bool,
     name_servers: str,
+    admin: AdminChoice,
     output: Output,
 ) -> None:
     """Create topic NAME on every broker, with as many queues on each.
@@ -115,37 +110,17 @@ def create(
         permission=permission,
         message_type=message_type,
     )
-    request = CreateTopicRequest(topic=wanted)
+    request = topic_pb.CreateTopicRequest(
+        topic=wanted, cluster_name=cluster_name, broker_names=broker_names, exists_ok=exists_ok
+    )
 
     async def ask() -> None:
-        async with ClusterDoors(name_servers) as doors:
-
-            async def at(broker: LiveBroker) -> None:
-                call = doors.topics(broker.address).CreateTopic(request, timeout=CALL_SECONDS_MAX)
-                try:
-                    await answer_of(call, broker_peer(broker))
-                except TopicExists:
-                    if not exists_ok:
-                        raise
-                    _tell_difference(await _layout_at(doors, broker, name), wanted)
-
-            primaries = await doors.primaries(broker_names, cluster_name=cluster_name)
-            if message_type != MESSAGE_TYPE_FIFO:
-                await ask_each(primaries, at)
-                return
-            # Name servers that keep no order refuse before anything is made.
-            counts = {broker.broker_name: queues for broker in primaries}
-            async with doors.client.queue_order_first(name, counts):
-                await ask_each(primaries, at)
-            if not (await doors.client.route(name)).queue_order:
-                try:
-                    await doors.client.keep_queue_order(name)
-                except CallError as error:
-                    error.add_note(
-                        "the topic is there, but not every name server keeps the order of its"
-                        f" queues: say ariane topic order {name} --set when they answer"
-                    )
-                    raise
+        async with administration(name_servers, admin) as changes:
+            answer = await changes.ask(changes.topics.CreateTopic, request)
+        required(answer.outcomes)
+        for part in answer.topic.placements:
+            if exists_ok and part.broker_name in (broker_names or {part.broker_name}):
+                _tell_difference(placement_row(part), wanted)
 
     run_async(ask())
     output.done(f"Topic {name} is there.", {"topic": name})
@@ -212,6 +187,7 @@ def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> int:
     help="Also where queues would have messages, or get them, that are not read.",
 )
 @name_servers_option
+@change_option
 @output_option
 def update(
     *,
@@ -224,6 +200,7 @@ def update(
     broker_names: tuple[str, ...],
     force: bool,
     name_servers: str,
+    admin: AdminChoice,
     output: Output,
 ) -> None:
     """Change topic NAME on every broker that has it.
@@ -240,29 +217,23 @@ def update(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if queues is not None and (read_queues is not None or write_queues is not None):
         raise click.UsageError("--queues says both: leave --read-queues and --write-queues out")
-    request = UpdateTopicRequest(
+    request = topic_pb.UpdateTopicRequest(
         topic=name,
+        broker_names=broker_names,
         read_queue_count=queues if read_queues is None else read_queues,
         write_queue_count=queues if write_queues is None else write_queues,
         permission=permission or route_pb2.TOPIC_PERMISSION_UNSPECIFIED,
         message_type=message_type,
     )
-    if request == UpdateTopicRequest(topic=name):
+    if request == topic_pb.UpdateTopicRequest(topic=name, broker_names=broker_names):
         raise click.UsageError("nothing to change: say --queues, --permission or another")
     request.allow_unread_queues = force
 
     async def ask() -> list[Mapping[str, object]]:
-        async with ClusterDoors(name_servers) as doors:
-
-            async def at(broker: LiveBroker) -> Mapping[str, object]:
-                call = doors.topics(broker.address).UpdateTopic(request, timeout=CALL_SECONDS_MAX)
-                return layout_row(broker, (await answer_of(call, broker_peer(broker))).topic)
-
-            if broker_names:
-                brokers = await doors.primaries(broker_names)
-            else:
-                brokers = await doors.primaries_of(name)
-            return await ask_each(brokers, at)
+        async with administration(name_servers, admin) as changes:
+            answer = await changes.ask(changes.topics.UpdateTopic, request)
+        required(answer.outcomes)
+        return list(map(placement_row, answer.topic.placements))
 
     output.rows(_LAYOUT_COLUMNS, run_async(ask()))
 
@@ -275,6 +246,7 @@ def update(
 @click.option("--missing-ok", is_flag=True, help="Be content when it is not there.")
 @yes_option
 @name_servers_option
+@change_option
 @output_option
 def delete(
     *,
@@ -283,6 +255,7 @@ def delete(
     missing_ok: bool,
     yes: bool,
     name_servers: str,
+    admin: AdminChoice,
     output: Output,
 ) -> None:
     """Delete topic NAME with its messages and the offsets of its groups.
@@ -296,62 +269,26 @@ def delete(
     where = f" on {', '.join(broker_names)}" if broker_names else ""
     confirm(f"Delete topic {name}{where} with all its messages?", yes=yes)
 
-    async def ask() -> list[bool]:
-        async with ClusterDoors(name_servers) as doors:
+    request = topic_pb.DeleteTopicRequest(topic=name, broker_names=broker_names)
 
-            async def at(broker: LiveBroker) -> bool:
-                request = DeleteTopicRequest(topic=name)
-                call = doors.topics(broker.address).DeleteTopic(request, timeout=CALL_SECONDS_MAX)
-                try:
-                    await answer_of(call, broker_peer(broker))
-                except TopicNotFound:
-                    return False
-                return True
+    async def ask() -> int:
+        async with administration(name_servers, admin) as changes:
+            try:
+                answer = await changes.ask(changes.topics.DeleteTopic, request)
+            except TopicNotFound:
+                if not missing_ok:
+                    raise
+                return 0
+        required(answer.outcomes)
+        for why in answer.not_told:
+            say_warning(f"should it know an order of queues of topic {name}, it keeps that: {why}")
+        return len(answer.outcomes)
 
-            carriers, order = await _carriers_and_order(doors, name)
-            outcomes = await ask_each(await doors.primaries(broker_names), at)
-            if not carriers - set(broker_names or carriers):
-                await _forget_order(doors, name, order)
-            return outcomes
-
-    deleted = sum(run_async(ask()))
-    if not deleted and not missing_ok:
-        raise TopicNotFound(f"no broker has topic {name!r}")
+    deleted = run_async(ask())
     output.done(
         f"Topic {name} is gone from {deleted} {'broker' if deleted == 1 else 'brokers'}.",
         {"topic": name, "brokers": deleted},
     )
-
-
-async def _carriers_and_order(doors: ClusterDoors, name: str) -> tuple[set[str], str]:
-    """The brokers that have a topic, and the order of its queues, which may outlive it."""
-    try:
-        route = await doors.client.route(name)
-    except RouteNotFound as unknown:
-        return set(), unknown.metadata.get("queue_order", "")
-    return {broker.broker_name for broker in route.brokers}, route.queue_order
-
-
-async def _forget_order(doors: ClusterDoors, name: str, order: str) -> None:
-    """Have name servers forget the order of a topic that nobody has any more.
-
-    Args:
-        doors: The cluster.
-        name: The topic.
-        order: As one of them knows it, or nothing: another may know it all the same.
-    """
-    try:
-        await doors.client.forget_queue_order(name)
-    except CallError as error:
-        if order:
-            error.add_note(
-                "its brokers have deleted the topic, but not every name server has forgotten the"
-                " order of its queues: say it again when they answer"
-            )
-            raise
-        say_warning(
-            f"should it know an order of queues of topic {name}, it keeps that: {reasoned(error)}"
-        )
 
 
 async def _queues(name_servers: str, name: str) -> tuple[RollCall, list[Row]]:

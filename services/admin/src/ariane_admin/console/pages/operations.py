@@ -29,6 +29,7 @@ from ariane_admin.console.blocks import (
     to,
     yes,
 )
+from ariane_admin.console.pages.replicas import replica_blocks
 from ariane_admin.console.pages.topics import moment
 
 SERVICES: Final = tuple((name, name) for name in ("broker", "namesrv", "txn-checker", "admin"))
@@ -98,6 +99,7 @@ async def broker(ask: Asker, request: Request) -> Page:
             ],
         ),
         *(Notice(each) for each in found.state.recovery_findings),
+        *await replica_blocks(ask, name),
         Listing("All that it says", json.dumps(state, indent=2)),
         restore if led_away else drain,
     ]

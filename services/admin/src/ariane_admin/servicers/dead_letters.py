@@ -12,9 +12,9 @@ from grpc import aio
 
 from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
 from ariane.admin.v1.dead_letter_service_pb2_grpc import DeadLetterServiceServicer
-from ariane_admin.service.cluster_access import ClusterAccess, group_not_found
-from ariane_admin.service.message_wire import message_of
-from ariane_admin.service.times import moment_in, time_of
+from ariane_admin.servicers.cluster_access import ClusterAccess, group_not_found
+from ariane_admin.servicers.message_wire import message_of
+from ariane_admin.servicers.times import moment_in, time_of
 from ariane_sdk import DeadLetter, DeadLetterFilter, LiveBroker, Redrive
 from ariane_sdk.errors import DeadlinePassed, ServiceUnavailable
 from ariane_servicekit import PageRequest, field_invalid
@@ -88,7 +88,8 @@ class DeadLetterServicer(DeadLetterServiceServicer):
         done = Redrive(failures={})
 
         def count(now: Redrive) -> None:
-            if now.redriven_count + now.duplicate_count >= count_max:
+            # Not those that were sent back before: asked again and again, it comes to an end.
+            if now.redriven_count >= count_max:
                 raise _Enough
 
         answer = letter_pb.RedriveDeadLettersResponse()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ariane.common.v1.message_pb2 import Message, StoredPosition
-from ariane_admin.service.times import time_of
+from ariane_admin.servicers.times import time_of
 from ariane_sdk import ReceivedMessage
 
 

@@ -22,9 +22,9 @@ from ariane_admin.asking.cluster_doors import (
 )
 from ariane_admin.messages.message_body import body_of
 from ariane_admin.messages.message_traces import KINDS, LifeStep, life_of
-from ariane_admin.service.cluster_access import ClusterAccess
-from ariane_admin.service.message_wire import message_of, shortened
-from ariane_admin.service.times import moment_in
+from ariane_admin.servicers.cluster_access import ClusterAccess
+from ariane_admin.servicers.message_wire import message_of, shortened
+from ariane_admin.servicers.times import moment_in
 from ariane_record.names import TRACE_TOPIC
 from ariane_sdk import LiveBroker, MessageQueue, QueueLag, ReceivedMessage
 from ariane_sdk import Message as OutgoingMessage

@@ -15,7 +15,7 @@ from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
     CheckedTransactionServiceStub,
 )
 from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, answer_of, answer_to_question
-from ariane_admin.service.cluster_access import ClusterAccess
+from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
 from ariane_servicekit import feature_not_available
 
@@ -88,7 +88,9 @@ class TransactionServicer(TransactionServiceServicer):
         async def at(
             stub: CheckedTransactionServiceAsyncStub, peer: str
         ) -> checked_pb.DecideTransactionResponse:
-            return await answer_of(stub.DecideTransaction(asked, timeout=CALL_SECONDS_MAX), peer)
+            # A broker is asked behind the checker: its time comes on top.
+            call = stub.DecideTransaction(asked, timeout=3 * CALL_SECONDS_MAX)
+            return await answer_of(call, peer)
 
         answer = await self._ask(at)
         return transaction_pb.DecideTransactionResponse(transaction=answer.transaction)

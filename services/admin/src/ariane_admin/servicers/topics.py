@@ -24,9 +24,9 @@ from ariane_admin.asking.cluster_doors import (
     answer_to_question,
     broker_peer,
 )
-from ariane_admin.service.cluster_access import ClusterAccess, all_pages, topic_not_found
+from ariane_admin.servicers.cluster_access import ClusterAccess, all_pages, topic_not_found
 from ariane_sdk import LiveBroker
-from ariane_sdk.errors import RouteNotFound, TopicExists, TopicNotFound
+from ariane_sdk.errors import CallError, RouteNotFound, TopicExists, TopicNotFound
 from ariane_servicekit import field_invalid, take_page
 
 _Context = aio.ServicerContext[Any, Any]
@@ -45,14 +45,14 @@ class TopicServicer(TopicServiceServicer):
         self._cluster = cluster
         self._doors = cluster.doors
 
-    async def before(
-        self, method: str, request: topic_pb.UpdateTopicRequest
-    ) -> topic_pb.ClusterTopic | None:
+    async def before(self, method: str, request: Any) -> topic_pb.ClusterTopic | None:
         """The topic as it is before it is changed."""
         if method == "CreateTopic":
             return None
         answers = await self._cluster.carriers(request.topic)
-        return _cluster_topic(request.topic, await self._placements(request.topic, answers))
+        topic = _cluster_topic(request.topic, await self._placements(request.topic, answers))
+        topic.queue_order = (await self._doors.client.route(request.topic)).queue_order
+        return topic
 
     async def CreateTopic(
         self, request: topic_pb.CreateTopicRequest, context: _Context
@@ -67,10 +67,11 @@ class TopicServicer(TopicServiceServicer):
         brokers = await self._doors.primaries(
             tuple(request.broker_names), cluster_name=request.cluster_name
         )
+        exists_ok = request.exists_ok
         if wanted.message_type == MESSAGE_TYPE_FIFO:
-            outcomes = await self._create_ordered(wanted, brokers)
+            outcomes = await self._create_ordered(wanted, brokers, exists_ok=exists_ok)
         else:
-            outcomes = await self._create(wanted, brokers)
+            outcomes = await self._create(wanted, brokers, exists_ok=exists_ok)
         # Name servers may hear of it a moment later: the brokers know it.
         placements = await self._placements(wanted.topic, Answers(brokers))
         return topic_pb.CreateTopicResponse(
@@ -150,20 +151,48 @@ class TopicServicer(TopicServiceServicer):
     async def DeleteTopic(
         self, request: topic_pb.DeleteTopicRequest, context: _Context
     ) -> topic_pb.DeleteTopicResponse:
-        """Delete a topic."""
-        wanted = broker_pb.DeleteTopicRequest(topic=request.topic)
-        brokers = await self._concerned(request.topic, request.broker_names)
-        route = await self._doors.client.route(request.topic)
+        """Delete a topic. Brokers are asked whatever routes say: name servers may know less."""
+        name = request.topic
+        carriers, order = await self._carriers_and_order(name)
+        brokers = await self._doors.primaries(tuple(request.broker_names))
+        without: set[str] = set()
 
-        async def at(broker: LiveBroker) -> object:
+        async def at(broker: LiveBroker) -> None:
+            wanted = broker_pb.DeleteTopicRequest(topic=name)
             call = self._doors.topics(broker.address).DeleteTopic(wanted, timeout=CALL_SECONDS_MAX)
-            return await answer_of(call, broker_peer(broker))
+            try:
+                await answer_of(call, broker_peer(broker))
+            except TopicNotFound:
+                without.add(broker.broker_name)
 
-        outcomes = await self._cluster.change_each(brokers, at)
-        gone = {each.broker_name for each in outcomes if not each.HasField("error")}
-        if route.queue_order and not {each.broker_name for each in route.brokers} - gone:
-            await self._doors.client.forget_queue_order(request.topic)
-        return topic_pb.DeleteTopicResponse(outcomes=outcomes)
+        outcomes = [
+            each
+            for each in await self._cluster.change_each(brokers, at)
+            if each.broker_name not in without
+        ]
+        failed = {each.broker_name for each in outcomes if each.HasField("error")}
+        asked = {broker.broker_name for broker in brokers}
+        not_told = []
+        if not carriers - (asked - failed):
+            not_told = await self._forget_order(name, order)
+        if not outcomes:
+            raise topic_not_found(name)
+        return topic_pb.DeleteTopicResponse(outcomes=outcomes, not_told=not_told)
+
+    async def UpdateTopicQueueOrder(
+        self, request: topic_pb.UpdateTopicQueueOrderRequest, context: _Context
+    ) -> topic_pb.UpdateTopicQueueOrderResponse:
+        """Fix the order of a topic's queues, or forget it."""
+        client = self._doors.client
+        try:
+            if request.clear:
+                await client.forget_queue_order(request.topic)
+                route = await client.route(request.topic)
+            else:
+                route = await client.keep_queue_order(request.topic)
+        except RouteNotFound as error:
+            raise topic_not_found(request.topic) from error
+        return topic_pb.UpdateTopicQueueOrderResponse(queue_order=route.queue_order)
 
     async def ListTopicQueues(
         self, request: topic_pb.ListTopicQueuesRequest, context: _Context
@@ -194,12 +223,12 @@ class TopicServicer(TopicServiceServicer):
         )
 
     async def _create(
-        self, wanted: broker_pb.Topic, brokers: Sequence[LiveBroker]
+        self, wanted: broker_pb.Topic, brokers: Sequence[LiveBroker], *, exists_ok: bool
     ) -> list[BrokerOutcome]:
         """A broker that has it already, with the same settings, counts as done.
 
         Raises:
-            TopicExists: All have it.
+            TopicExists: All have it, and that is not wanted.
         """
         standing: list[TopicExists] = []
 
@@ -210,6 +239,8 @@ class TopicServicer(TopicServiceServicer):
             try:
                 await answer_of(stub.CreateTopic(request, timeout=CALL_SECONDS_MAX), peer)
             except TopicExists as exists:
+                if exists_ok:
+                    return
                 standing.append(exists)
                 asked = broker_pb.GetTopicRequest(topic=wanted.topic)
                 answer = await answer_of(stub.GetTopic(asked, timeout=CALL_SECONDS_MAX), peer)
@@ -217,21 +248,63 @@ class TopicServicer(TopicServiceServicer):
                     raise
 
         outcomes = await self._cluster.change_each(brokers, at)
-        if len(standing) == len(brokers):
+        if standing and len(standing) == len(brokers):
             raise standing[0]
         return outcomes
 
     async def _create_ordered(
-        self, wanted: broker_pb.Topic, brokers: Sequence[LiveBroker]
+        self, wanted: broker_pb.Topic, brokers: Sequence[LiveBroker], *, exists_ok: bool
     ) -> list[BrokerOutcome]:
-        """A topic whose message groups stay where they are gets its order of queues first."""
+        """A topic whose message groups stay where they are gets its order of queues first.
+
+        Name servers that keep no order refuse before anything is made.
+        """
         client = self._doors.client
         counts = {broker.broker_name: wanted.write_queue_count for broker in brokers}
         async with client.queue_order_first(wanted.topic, counts):
-            outcomes = await self._create(wanted, brokers)
-        if not (await client.route(wanted.topic)).queue_order:
-            await client.keep_queue_order(wanted.topic)
+            outcomes = await self._create(wanted, brokers, exists_ok=exists_ok)
+        # Name servers may hear of the topic a moment later: they tell its order all the same.
+        _, order = await self._carriers_and_order(wanted.topic)
+        if not order:
+            try:
+                await client.keep_queue_order(wanted.topic)
+            except CallError as error:
+                error.add_note(
+                    "the topic is there, but not every name server keeps the order of its"
+                    f" queues: say ariane topic order {wanted.topic} --set when they answer"
+                )
+                raise
         return outcomes
+
+    async def _carriers_and_order(self, topic: str) -> tuple[set[str], str]:
+        """The brokers that have a topic, and the order of its queues, which may outlive it."""
+        try:
+            route = await self._doors.client.route(topic)
+        except RouteNotFound as unknown:
+            return set(), unknown.metadata.get("queue_order", "")
+        return {broker.broker_name for broker in route.brokers}, route.queue_order
+
+    async def _forget_order(self, topic: str, order: str) -> list[str]:
+        """Have name servers forget the order of a topic that nobody has any more.
+
+        Args:
+            topic: The topic.
+            order: As one of them knows it, or nothing: another may know it all the same.
+
+        Returns:
+            Why they could not be told, where none was known to keep one.
+        """
+        try:
+            await self._doors.client.forget_queue_order(topic)
+        except CallError as error:
+            if order:
+                error.add_note(
+                    "its brokers have deleted the topic, but not every name server has forgotten"
+                    " the order of its queues: say it again when they answer"
+                )
+                raise
+            return [str(error)]
+        return []
 
     async def _concerned(self, topic: str, names: Sequence[str]) -> Sequence[LiveBroker]:
         if names:
@@ -273,7 +346,10 @@ class TopicServicer(TopicServiceServicer):
 
 def _placement(broker: LiveBroker, topic: broker_pb.Topic) -> topic_pb.TopicPlacement:
     return topic_pb.TopicPlacement(
-        cluster_name=broker.cluster_name, broker_name=broker.broker_name, topic=topic
+        cluster_name=broker.cluster_name,
+        broker_name=broker.broker_name,
+        address=broker.address,
+        topic=topic,
     )
 
 

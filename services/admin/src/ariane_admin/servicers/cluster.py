@@ -27,8 +27,8 @@ from ariane_admin.asking.cluster_doors import (
 from ariane_admin.doctor.cluster_facts import gather_facts
 from ariane_admin.doctor.diagnosis import diagnose
 from ariane_admin.doctor.findings import Severity
-from ariane_admin.history.samples import RateMemory, Rates
-from ariane_admin.service.cluster_access import ClusterAccess
+from ariane_admin.servicers.cluster_access import ClusterAccess
+from ariane_admin.servicers.rates import RateMemory, Rates
 from ariane_record import is_system_topic
 from ariane_record.names import is_system_group
 from ariane_sdk import LiveBroker, QueueLag

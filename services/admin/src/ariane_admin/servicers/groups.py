@@ -14,6 +14,7 @@ from ariane.admin.v1.cluster_service_pb2 import BrokerOutcome
 from ariane.admin.v1.group_service_pb2_grpc import GroupServiceServicer
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import group_service_pb2 as broker_pb
+from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.common.v1.message_pb2 import MessageQueue as QueueMessage
 from ariane_admin.asking.answers import Answers
 from ariane_admin.asking.cluster_doors import (
@@ -22,10 +23,18 @@ from ariane_admin.asking.cluster_doors import (
     answer_to_question,
     broker_peer,
 )
-from ariane_admin.service.cluster_access import ClusterAccess, all_pages, group_not_found
-from ariane_admin.service.times import moment_in, timestamp_of
+from ariane_admin.servicers.cluster_access import ClusterAccess, all_pages, group_not_found
+from ariane_admin.servicers.group_offsets import (
+    named,
+    offset_messages,
+    offset_place,
+    reset_request,
+    target_of,
+    told_offsets,
+)
+from ariane_admin.servicers.times import timestamp_of
 from ariane_record.names import dead_letter_topic, is_system_group
-from ariane_sdk import LiveBroker, MessageQueue, QueueLag, ResetTarget
+from ariane_sdk import LiveBroker, MessageQueue, QueueLag
 from ariane_sdk.errors import CallError, GroupNotFound, RouteNotFound
 from ariane_servicekit import field_invalid, take_page
 
@@ -34,6 +43,7 @@ _Context = aio.ServicerContext[Any, Any]
 TOPICS_MAX: Final = 100
 
 _GROUP_EXISTS: Final = "GROUP_EXISTS"
+_ATTEMPTS_DEFAULT: Final = 16
 
 
 class GroupServicer(GroupServiceServicer):
@@ -52,7 +62,7 @@ class GroupServicer(GroupServiceServicer):
             if method == "CloneGroupOffsets":
                 group = request.target_consumer_group
             offsets = await self._cluster.reader.stored_offsets(group, request.topic)
-            return group_pb.QueueOffsets(offsets=_offset_messages(offsets))
+            return group_pb.QueueOffsets(offsets=offset_messages(offsets))
         name = request.group.consumer_group if method == "UpdateGroup" else request.consumer_group
         answers = await self._cluster.answers()
         return group_pb.ClusterGroup(
@@ -164,11 +174,44 @@ class GroupServicer(GroupServiceServicer):
         group = await self._settings_now(name, brokers)
         return group_pb.UpdateGroupResponse(group=group, outcomes=outcomes)
 
+    async def UpdateGroupRetries(
+        self, request: group_pb.UpdateGroupRetriesRequest, context: _Context
+    ) -> group_pb.UpdateGroupRetriesResponse:
+        """Change how a group tries again, and nothing else of it; make it where it is not known."""
+        name = request.consumer_group
+        if not request.HasField("attempts_max") and not request.HasField("retry_policy"):
+            raise field_invalid("retry_policy", "or attempts_max is required")
+        brokers = await self._doors.primaries()
+
+        async def at(broker: LiveBroker) -> None:
+            stub, peer = self._doors.groups(broker.address), broker_peer(broker)
+            known = broker_pb.GetConsumerGroupRequest(consumer_group=name)
+            try:
+                call = stub.GetConsumerGroup(known, timeout=CALL_SECONDS_MAX)
+                group = (await answer_to_question(call, peer)).group
+            except GroupNotFound:
+                fresh = broker_pb.ConsumerGroup(
+                    consumer_group=name,
+                    consume_enabled=True,
+                    broadcast_enabled=True,
+                    attempts_max=_ATTEMPTS_DEFAULT,
+                )
+                made = broker_pb.CreateConsumerGroupRequest(group=_retrying(fresh, request))
+                await answer_of(stub.CreateConsumerGroup(made, timeout=CALL_SECONDS_MAX), peer)
+                return
+            changed = broker_pb.UpdateConsumerGroupRequest(group=_retrying(group, request))
+            await answer_of(stub.UpdateConsumerGroup(changed, timeout=CALL_SECONDS_MAX), peer)
+
+        outcomes = await self._cluster.change_each(brokers, at)
+        group = await self._settings_now(name, brokers)
+        return group_pb.UpdateGroupRetriesResponse(group=group, outcomes=outcomes)
+
     async def DeleteGroup(
         self, request: group_pb.DeleteGroupRequest, context: _Context
     ) -> group_pb.DeleteGroupResponse:
         """Delete a group with its offsets."""
         gone: list[broker_pb.DeleteConsumerGroupResponse] = []
+        without: set[str] = set()
 
         async def at(broker: LiveBroker) -> None:
             asked = broker_pb.DeleteConsumerGroupRequest(
@@ -180,10 +223,14 @@ class GroupServicer(GroupServiceServicer):
             try:
                 gone.append(await answer_of(call, broker_peer(broker)))
             except GroupNotFound:
-                return
+                without.add(broker.broker_name)
 
-        outcomes = await self._cluster.change_each(await self._doors.primaries(), at)
-        if not gone and not any(each.HasField("error") for each in outcomes):
+        outcomes = [
+            each
+            for each in await self._cluster.change_each(await self._doors.primaries(), at)
+            if each.broker_name not in without
+        ]
+        if not outcomes:
             raise group_not_found(request.consumer_group)
         return group_pb.DeleteGroupResponse(
             outcomes=outcomes,
@@ -280,23 +327,53 @@ class GroupServicer(GroupServiceServicer):
         self, request: group_pb.ResetGroupOffsetsRequest, context: _Context
     ) -> group_pb.ResetGroupOffsetsResponse:
         """Set a group's offsets anew."""
+        wanted = target_of(request)
+        brokers = await self._carriers(request.topic)
+        if isinstance(wanted, dict):
+            brokers = named(brokers, request.topic, wanted)
         before = await self._cluster.reader.stored_offsets(request.consumer_group, request.topic)
-        offsets = await self._doors.client.reset_offsets(
-            request.consumer_group,
-            request.topic,
-            _target(request),
-            validate_only=request.validate_only,
+        told: list[group_pb.GroupQueueOffset] = []
+
+        async def at(broker: LiveBroker) -> None:
+            asked = reset_request(request, broker, wanted)
+            stub = self._doors.offsets(broker.address)
+            call = stub.ResetConsumerOffsets(asked, timeout=CALL_SECONDS_MAX)
+            answer = await answer_of(call, broker_peer(broker))
+            told.extend(told_offsets(broker, answer.offsets, answer.member_count))
+
+        outcomes = await self._cluster.change_each(brokers, at)
+        for each in told:
+            queue = MessageQueue(request.topic, each.broker_name, each.queue_id)
+            if queue in before:
+                each.previous_queue_offset = before[queue]
+        return group_pb.ResetGroupOffsetsResponse(
+            offsets=sorted(told, key=offset_place), outcomes=outcomes
         )
-        return group_pb.ResetGroupOffsetsResponse(offsets=_offset_messages(offsets, before))
 
     async def CloneGroupOffsets(
         self, request: group_pb.CloneGroupOffsetsRequest, context: _Context
     ) -> group_pb.CloneGroupOffsetsResponse:
         """Copy a group's offsets to another."""
-        offsets = await self._doors.client.clone_offsets(
-            request.consumer_group, request.target_consumer_group, request.topic
+        asked = offset_pb.CloneConsumerOffsetsRequest(
+            consumer_group=request.consumer_group,
+            target_consumer_group=request.target_consumer_group,
+            topic=request.topic,
         )
-        return group_pb.CloneGroupOffsetsResponse(offsets=_offset_messages(offsets))
+        told: list[group_pb.GroupQueueOffset] = []
+
+        async def at(broker: LiveBroker) -> None:
+            stub = self._doors.offsets(broker.address)
+            call = stub.CloneConsumerOffsets(asked, timeout=CALL_SECONDS_MAX)
+            answer = await answer_of(call, broker_peer(broker))
+            told.extend(told_offsets(broker, answer.offsets, answer.member_count))
+
+        outcomes = await self._cluster.change_each(await self._carriers(request.topic), at)
+        return group_pb.CloneGroupOffsetsResponse(
+            offsets=sorted(told, key=offset_place), outcomes=outcomes
+        )
+
+    async def _carriers(self, topic: str) -> Sequence[LiveBroker]:
+        return (await self._cluster.carriers(topic)).brokers
 
     async def _settings_now(
         self, name: str, brokers: Sequence[LiveBroker]
@@ -353,34 +430,15 @@ def _unasked(answers: Answers) -> list[BrokerOutcome]:
     return outcomes
 
 
-def _target(request: group_pb.ResetGroupOffsetsRequest) -> ResetTarget:
-    match request.WhichOneof("target"):
-        case "earliest":
-            return "earliest" if request.earliest else "latest"
-        case "time":
-            moment = moment_in(request, "time")
-            if moment is not None:
-                return moment
-        case "queue_offsets":
-            return {
-                MessageQueue(request.topic, each.broker_name, each.queue_id): each.queue_offset
-                for each in request.queue_offsets.offsets
-            }
-    raise field_invalid("target", "is required")
-
-
-def _offset_messages(
-    offsets: Mapping[MessageQueue, int], before: Mapping[MessageQueue, int] | None = None
-) -> list[group_pb.GroupQueueOffset]:
-    messages = []
-    for queue in sorted(offsets):
-        message = group_pb.GroupQueueOffset(
-            broker_name=queue.broker_name, queue_id=queue.queue_id, queue_offset=offsets[queue]
-        )
-        if before is not None and queue in before:
-            message.previous_queue_offset = before[queue]
-        messages.append(message)
-    return messages
+def _retrying(
+    group: broker_pb.ConsumerGroup, request: group_pb.UpdateGroupRetriesRequest
+) -> broker_pb.ConsumerGroup:
+    """A group with other tries."""
+    if request.HasField("attempts_max"):
+        group.attempts_max = request.attempts_max
+    if request.HasField("retry_policy"):
+        group.retry_policy.CopyFrom(request.retry_policy)
+    return group
 
 
 def _placement(broker: LiveBroker, group: broker_pb.ConsumerGroup) -> group_pb.GroupPlacement:

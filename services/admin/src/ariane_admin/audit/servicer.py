@@ -10,7 +10,7 @@ from grpc import aio
 from ariane.admin.v1 import audit_service_pb2 as audit_pb
 from ariane.admin.v1.audit_service_pb2_grpc import AuditServiceServicer
 from ariane_admin.audit.trail import AuditTrail, Entry, Selection
-from ariane_admin.service.times import milliseconds_in, time_of
+from ariane_admin.servicers.times import milliseconds_in, time_of
 from ariane_servicekit import PageRequest, field_invalid
 from ariane_servicekit.database import Database
 

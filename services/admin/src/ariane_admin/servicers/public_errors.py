@@ -8,7 +8,6 @@ from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.errors import CommandFailed
 from ariane_sdk.errors import ArianeError, DeadlinePassed, IllegalArgument, ServiceUnavailable
 from ariane_servicekit import ErrorRules, ServiceError, field_invalid
-from ariane_servicekit.database import DATABASE_ERROR_RULES
 from ariane_servicekit.error_table import ERROR_TABLE
 
 _PREFIX: Final = "ERROR_REASON_"
@@ -44,8 +43,7 @@ def _unreadable(error: CommandFailed) -> ServiceError:
 
 
 ADMIN_ERROR_RULES: Final[ErrorRules] = {
-    **DATABASE_ERROR_RULES,
     ArianeError: public_error,
     CommandFailed: _unreadable,
 }
-"""For every servicer of admin."""
+"""For every servicer here; those with a database have its rules besides."""

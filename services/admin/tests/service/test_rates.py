@@ -1,7 +1,7 @@
 """From counters to rates."""
 
 from ariane.broker.v1.broker_service_pb2 import BrokerStatistics, GetBrokerStateResponse
-from ariane_admin.history.samples import RateMemory
+from ariane_admin.servicers.rates import RateMemory
 
 
 def state(stored, *, started_s=1):

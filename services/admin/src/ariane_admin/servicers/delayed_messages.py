@@ -15,7 +15,7 @@ from ariane_admin.asking.cluster_doors import (
     answer_to_question,
     broker_peer,
 )
-from ariane_admin.service.cluster_access import ClusterAccess
+from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_record.errors import RecallHandleIllegal
 from ariane_record.single.recall_handle import decode_recall_handle
 from ariane_sdk import LiveBroker

@@ -14,7 +14,7 @@ from ariane.admin.v1.setting_service_pb2_grpc import SettingServiceServicer
 from ariane.common.v1 import process_service_pb2 as process_pb
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, answer_of, answer_to_question
-from ariane_admin.service.cluster_access import ClusterAccess
+from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk.errors import CallError
 from ariane_servicekit import ServiceError, field_invalid, take_page
 

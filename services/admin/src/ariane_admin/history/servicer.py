@@ -11,7 +11,7 @@ from grpc import aio
 from ariane.admin.v1 import history_service_pb2 as history_pb
 from ariane.admin.v1.history_service_pb2_grpc import HistoryServiceServicer
 from ariane_admin.history.store import SampleStore
-from ariane_admin.service.times import milliseconds_in, time_of
+from ariane_admin.servicers.times import milliseconds_in, time_of
 from ariane_servicekit import Clock, PageRequest, field_invalid
 from ariane_servicekit.database import Database
 

@@ -18,7 +18,7 @@ from ariane_admin.asking.cluster_doors import (
     answer_to_question,
     broker_peer,
 )
-from ariane_admin.service.cluster_access import ClusterAccess, all_pages
+from ariane_admin.servicers.cluster_access import ClusterAccess, all_pages
 from ariane_sdk import LiveBroker
 from ariane_servicekit import ServiceError, take_page
 

@@ -1,0 +1,286 @@
+"""The way of changes: through admin, which writes each down, or by the same servicers here.
+
+::
+
+    --admin HOST:PORT   said, by ARIANE_ADMIN, or by the context: through it. Is it away, or does it
+                        serve another cluster, nothing is changed.
+    --admin none        here, and a warning says that nothing is written down
+    nothing said        through the admin at 127.0.0.1:9881 if one listens there and serves this
+                        cluster, else here: a cluster has no admin in its first minutes
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import click
+from click.core import ParameterSource
+from grpc.aio import AioRpcError
+
+from ariane.common.v1.process_service_pb2 import ListProcessSettingsRequest
+from ariane.common.v1.process_service_pb2_grpc import ProcessServiceStub
+from ariane_admin.asking.admin_service import ADMIN_SECONDS_MAX, admin_channel, own_name
+from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, answer_of
+from ariane_admin.asking.connection import ADMIN_VARIABLE, DEFAULT_ADMIN, check_address
+from ariane_admin.errors import CommandFailed
+from ariane_admin.terminal.client_warnings import say_warning
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_sdk.errors import CallError
+from ariane_sdk.wire import error_from_rpc, error_from_status
+
+if TYPE_CHECKING:
+    from google.rpc.status_pb2 import Status
+    from grpc.aio import Channel
+
+    from ariane.admin.v1.cluster_service_pb2 import BrokerOutcome
+    from ariane.admin.v1.cluster_service_pb2_grpc import ClusterServiceAsyncStub
+    from ariane.admin.v1.dead_letter_service_pb2_grpc import DeadLetterServiceAsyncStub
+    from ariane.admin.v1.delayed_message_service_pb2_grpc import DelayedMessageServiceAsyncStub
+    from ariane.admin.v1.filter_service_pb2_grpc import FilterServiceAsyncStub
+    from ariane.admin.v1.group_service_pb2_grpc import GroupServiceAsyncStub
+    from ariane.admin.v1.replica_set_service_pb2_grpc import ReplicaSetServiceAsyncStub
+    from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceAsyncStub
+    from ariane.admin.v1.transaction_service_pb2_grpc import TransactionServiceAsyncStub
+
+NO_ADMIN: Final = "none"
+LOOK_SECONDS_MAX: Final = 1.0
+"""How long somebody may take to listen where an admin may be."""
+
+_Answer = TypeVar("_Answer")
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class AdminChoice(NamedTuple):
+    """Through which admin changes go.
+
+    Attributes:
+        address: Where it is; empty for none.
+        is_said: Whether somebody said so. Else it is only looked for there.
+    """
+
+    address: str
+    is_said: bool
+
+
+class Administration(NamedTuple):
+    """Who changes the cluster: admin, or the servicers in this process.
+
+    Attributes:
+        peer: Who, for the text of errors; empty for this process.
+        cluster: The service of brokers.
+        dead_letters: Of dead letters.
+        delayed: Of delayed messages.
+        filters: Of uploaded filters.
+        groups: Of groups.
+        replica_sets: Of brokers with replicas.
+        topics: Of topics.
+        transactions: Of transactions.
+    """
+
+    peer: str
+    cluster: ClusterServiceAsyncStub
+    dead_letters: DeadLetterServiceAsyncStub
+    delayed: DelayedMessageServiceAsyncStub
+    filters: FilterServiceAsyncStub
+    groups: GroupServiceAsyncStub
+    replica_sets: ReplicaSetServiceAsyncStub
+    topics: TopicServiceAsyncStub
+    transactions: TransactionServiceAsyncStub
+
+    async def ask(
+        self,
+        method: Callable[..., Awaitable[_Answer]],
+        request: Any,
+        *,
+        seconds_max: float = ADMIN_SECONDS_MAX,
+    ) -> _Answer:
+        """The answer of a method.
+
+        Args:
+            method: Of one of the services.
+            request: Its request.
+            seconds_max: How long admin may take.
+
+        Raises:
+            CallError: As the service says.
+        """
+        call = method(request, timeout=seconds_max, metadata=own_name())
+        return await answer_of(call, self.peer)
+
+
+def change_option(command: _Command) -> _Command:
+    """Give a command the option ``--admin`` and the argument `admin`, an `AdminChoice`."""
+    option = click.option(
+        "--admin",
+        default=DEFAULT_ADMIN,
+        envvar=ADMIN_VARIABLE,
+        show_default=True,
+        show_envvar=True,
+        metavar="HOST:PORT|none",
+        callback=_choice,
+        help="Admin, through which it is changed and which writes it down. The default only if it"
+        " is there and serves this cluster; one that is named must be; none changes it without.",
+    )
+    return option(command)
+
+
+@asynccontextmanager
+async def administration(
+    name_servers: str, choice: AdminChoice, *, checker: str = ""
+) -> AsyncIterator[Administration]:
+    """Who changes a cluster, for the length of a block.
+
+    Args:
+        name_servers: Of the cluster, "host:port" each, separated by commas.
+        choice: Through which admin.
+        checker: The transaction checker that counts instead of name servers, where it is given.
+
+    Raises:
+        CommandFailed: The admin that is wanted is away, or serves another cluster.
+    """
+    cluster = _Served("checkers", checker) if checker else _Served("name_servers", name_servers)
+    if choice.address and (choice.is_said or await _listens(choice.address)):
+        async with admin_channel(choice.address) as channel:
+            trouble = await _trouble(channel, choice.address, cluster)
+            if not trouble:
+                yield _through(channel, f"admin {choice.address}")
+                return
+        if choice.is_said:
+            raise CommandFailed(
+                f"nothing was changed: {trouble}; --admin none changes it without admin, and then"
+                " nobody writes it down",
+                ExitStatus.UNREACHABLE,
+            )
+    if choice.is_said:
+        say_warning("admin writes nothing of this down: --admin none was said")
+    # With the servicers comes what services are made of: only who needs them waits for it.
+    from ariane_admin.servicers.here import servicers_here  # noqa: PLC0415
+
+    async with servicers_here(name_servers, [checker] if checker else []) as servicers:
+        yield Administration("", *servicers)
+
+
+def required(outcomes: Sequence[BrokerOutcome]) -> None:
+    """Take a change that was done by all brokers.
+
+    Raises:
+        CallError: One did not do it; a note says how many did.
+    """
+    failed = [each for each in outcomes if each.HasField("error")]
+    if failed:
+        error = error_of(failed[0].error)
+        if len(outcomes) > 1:
+            done_count = len(outcomes) - len(failed)
+            error.add_note(f"{done_count} of {len(outcomes)} brokers did it")
+        raise error
+
+
+def error_of(status: Status) -> CallError:
+    """An error of a part of a change, as the client has it."""
+    return error_from_status(status, peer="")
+
+
+class _Served(NamedTuple):
+    """What tells a cluster from others: addresses that its admin has, and their setting."""
+
+    setting: str
+    addresses: str
+
+
+def _choice(context: click.Context, parameter: click.Parameter, value: str) -> AdminChoice:
+    source = context.get_parameter_source(str(parameter.name))
+    is_said = source is not ParameterSource.DEFAULT
+    return AdminChoice("" if value == NO_ADMIN else check_address(value), is_said)
+
+
+def _through(channel: Channel, peer: str) -> Administration:
+    from ariane.admin.v1.cluster_service_pb2_grpc import ClusterServiceStub  # noqa: PLC0415
+    from ariane.admin.v1.dead_letter_service_pb2_grpc import (  # noqa: PLC0415
+        DeadLetterServiceStub,
+    )
+    from ariane.admin.v1.delayed_message_service_pb2_grpc import (  # noqa: PLC0415
+        DelayedMessageServiceStub,
+    )
+    from ariane.admin.v1.filter_service_pb2_grpc import FilterServiceStub  # noqa: PLC0415
+    from ariane.admin.v1.group_service_pb2_grpc import GroupServiceStub  # noqa: PLC0415
+    from ariane.admin.v1.replica_set_service_pb2_grpc import (  # noqa: PLC0415
+        ReplicaSetServiceStub,
+    )
+    from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub  # noqa: PLC0415
+    from ariane.admin.v1.transaction_service_pb2_grpc import (  # noqa: PLC0415
+        TransactionServiceStub,
+    )
+
+    return Administration(
+        peer,
+        ClusterServiceStub(channel),
+        DeadLetterServiceStub(channel),
+        DelayedMessageServiceStub(channel),
+        FilterServiceStub(channel),
+        GroupServiceStub(channel),
+        ReplicaSetServiceStub(channel),
+        TopicServiceStub(channel),
+        TransactionServiceStub(channel),
+    )
+
+
+async def _listens(address: str) -> bool:
+    """Whether somebody takes connections there: asking nobody costs a moment only."""
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(LOOK_SECONDS_MAX):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
+
+
+async def _trouble(channel: Channel, address: str, cluster: _Served) -> str:
+    """Why changes of a cluster cannot go through an admin; nothing where they can."""
+    call = ProcessServiceStub(channel).ListProcessSettings(
+        ListProcessSettingsRequest(), timeout=CALL_SECONDS_MAX
+    )
+    try:
+        settings = {each.name: each.value for each in (await call).settings}
+    except AioRpcError as error:
+        return str(error_from_rpc(error, peer=f"admin {address}"))
+    served = settings.get(cluster.setting, "")
+    if not await _meet(_parts(served), _parts(cluster.addresses)):
+        what = "name servers" if cluster.setting == "name_servers" else "transaction checkers"
+        return (
+            f"admin {address} serves another cluster, with {what} {served or 'unknown'} and not"
+            f" {cluster.addresses}"
+        )
+    return ""
+
+
+def _parts(text: str) -> set[str]:
+    return {part.strip() for part in text.replace(";", ",").split(",") if part.strip()}
+
+
+async def _meet(served: set[str], wanted: set[str]) -> bool:
+    """Whether two lists of addresses have one in common, by name or where names lead."""
+    if served & wanted:
+        return True
+    places = await asyncio.gather(*map(_places, (served, wanted)))
+    return bool(places[0] & places[1])
+
+
+async def _places(addresses: Iterable[str]) -> set[tuple[str, int]]:
+    loop = asyncio.get_running_loop()
+    found: set[tuple[str, int]] = set()
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        try:
+            infos = await loop.getaddrinfo(
+                host.strip("[]"), int(port), type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
+            )
+        except (OSError, ValueError):
+            continue
+        found |= {(info[4][0], int(info[4][1])) for info in infos}  # type: ignore[misc]
+    return found

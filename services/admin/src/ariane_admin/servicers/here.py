@@ -1,0 +1,94 @@
+"""The servicers without admin's process: they change a cluster alone, and write nothing down."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple
+
+from google.protobuf.message import Message
+
+from ariane_admin.servicers.cluster import ClusterServicer
+from ariane_admin.servicers.cluster_access import ClusterAccess
+from ariane_admin.servicers.dead_letters import DeadLetterServicer
+from ariane_admin.servicers.delayed_messages import DelayedMessageServicer
+from ariane_admin.servicers.filters import FilterServicer
+from ariane_admin.servicers.groups import GroupServicer
+from ariane_admin.servicers.public_errors import ADMIN_ERROR_RULES
+from ariane_admin.servicers.rates import RateMemory
+from ariane_admin.servicers.replica_sets import ReplicaSetServicer
+from ariane_admin.servicers.topics import TopicServicer
+from ariane_admin.servicers.transactions import TransactionServicer
+from ariane_sdk.wire import error_from_status
+from ariane_servicekit import ErrorTranslator, ServiceError, SystemClock
+from ariane_servicekit.rpc.error_status import status_of
+
+_NO_CONTEXT: Final[Any] = None
+"""No servicer of these looks at the call that it serves."""
+
+
+class Servicers(NamedTuple):
+    """Servicers as stubs: each method takes a request, and what a call takes besides.
+
+    Attributes:
+        cluster: Of brokers.
+        dead_letters: Of dead letters.
+        delayed: Of delayed messages.
+        filters: Of uploaded filters.
+        groups: Of groups.
+        replica_sets: Of brokers with replicas.
+        topics: Of topics.
+        transactions: Of transactions.
+    """
+
+    cluster: Any
+    dead_letters: Any
+    delayed: Any
+    filters: Any
+    groups: Any
+    replica_sets: Any
+    topics: Any
+    transactions: Any
+
+
+@asynccontextmanager
+async def servicers_here(name_servers: str, checkers: Sequence[str]) -> AsyncIterator[Servicers]:
+    """Servicers in this process, for the length of a block.
+
+    Args:
+        name_servers: "host:port" of each, separated by commas.
+        checkers: Transaction checkers, "host:port" each.
+    """
+    access = ClusterAccess(name_servers, ErrorTranslator(ADMIN_ERROR_RULES))
+    await access.start()
+    try:
+        yield Servicers(
+            _Here(ClusterServicer(access, RateMemory(), SystemClock())),
+            _Here(DeadLetterServicer(access)),
+            _Here(DelayedMessageServicer(access)),
+            _Here(FilterServicer(access)),
+            _Here(GroupServicer(access)),
+            _Here(ReplicaSetServicer(access)),
+            _Here(TopicServicer(access)),
+            _Here(TransactionServicer(access, checkers)),
+        )
+    finally:
+        await access.close()
+
+
+class _Here:
+    """A servicer that is called as a stub is; what it refuses are errors of the client."""
+
+    def __init__(self, servicer: object) -> None:
+        self._servicer = servicer
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._servicer, name)
+
+        async def call(request: Message, **_: object) -> Any:
+            try:
+                return await method(request, _NO_CONTEXT)
+            except ServiceError as error:
+                raise error_from_status(status_of(error), peer="") from error
+
+        return call

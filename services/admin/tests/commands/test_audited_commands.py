@@ -1,0 +1,129 @@
+"""Commands that change a cluster leave their entries where admin is, and work where it is not."""
+
+import json
+
+import pytest
+
+from ariane_admin.cli import main
+from ariane_admin.commands.topic import topic
+from ariane_admin.terminal.exits import ExitStatus
+
+
+@pytest.fixture
+def trail(ariane_json):
+    """What the trail tells since it was last asked: method, name, outcome; oldest first."""
+    seen = set()
+
+    def read():
+        rows = [row for row in ariane_json("audit", "list") if row["sequence"] not in seen]
+        seen.update(row["sequence"] for row in rows)
+        return [(row["method"], row["name"], row["outcome"]) for row in reversed(rows)]
+
+    return read
+
+
+def test_each_changing_command_leaves_its_entry(admin_process, ariane, ariane_json, trail, lines):
+    ariane("topic", "create", "au-orders", "--queues", "1", "--type", "fifo")
+    ariane("topic", "update", "au-orders", "--queues", "2")
+    ariane("topic", "order", "au-orders", "--set", "--yes")
+    ariane("group", "retry", "au-billing", "--attempts", "3")
+    assert trail() == [
+        ("CreateTopic", "au-orders", "done"),
+        ("UpdateTopic", "au-orders", "done"),
+        ("UpdateTopicQueueOrder", "au-orders", "done"),
+        ("UpdateGroupRetries", "au-billing", "done"),
+    ]
+    reset = ("group", "reset", "au-billing", "au-orders", "--to", "earliest")
+    ariane(*reset, "--dry-run")
+    ariane("group", "retry", "au-billing")
+    assert trail() == []
+    moved = ariane_json(*reset, "--yes")
+    assert {row["consumer_offset"] for row in moved} == {0}
+    ariane("group", "clone", "au-billing", "au-trial", "au-orders", "--yes")
+    ariane("dead-letter", "redrive", "au-billing", "--yes")
+    ariane("group", "delete", "au-billing", "--yes")
+    ariane("broker", "drain", "broker-b", "--yes")
+    ariane("broker", "restore", "broker-b")
+    ariane("topic", "delete", "au-orders", "--yes")
+    assert trail() == [
+        ("ResetGroupOffsets", "au-orders", "done"),
+        ("CloneGroupOffsets", "au-orders", "done"),
+        ("RedriveDeadLetters", "au-billing", "done"),
+        ("DeleteGroup", "au-billing", "done"),
+        ("DrainBroker", "broker-b", "done"),
+        ("RestoreBroker", "broker-b", "done"),
+        ("DeleteTopic", "au-orders", "done"),
+    ]
+    [entry, *_] = ariane_json("audit", "list", "--method", "DeleteTopic")
+    assert "@" in entry["user"]
+    assert json.loads(entry["before"])["queue_order"] == "broker-a:2;broker-b:2"
+
+
+def test_what_waits_is_taken_back_with_an_entry(admin_process, ariane, trail, lines, tmp_path):
+    ariane("topic", "create", "au-later", "--queues", "1")
+    handles = tmp_path / "handles"
+    ariane("produce", "au-later", lines("x"), "--delay", "1h", "--handles", str(handles))
+    trail()
+    ariane("message", "recall", handles.read_text().strip())
+    assert trail() == [("RecallMessage", "au-later", "done")]
+    ariane("topic", "delete", "au-later", "--yes")
+
+
+def test_what_fails_or_is_done_in_part_leaves_its_entry(admin_process, ariane, trail):
+    ariane("topic", "delete", "au-none", "--yes", status=ExitStatus.NOT_FOUND)
+    ariane("group", "delete", "au-none", "--yes", status=ExitStatus.NOT_FOUND)
+    ariane("topic", "create", "au-half", "--queues", "1", "--broker", "broker-a")
+    said = ariane("topic", "create", "au-half", "--queues", "2", status=ExitStatus.REFUSED)
+    assert "1 of 2 brokers did it" in said
+    ariane("topic", "delete", "au-half", "--yes")
+    assert trail() == [
+        ("DeleteTopic", "au-none", "failed"),
+        ("DeleteGroup", "au-none", "failed"),
+        ("CreateTopic", "au-half", "done"),
+        ("CreateTopic", "au-half", "partly"),
+        ("DeleteTopic", "au-half", "done"),
+    ]
+
+
+def test_an_admin_that_is_wanted_and_away_refuses_every_change(ariane, ariane_json, monkeypatch):
+    monkeypatch.setenv("ARIANE_ADMIN", "127.0.0.1:1")
+    said = ariane("topic", "create", "au-away", status=ExitStatus.UNREACHABLE)
+    [line] = said.splitlines()
+    assert "nothing was changed: admin 127.0.0.1:1" in line
+    assert "--admin none" in line
+    assert "au-away" not in {row["topic"] for row in ariane_json("topic", "list")}
+
+
+def test_an_admin_of_another_cluster_changes_nothing(admin_process, ariane, trail, monkeypatch):
+    other = ("--name-servers", "127.0.0.1:1")
+    said = ariane("topic", "create", "au-astray", *other, status=ExitStatus.UNREACHABLE)
+    assert "serves another cluster, with name servers" in said
+    checker = ("--checker", "127.0.0.1:1", "--cause", "x", "--commit", "--yes")
+    said = ariane("transaction", "decide", "t-1", *checker, status=ExitStatus.UNREACHABLE)
+    assert "serves another cluster, with transaction checkers" in said
+    assert trail() == []
+
+
+def test_none_changes_without_admin_and_says_so(ariane, capfd, monkeypatch):
+    monkeypatch.setenv("ARIANE_ADMIN", "127.0.0.1:1")
+    assert main(["topic", "create", "au-alone", "--admin", "none"]) == ExitStatus.DONE
+    [line] = capfd.readouterr().err.splitlines()
+    assert line.startswith("ariane: warning: admin writes nothing of this down")
+    assert main(["topic", "delete", "au-alone", "--admin", "none", "--yes"]) == ExitStatus.DONE
+
+
+def test_an_admin_at_the_usual_place_is_found_if_it_serves_this_cluster(
+    admin_process, ariane, trail, monkeypatch
+):
+    process, _ = admin_process
+    monkeypatch.delenv("ARIANE_ADMIN")
+    for command in (topic.create, topic.delete):
+        [option] = [each for each in command.params if each.name == "admin"]
+        monkeypatch.setattr(option, "default", process.address)
+    ariane("topic", "create", "au-found")
+    ariane("topic", "delete", "au-found", "--yes")
+    elsewhere = ("--name-servers", "127.0.0.1:1")
+    said = ariane("topic", "create", "au-found", *elsewhere, status=ExitStatus.UNREACHABLE)
+    assert "another cluster" not in said
+    monkeypatch.setenv("ARIANE_ADMIN", process.address)
+    assert trail() == [("CreateTopic", "au-found", "done"), ("DeleteTopic", "au-found", "done")]
