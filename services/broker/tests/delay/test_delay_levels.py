@@ -3,9 +3,11 @@
 import asyncio
 import json
 import time
+from contextlib import AsyncExitStack
 
 import numpy as np
 import pytest
+from grpc import aio
 
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1.message_pb2 import MessageType
@@ -170,6 +172,24 @@ async def test_a_file_of_rocketmq_that_is_ahead_of_the_log_holds_nothing_back(
         found = await arrived(broker, 3, within_s=4)
         assert sorted(message.body for message in found) == [b"a", b"b", b"c"]
         await nothing_more(broker, 3)
+
+
+async def test_who_parked_first_comes_first(running, clock):
+    async with running() as broker, AsyncExitStack() as stack:
+        await broker.create_topic("orders")
+        bodies = [b"a", b"b", b"c", b"d", b"e", b"f"]
+        # A connection of its own for each, as a block of what is delivered has one. Who connects
+        # later mostly has the higher port.
+        alone = [("grpc.use_local_subchannel_pool", 1)]
+        channels = [aio.insecure_channel(str(broker.address), options=alone) for _ in bodies]
+        for channel in channels:
+            await stack.enter_async_context(channel)
+            await channel.channel_ready()
+        for body, channel in zip(bodies, reversed(channels), strict=True):
+            await park(type(broker)(channel, broker.address), [body])
+        clock.advance(1)
+        found = await arrived(broker, len(bodies))
+        assert [message.body for message in found] == bodies
 
 
 async def test_a_repeated_batch_is_delivered_once(running, crashed):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import groupby
 
 import numpy as np
 
@@ -46,7 +45,8 @@ class Delivery:
         """Deliver records of one queue.
 
         Those of one connection for the same queue come in the order of ``rows``. A block has one
-        ``born_host``, so those of several connections do not alternate.
+        ``born_host``, so those of several connections do not alternate: whose first message was
+        parked first comes first.
 
         Args:
             queue: Where they are parked.
@@ -84,9 +84,11 @@ class Delivery:
                 strict=True,
             )
         )
-        places.sort(key=going.__getitem__)
-        for (topic, queue_id, _), members in groupby(places, key=going.__getitem__):
-            chosen = np.array(list(members), np.int64)
+        groups: dict[tuple[str, str, tuple[int, int]], list[int]] = {}
+        for place in places:
+            groups.setdefault(going[place], []).append(place)
+        for (topic, queue_id, _), members in groups.items():
+            chosen = np.array(members, np.int64)
             queue = self._target(topic, queue_id)
             if queue is None:
                 self._drop(parked.queue_offsets[chosen], f"no topic {topic!r}", mark)
