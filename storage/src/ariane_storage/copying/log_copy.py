@@ -99,7 +99,7 @@ class LogCopy:
             return b""
         return segment.read(begin - segment.start, min(end, segment.end, begin + bytes_max) - begin)
 
-    def append(self, commit_log_offset: int, content: bytes) -> RawAppended:
+    def append(self, commit_log_offset: int, content: bytes | memoryview) -> RawAppended:
         """Append bytes of another copy of this log.
 
         They may end within a record; the rest of it is to come next.

@@ -56,7 +56,7 @@ class RawAppender:
         """Forget bytes of a record that is not whole: they will come again."""
         self._waiting = b""
 
-    def append(self, commit_log_offset: int, content: bytes) -> RawAppended:
+    def append(self, commit_log_offset: int, content: bytes | memoryview) -> RawAppended:
         """Append bytes; see ``LogCopy.append``."""
         parts = self._parts
         parts.check_open()
@@ -65,14 +65,15 @@ class RawAppender:
             raise StoreFull(parts.files.root, parts.full_reason)
         if commit_log_offset != self.next_offset:
             raise LogPositionMismatch(self.next_offset, commit_log_offset)
-        content = self._waiting + content
-        self._waiting = b""
+        if self._waiting:
+            content = self._waiting + content
+        content, self._waiting = memoryview(content), b""
         stretches: list[Stretch] = []
         place = 0
         while place < len(content):
             segment = parts.guard.watch(parts.log.segment_to_write)
             begin = parts.log.write_offset
-            part = memoryview(content)[place : place + segment.end - begin]
+            part = content[place : place + segment.end - begin]
             run = record_run(segment, begin - segment.start, part)
             if run.records is not None:
                 self._put(segment, part, run)
@@ -86,7 +87,7 @@ class RawAppender:
             parts.guard.watch(lambda: segment.fill_rest(position))  # noqa: B023 - runs at once.
             parts.log.advance(segment.end)
             place += len(part) - run.size_bytes
-        self._waiting = content[place:]
+        self._waiting = bytes(content[place:])
         return RawAppended(tuple(stretches), parts.log.write_offset)
 
     def _put(self, segment: Segment, content: memoryview, run: RecordRun) -> None:

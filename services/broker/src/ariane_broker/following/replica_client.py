@@ -11,9 +11,9 @@ from grpc import aio
 
 from ariane.replication.v1 import log_service_pb2 as log_pb
 from ariane.replication.v1 import state_service_pb2 as state_pb
-from ariane.replication.v1.log_service_pb2_grpc import LogServiceStub
 from ariane.replication.v1.replica_pb2 import EpochStart as EpochStartMessage
 from ariane.replication.v1.state_service_pb2_grpc import StateServiceStub
+from ariane_broker.following.log_wire import LogResponse, log_response
 from ariane_broker.replication.log_feed import LogRun
 from ariane_broker.replication.log_taker import CannotFollow, LogTaker, Welcome
 from ariane_broker.replication.state_copies import (
@@ -39,7 +39,12 @@ _OPTIONS: Final = (
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.max_receive_message_length", -1),
     ("grpc.keepalive_time_ms", 10_000),
+    # The log comes in large messages: larger frames cost fewer of them.
+    ("grpc.http2.max_frame_size", 1 << 20),
 )
+
+_LOG_SERVICE: Final = log_pb.DESCRIPTOR.services_by_name["LogService"]
+_FOLLOW_LOG: Final = f"/{_LOG_SERVICE.full_name}/FollowLog"
 
 _log = get_logger(__name__)
 
@@ -111,8 +116,7 @@ class ReplicaClient:
         self._on_taken = on_taken
         self._state_version = 0
         self._state_wanted = asyncio.Event()
-        self._call: Any = None
-        self._telling = asyncio.Lock()
+        self._progressed = asyncio.Event()
 
     async def follow(
         self, address: str, known_epoch: int, on_following: Callable[[], None]
@@ -147,14 +151,18 @@ class ReplicaClient:
     async def _follow_log(
         self, channel: aio.Channel, known_epoch: int, on_following: Callable[[], None]
     ) -> None:
-        call = LogServiceStub(channel).FollowLog()
+        follow_log: Any = channel.stream_stream(
+            _FOLLOW_LOG, log_pb.FollowLogRequest.SerializeToString, log_response
+        )
+        call = follow_log()
+        telling: asyncio.Task[None] | None = None
         try:
             await call.write(log_pb.FollowLogRequest(hello=self._hello(known_epoch)))
             async with asyncio.timeout(CONNECT_S_MAX):
                 first: Any = await call.read()
-            if first is aio.EOF or not first.HasField("welcome"):
+            if first is aio.EOF or not first.message.HasField("welcome"):
                 raise CannotFollow("the primary did not begin with a welcome")
-            welcome = _welcome(first.welcome)
+            welcome = _welcome(first.message.welcome)
             await self._run(self._taker.agree, welcome)
             _log.info(
                 "replica_follows",
@@ -163,28 +171,31 @@ class ReplicaClient:
                 behind_bytes=welcome.end - welcome.begin,
             )
             on_following()
-            self._call = call
-            await self._tell()
+            telling = asyncio.create_task(self._keep_telling(call), name="tell-progress")
             while True:
+                self._progressed.set()
                 async with asyncio.timeout(welcome.silence_s):
                     response: Any = await call.read()
                 if response is aio.EOF:
                     return
-                await self._take(response)
-                await self._tell()
+                if telling.done():
+                    telling.result()
+                self._take(response)
         finally:
-            self._call = None
             call.cancel()
+            if telling is not None:
+                telling.cancel()
+                await asyncio.wait((telling,))
 
-    async def _take(self, response: log_pb.FollowLogResponse) -> None:
-        if response.HasField("heartbeat"):
-            self._taker.primary_end = response.heartbeat.max_commit_log_offset
-            if response.heartbeat.state_version > self._state_version:
+    def _take(self, response: LogResponse) -> None:
+        if response.message.HasField("heartbeat"):
+            heartbeat = response.message.heartbeat
+            self._taker.primary_end = heartbeat.max_commit_log_offset
+            if heartbeat.state_version > self._state_version:
                 self._state_wanted.set()
             return
-        chunk = response.chunk
-        content = chunk.log_bytes
-        if crc32(content) != chunk.log_crc32:
+        chunk, log_bytes = response.message.chunk, response.log_bytes
+        if crc32(log_bytes) != chunk.log_crc32:
             raise CannotFollow(f"bytes of {chunk.commit_log_offset} were changed on their way")
         self._taker.primary_end = chunk.max_commit_log_offset
         self._taker.take(
@@ -192,26 +203,31 @@ class ReplicaClient:
                 chunk.commit_log_offset,
                 chunk.epoch,
                 chunk.epoch_begin_commit_log_offset,
-                content,
+                log_bytes,
             )
         )
         self._on_taken()
-        if self._is_sync_flush:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._flusher, self._store.flush)
 
-    async def _tell(self) -> None:
-        """Say how far this replica is, if it follows now."""
-        async with self._telling:
-            if self._call is None:
-                return
-            store = self._store
+    async def _keep_telling(self, call: Any) -> None:
+        """Say how far this replica is, again and again: of all that has come meanwhile, once.
+
+        Bytes are read and appended while the disk, or the line, is waited for.
+
+        Raises:
+            StorageError: A flush has failed.
+        """
+        loop, store = asyncio.get_running_loop(), self._store
+        while True:
+            await self._progressed.wait()
+            self._progressed.clear()
+            if self._is_sync_flush and store.flushed_offset < store.max_offset:
+                await loop.run_in_executor(self._flusher, store.flush)
             progress = log_pb.ReplicaProgress(
                 written_commit_log_offset=store.max_offset,
                 flushed_commit_log_offset=store.flushed_offset,
                 state_version=self._state_version,
             )
-            await self._call.write(log_pb.FollowLogRequest(progress=progress))
+            await call.write(log_pb.FollowLogRequest(progress=progress))
 
     def _hello(self, known_epoch: int) -> log_pb.ReplicaHello:
         store, identity = self._store, self._identity
@@ -281,7 +297,7 @@ class ReplicaClient:
         decided = [part for part in pull.parts if part.name in DECIDED]
         await self._run(self._put_parts, decided, pull.deleted_topics)
         self._state_version = pull.version
-        await self._tell()
+        self._progressed.set()
         snapshots = [part for part in pull.parts if part.name not in DECIDED]
         while wait and self._store.max_offset < pull.end and not self._state_wanted.is_set():
             await self._sleep(STATE_STEP_S)

@@ -38,7 +38,7 @@ class LogRun(NamedTuple):
     begin: int
     epoch: int
     epoch_begin: int
-    content: bytes
+    content: bytes | memoryview
 
 
 class LogFeed:
@@ -53,6 +53,7 @@ class LogFeed:
         self._sent = begin
         self._written = begin
         self._woken = asyncio.Event()
+        self._is_held = False
         self.is_closed = False
 
     def wake(self) -> None:
@@ -62,7 +63,8 @@ class LogFeed:
     def progressed(self, written: int) -> None:
         """The replica has written everything before this."""
         self._written = written
-        self._woken.set()
+        if self._is_held:
+            self._woken.set()
 
     def close(self) -> None:
         """Send nothing more."""
@@ -77,7 +79,8 @@ class LogFeed:
         """
         copying = self._store.copying
         room = self._written + WINDOW_BYTES - self._sent
-        if room <= 0 or self._sent >= self._store.max_offset:
+        self._is_held = room <= 0
+        if self._is_held or self._sent >= self._store.max_offset:
             return None
         epochs = copying.epochs
         place = max(0, bisect_right(epochs, self._sent, key=attrgetter("begin")) - 1)

@@ -24,6 +24,7 @@ from ariane_broker.replication.operating import SetOperations, SetStatus
 from ariane_broker.replication.primary import Hello, Primary
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.state_copies import StateCopies
+from ariane_broker.rpc.wire.log_wire import chunk_response
 from ariane_record.checksums.checksum import crc32
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.log.epoch_history import EpochStart
@@ -52,7 +53,7 @@ class LogServicer(LogServiceServicer):
         self,
         request_iterator: AsyncIterator[log_pb.FollowLogRequest],
         context: aio.ServicerContext[Any, Any],
-    ) -> AsyncIterator[log_pb.FollowLogResponse]:
+    ) -> AsyncIterator[Any]:
         requests = aiter(request_iterator)
         first = await anext(requests, None)
         if first is None or not first.HasField("hello"):
@@ -68,7 +69,7 @@ class LogServicer(LogServiceServicer):
                     yield log_pb.FollowLogResponse(heartbeat=self._heartbeat())
                 run = feed.take()
                 if run is not None:
-                    yield log_pb.FollowLogResponse(chunk=self._chunk(run))
+                    yield self._chunk(run)
                     continue
                 woken = await feed.wait(self._heartbeat_s)
                 if not woken:
@@ -124,16 +125,16 @@ class LogServicer(LogServiceServicer):
         welcome.silence_max.FromTimedelta(timedelta(seconds=self._silence_s))
         return welcome
 
-    def _chunk(self, run: LogRun) -> log_pb.LogChunk:
-        return log_pb.LogChunk(
+    def _chunk(self, run: LogRun) -> bytes:
+        chunk = log_pb.LogChunk(
             commit_log_offset=run.begin,
             epoch=run.epoch,
             epoch_begin_commit_log_offset=run.epoch_begin,
             confirmed_commit_log_offset=self._store.confirmed_offset,
             max_commit_log_offset=self._store.max_offset,
             log_crc32=crc32(run.content),
-            log_bytes=run.content,
         )
+        return chunk_response(chunk, run.content)
 
     def _heartbeat(self) -> log_pb.PrimaryHeartbeat:
         return log_pb.PrimaryHeartbeat(
