@@ -27,6 +27,7 @@ WRONG = {
     "message_group": [5],
     "properties": [{"a": 1}, [1], {1: "a"}],
     "flag": ["x", None, 1 << 31, 1.5],
+    "priority": ["x", None, 1 << 31, 1.5],
     "deliver_at": ["soon", 5],
     "delay": ["soon", 5],
     "delay_level": ["soon", None],

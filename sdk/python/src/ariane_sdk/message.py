@@ -8,14 +8,16 @@ from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from functools import partial
 from itertools import repeat
+from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from ariane_record.errors import RecordError
-from ariane_record.layout import SystemFlag
+from ariane_record.layout import PropertyName, SystemFlag
 from ariane_record.single.message_id import encode_offset_message_id
 from ariane_record.single.view import MessageView
 from ariane_sdk.errors import BodyDamaged
 
+_INT32: Final = Struct("<i")
 _COMPRESSED: Final = int(SystemFlag.COMPRESSED)
 
 
@@ -86,6 +88,7 @@ class Message:
             more than one of this and the next two, and none with a message group.
         delay: How long after sending consumers get it.
         delay_level: The same by the broker's table: 1 (1 s) to 18 (2 h); 0 for at once.
+        priority: Receivers that ask by priority get higher ones first; 32 bits, signed.
     """
 
     topic: str
@@ -98,6 +101,16 @@ class Message:
     deliver_at: datetime | None = None
     delay: timedelta | None = None
     delay_level: int = 0
+    priority: int = 0
+
+    @property
+    def stored_properties(self) -> Mapping[str, str]:
+        """The pairs of text that are stored: the application's own, and the priority if any."""
+        if self.priority == 0:
+            return self.properties
+        # What is no number of 32 bits is an error of `struct` here.
+        (priority,) = _INT32.unpack(_INT32.pack(self.priority))
+        return {**self.properties, PropertyName.PRIORITY: str(priority)}
 
 
 @dataclass(slots=True)

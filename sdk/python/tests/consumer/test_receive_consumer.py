@@ -155,6 +155,17 @@ async def test_a_listener_works_on_several_at_a_time(cluster, topic, consumer_of
     assert 1 < most <= 5
 
 
+async def test_messages_of_a_higher_priority_come_first(cluster, topic, consumer_of):
+    priorities = [0, 7, -(1 << 31), (1 << 31) - 1]
+    async with Producer(cluster.name_servers) as producer:
+        await producer.send_batch([Message(topic, b"x", priority=each) for each in priorities])
+    got = []
+    async with consumer_of(by_priority=True) as consumer:
+        while len(got) < len(priorities):
+            got += await consumer.receive_batch(1, timeout_s=60)
+    assert [message.priority for message in got] == sorted(priorities, reverse=True)
+
+
 async def test_programs_without_a_loop_receive(cluster, topic):
     await send(cluster, topic, 3)
     bodies = set()

@@ -45,6 +45,16 @@ async def test_lines_are_cut_at_their_ends_only(size):
     assert await lines_of(written, in_pieces_of=size) == [b"one", b"two", b"", b"four and no end"]
 
 
+def test_a_line_says_its_priority_or_has_that_of_the_command():
+    defaults = MessageDefaults("orders", priority=3)
+    assert defaults.from_text(b"x").priority == 3
+    assert defaults.from_json(b'{"body": "x"}', 1).priority == 3
+    assert defaults.from_json(b'{"body": "x", "priority": -1}', 1).priority == -1
+    for wrong in (b'"high"', b"1.5", b"true"):
+        with pytest.raises(CommandFailed, match="priority"):
+            defaults.from_json(b'{"body": "x", "priority": %b}' % wrong, 1)
+
+
 async def test_no_lines():
     assert await lines_of(b"") == []
 

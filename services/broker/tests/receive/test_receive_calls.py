@@ -167,7 +167,7 @@ async def test_only_wanted_messages_are_handed_out(broker):
 
 async def test_messages_of_a_higher_priority_come_first(broker):
     await broker.create_topic("orders")
-    for number, priority in enumerate((0, 2, None, -1, 2)):
+    for number, priority in enumerate((0, 2_000_000_000, None, -1, 2_000_000_000)):
         message = message_pb.Message(body=b"%d" % number)
         if priority is not None:
             message.priority = priority

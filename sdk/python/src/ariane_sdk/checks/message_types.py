@@ -16,7 +16,7 @@ from ariane_sdk.message import Message
 TYPE_ERRORS: Final = (TypeError, AttributeError, struct.error)
 """What Python raises where a value is of a wrong type, or too large for its field."""
 
-FLAG_BITS: Final = 32
+NUMBER_BITS: Final = 32
 
 _FIELD_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "topic": (str,),
@@ -25,6 +25,7 @@ _FIELD_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "message_group": (str,),
     "flag": (int,),
     "delay_level": (int,),
+    "priority": (int,),
     "deliver_at": (datetime, type(None)),
     "delay": (timedelta, type(None)),
 }
@@ -53,8 +54,10 @@ def check_types(message: object) -> None:
         if not isinstance(value, types):
             wanted = types[0].__name__
             raise MessageIllegal(f"{name} {value!r:.100}: {wanted} is expected")
-    if not -(1 << FLAG_BITS - 1) <= message.flag < 1 << FLAG_BITS - 1:
-        raise MessageIllegal(f"flag {message.flag}: {FLAG_BITS} bits, signed")
+    for name in ("flag", "priority"):
+        number = getattr(message, name)
+        if not -(1 << NUMBER_BITS - 1) <= number < 1 << NUMBER_BITS - 1:
+            raise MessageIllegal(f"{name} {number}: {NUMBER_BITS} bits, signed")
     keys: object = message.keys
     if not isinstance(keys, Sequence) or not all(isinstance(key, str) for key in keys):
         raise MessageIllegal(f"keys {keys!r:.100}: a tuple of texts is expected")

@@ -259,7 +259,7 @@ class Outbox:
             "message_group": message.message_group,
             "tag": message.tag,
             "message_keys": list(message.keys),
-            "properties": dict(message.properties),
+            "properties": dict(message.stored_properties),
             "flag": message.flag,
             "body": bytes(message.body),
             "body_bytes": len(message.body),

@@ -44,7 +44,14 @@ from ariane_sdk.errors import ArianeError, BatchSendError
     default="text",
     show_default=True,
     help="What a line is: the body, or an object with body, tag, keys, message_group, properties,"
-    " deliver_at.",
+    " deliver_at, priority.",
+)
+@click.option(
+    "--priority",
+    type=click.IntRange(-(1 << 31), (1 << 31) - 1),
+    default=0,
+    show_default=True,
+    help="Receivers that ask by priority get messages of a higher one first.",
 )
 @click.option("--delay", type=WaitType(), help="Deliver so long after sending, such as 90s, 1h30m.")
 @click.option("--at", "deliver_at", type=MomentType(), help="Deliver at this time.")
@@ -80,6 +87,7 @@ def produce(
     message_group: str,
     properties: tuple[str, ...],
     input_format: str,
+    priority: int,
     delay: timedelta | None,
     deliver_at: datetime | None,
     delay_level: int | None,
@@ -100,6 +108,7 @@ def produce(
       ariane produce orders events.jsonl --input json
       echo 'pay by now' | ariane produce reminders --delay 90s --handles handles.txt
       echo 'happy birthday' | ariane produce reminders --at 2026-12-01T08:00:00+01:00
+      echo 'at once, please' | ariane produce jobs --priority 5
       echo 'try again' | ariane produce reminders --delay-level 3
       echo 'a payment' | ariane produce payments --level replicated --in-sync-min 3
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
@@ -117,6 +126,7 @@ def produce(
         deliver_at=deliver_at,
         delay=delay,
         delay_level=delay_level or 0,
+        priority=priority,
     )
     make: Callable[[bytes, int], Message] = (
         defaults.from_json

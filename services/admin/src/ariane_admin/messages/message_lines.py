@@ -19,7 +19,7 @@ _SYSTEM_PROPERTIES: Final = frozenset(
 """What the system says of a message in its record has fields of its own."""
 
 _FIELDS: Final = frozenset(
-    {"body", "body_hex", "tag", "keys", "message_group", "properties", "deliver_at"}
+    {"body", "body_hex", "tag", "keys", "message_group", "properties", "deliver_at", "priority"}
 )
 
 _OF_THE_BROKER: Final = frozenset(
@@ -45,6 +45,7 @@ class MessageDefaults:
     deliver_at: datetime | None = None
     delay: timedelta | None = None
     delay_level: int = 0
+    priority: int = 0
 
     def from_text(self, line: bytes) -> Message:
         """Return the message whose body is `line`."""
@@ -58,6 +59,7 @@ class MessageDefaults:
             deliver_at=self.deliver_at,
             delay=self.delay,
             delay_level=self.delay_level,
+            priority=self.priority,
         )
 
     def from_json(self, line: bytes, number: int) -> Message:
@@ -84,6 +86,7 @@ class MessageDefaults:
                 deliver_at=own_time or self.deliver_at,
                 delay=None if own_time else self.delay,
                 delay_level=0 if own_time else self.delay_level,
+                priority=_priority(given, self.priority),
             )
         except ValueError as error:
             raise _no_message(number, str(error)) from error
@@ -129,6 +132,13 @@ def _properties(given: Mapping[str, Any]) -> Mapping[str, str]:
     return properties
 
 
+def _priority(given: Mapping[str, Any], otherwise: int) -> int:
+    value = given.get("priority", otherwise)
+    if type(value) is not int:  # Neither is a truth value a number here.
+        raise ValueError("its priority is no whole number")
+    return value
+
+
 def _own_time(given: Mapping[str, Any]) -> datetime | None:
     """When a line wants to be delivered.
 
@@ -157,6 +167,7 @@ def as_row(message: ReceivedMessage) -> Mapping[str, Any]:
         "tag": message.tag,
         "keys": list(message.keys),
         "message_group": message.message_group,
+        "priority": message.priority,
         "properties": {
             name: value
             for name, value in message.properties.items()

@@ -18,6 +18,7 @@ from ariane_broker.receive.offset_reading import FoundRecords, read_from, read_o
 from ariane_broker.receive.queue_window import KEY_NONE, KEY_UNKNOWN, QueueWindow, Rows, rows_of
 from ariane_record import PropertyName
 from ariane_record.decoding.columns import decode_columns
+from ariane_record.priority import priority_of
 from ariane_storage.log.fields import Int64s
 from ariane_storage.reading.filter import Filter
 from ariane_storage.store import Store
@@ -32,7 +33,6 @@ _LOOK_COUNT: Final = 1024
 _LOOKS_MAX: Final = 16
 """Then others run, though a filter has left out all that was looked at."""
 _LOOK_BYTES: Final = 4 << 20
-_DIGITS_MAX: Final = 9
 
 
 class LookAhead:
@@ -177,7 +177,4 @@ def _take_in(window: QueueWindow, found: FoundRecords) -> None:
 
 def _priority(text: str) -> int:
     """As a producer said it; what is no number is ordinary."""
-    said = text.removeprefix("-")
-    if not (said.isascii() and said.isdecimal() and len(said) <= _DIGITS_MAX):
-        return 0
-    return int(text)
+    return priority_of(text) or 0

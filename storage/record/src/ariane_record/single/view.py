@@ -21,6 +21,7 @@ from ariane_record.layout import (
     PropertyName,
     SystemFlag,
 )
+from ariane_record.priority import priority_of
 from ariane_record.single.compression import original_body
 from ariane_record.single.message import find_spans, split_keys
 from ariane_record.single.message_id import encode_offset_message_id
@@ -28,6 +29,7 @@ from ariane_record.single.properties import decode_properties, property_finder
 
 _find_keys = property_finder(PropertyName.KEYS)
 _find_message_group = property_finder(PropertyName.MESSAGE_GROUP)
+_find_priority = property_finder(PropertyName.PRIORITY)
 _find_tag = property_finder(PropertyName.TAGS)
 _find_unique_id = property_finder(PropertyName.UNIQUE_ID)
 
@@ -109,6 +111,11 @@ class MessageView:
     def message_group(self) -> str:
         """The ordering key, or an empty text."""
         return _find_message_group(self._encoded_properties)
+
+    @property
+    def priority(self) -> int:
+        """What its producer said; 0 if that is no number."""
+        return priority_of(_find_priority(self._encoded_properties)) or 0
 
     @property
     def unique_id(self) -> str:

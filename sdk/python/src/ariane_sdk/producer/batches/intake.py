@@ -118,6 +118,7 @@ class Intake:
                 or message.deliver_at is not None
                 or message.delay is not None
                 or message.delay_level != AT_ONCE
+                or message.priority != 0
             ):
                 return False
         except TYPE_ERRORS:

@@ -28,8 +28,9 @@ _others_of = attrgetter(
     "deliver_at",
     "delay",
     "delay_level",
+    "priority",
 )
-_UNSET: Final[tuple[object, ...]] = ({}, "", 0, None, None, AT_ONCE)
+_UNSET: Final[tuple[object, ...]] = ({}, "", 0, None, None, AT_ONCE, 0)
 """What the fields from ``properties`` on are where nobody has set them."""
 
 

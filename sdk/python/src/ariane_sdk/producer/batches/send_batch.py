@@ -214,7 +214,7 @@ class SendBatch:
             tag=message.tag,
             keys=message.keys,
             unique_id=unique_id,
-            properties=message.properties,
+            properties=message.stored_properties,
             message_group=message.message_group,
             flag=message.flag,
             system_flag=system_flag,

@@ -142,6 +142,6 @@ def _with_properties(message: Message, own: Mapping[str, str]) -> SystemMessage:
         message.tag,
         message.keys,
         message.message_group,
-        {**message.properties, **own},
+        {**message.stored_properties, **own},
         message.flag,
     )

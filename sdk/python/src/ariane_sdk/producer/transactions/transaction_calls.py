@@ -247,7 +247,7 @@ class TransactionCalls:
             checked_tag(message.tag)
         body = bytes(message.body)
         check_body_size(len(body), self._settings.body_bytes_max)
-        properties = dict(message.properties)
+        properties = dict(message.stored_properties)
         if immunity_s is not None:
             if immunity_s < 0:
                 raise IllegalArgument(f"immunity_s must be 0 or more, not {immunity_s}")

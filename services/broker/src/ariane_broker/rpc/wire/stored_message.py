@@ -6,7 +6,6 @@ plain twin for clients that pack no blocks, for queries, and for people.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,6 +44,7 @@ from ariane_record import (
 from ariane_record.control_characters import holds_control_character
 from ariane_record.layout import COMPRESSION_TYPE_MASK
 from ariane_record.names import REPLY_SUFFIX
+from ariane_record.priority import priority_of
 from ariane_record.single.message_id import encode_offset_message_id
 
 SYSTEM_PROPERTIES: Final = frozenset(
@@ -69,10 +69,6 @@ _COMPRESSIONS: Final = {
     int(SystemFlag.COMPRESSION_ZSTD): COMPRESSION_ZSTD,
     int(SystemFlag.COMPRESSION_ZLIB): COMPRESSION_ZLIB,
 }
-
-
-INT32_MAX: Final = (1 << 31) - 1
-_DIGITS_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,20 +181,10 @@ def message_of(fields: RecordFields, broker_name: str) -> Message:
         compression=_stored_compression(fields.system_flag),
         create_time=time_of(fields.born_timestamp_ms),
         position=position_of(fields, broker_name),
-        priority=_priority_of(properties),
+        priority=priority_of(properties.get(PropertyName.PRIORITY, "")),
         origin=origin_of(fields),
         reply_address=reply_address_of(fields.topic, properties),
     )
-
-
-def _priority_of(properties: Mapping[str, str]) -> int | None:
-    """The priority of a stored message; None where it says none, or what no field can hold."""
-    text = properties.get(PropertyName.PRIORITY, "")
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX):
-        return None
-    priority = int(text)
-    return priority if abs(priority) <= INT32_MAX else None
 
 
 def position_of(fields: RecordFields | StoredPlace, broker_name: str) -> StoredPosition:
