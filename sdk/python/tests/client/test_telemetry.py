@@ -13,6 +13,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.semconv._incubating.attributes import messaging_attributes
 from opentelemetry.semconv._incubating.metrics import messaging_metrics
 from opentelemetry.semconv.attributes import error_attributes, server_attributes
@@ -282,3 +283,14 @@ assert Telemetry.configured(None, None, client_id="c") is not None
         [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+async def test_a_batch_that_is_not_sampled_is_sent_as_it_is(world, seen):
+    tracers = TracerProvider(sampler=ALWAYS_OFF)
+    settings = replace(seen.producer, tracer_provider=tracers)
+    async with Producer(world.name_servers, settings=settings) as producer:
+        await producer.send_batch([Message("orders", b"1"), Message("orders", b"2")])
+    stored = world.brokers["broker-a"].messages
+
+    assert sorted(message.body for message in stored) == [b"1", b"2"]
+    assert not any("traceparent" in message.properties for message in stored)

@@ -50,6 +50,9 @@ SERVER_ADDRESS: Final = "server.address"
 SERVER_PORT: Final = "server.port"
 ERROR_TYPE: Final = "error.type"
 
+LINKS_MAX: Final = 64
+"""Messages of a batch that its span is linked to: each costs as much as a message does."""
+
 SENT_MESSAGES: Final = "messaging.client.sent.messages"
 CONSUMED_MESSAGES: Final = "messaging.client.consumed.messages"
 OPERATION_DURATION: Final = "messaging.client.operation.duration"
@@ -165,7 +168,10 @@ class Telemetry:
         span = self._start_send(attributes, messages)
         error: BaseException | None = None
         try:
-            outcomes = await take_all([self._marked(message, span) for message in messages])
+            if span.get_span_context().trace_flags.sampled:
+                messages = [self._marked(message, span) for message in messages]
+            # Else they stay as they are: what nobody will see is not worth a property each.
+            outcomes = await take_all(messages)
             error = next((o for o in outcomes if isinstance(o, ArianeError)), None)
         except BaseException as raised:
             error = raised
@@ -290,7 +296,7 @@ class Telemetry:
 
     def _links_to(self, messages: Sequence[Message | ReceivedMessage]) -> list[Link]:
         links: list[Link] = []
-        for message in messages:
+        for message in messages[:LINKS_MAX]:
             context = self._context_of(message.properties)
             if context is not None:
                 span_context = self._trace.get_current_span(context).get_span_context()
