@@ -14,6 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from operator import attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -61,6 +62,8 @@ PROCESS_DURATION: Final = "messaging.process.duration"
 Take = Callable[[Message], "asyncio.Future[SendResult]"]
 TakeAll = Callable[[Sequence[Message]], Awaitable[Sequence[SendResult | ArianeError]]]
 Attributes = dict[str, str | int]
+
+_topic_of = attrgetter("topic")
 
 
 class Telemetry:
@@ -131,7 +134,7 @@ class Telemetry:
             attributes[CONVERSATION_ID] = conversation_id
         span = self._start_send(attributes, [message])
         try:
-            future = take(self._marked(message, span))
+            future = take(_marked(message, self._carried(span)))
         except ArianeError as error:
             self._end_send(span, attributes, started_s, 1, error)
             raise
@@ -151,7 +154,7 @@ class Telemetry:
         attributes = self._of_send(message.topic)
         span = self._start_send(attributes, [message])
         try:
-            take(self._marked(message, span))
+            take(_marked(message, self._carried(span)))
         except ArianeError as error:
             self._end_send(span, attributes, started_s, 1, error)
             raise
@@ -162,22 +165,26 @@ class Telemetry:
     ) -> Sequence[SendResult | ArianeError]:
         """Have many messages sent under one span."""
         started_s = perf_counter()
-        topics = {message.topic for message in messages}
+        topics = set(map(_topic_of, messages))
         attributes = self._of_send(topics.pop() if len(topics) == 1 else "")
-        attributes[BATCH_COUNT] = len(messages)
+        count = attributes[BATCH_COUNT] = len(messages)
         span = self._start_send(attributes, messages)
         error: BaseException | None = None
         try:
             if span.get_span_context().trace_flags.sampled:
-                messages = [self._marked(message, span) for message in messages]
+                context = self._carried(span)
+                messages = [_marked(message, context) for message in messages]
             # Else they stay as they are: what nobody will see is not worth a property each.
-            outcomes = await take_all(messages)
-            error = next((o for o in outcomes if isinstance(o, ArianeError)), None)
+            taking = take_all(messages)
+            del messages  # For who takes them to let go of them early.
+            outcomes = await taking
+            if isinstance(outcomes, list):  # Else all are stored, and made when looked at.
+                error = next((o for o in outcomes if isinstance(o, ArianeError)), None)
         except BaseException as raised:
             error = raised
             raise
         finally:
-            self._end_send(span, attributes, started_s, len(messages), error)
+            self._end_send(span, attributes, started_s, count, error)
         return outcomes
 
     def traced(self, listener: Listener, group: str) -> Listener:
@@ -285,14 +292,11 @@ class Telemetry:
         self._sent.add(message_count, counted)
         self._operation_s.record(perf_counter() - started_s, counted)
 
-    def _marked(self, message: Message, span: Span) -> Message:
-        """The message with the trace context, unless it has one of its own."""
-        if TRACE_PARENT in message.properties:
-            return message
+    def _carried(self, span: Span) -> dict[str, str]:
+        """The context of a span as properties."""
         carrier: dict[str, str] = {}
         self._propagator.inject(carrier, self._trace.set_span_in_context(span))
-        filled = {name: value for name, value in carrier.items() if value}
-        return replace(message, properties={**message.properties, **filled}) if filled else message
+        return {name: value for name, value in carrier.items() if value}
 
     def _links_to(self, messages: Sequence[Message | ReceivedMessage]) -> list[Link]:
         links: list[Link] = []
@@ -321,6 +325,13 @@ def traced_listener(
         otlp_endpoint=settings.otlp_endpoint,
     )
     return listener if telemetry is None else telemetry.traced(listener, group)
+
+
+def _marked(message: Message, context: Mapping[str, str]) -> Message:
+    """The message with a trace context, unless it has one of its own."""
+    if TRACE_PARENT in message.properties or not context:
+        return message
+    return replace(message, properties={**message.properties, **context})
 
 
 def _does_nothing(provider: object) -> bool:
