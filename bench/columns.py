@@ -164,7 +164,7 @@ def bench_spark_rows(*, pairs: int) -> Row:
     """What the Spark sink does with a batch of 10,000 rows, beside the messages it once made."""
     from pyspark.sql.types import BinaryType, StringType, StructType  # noqa: PLC0415 - heavy.
 
-    from ariane_spark.rows import IdentitySeed, RowPlan  # noqa: PLC0415 - the same.
+    from ariane_spark.records.rows import IdentitySeed, RowPlan  # noqa: PLC0415 - the same.
 
     count = 10_000
     batch = pa.record_batch(

@@ -43,13 +43,13 @@ from spark_session import drain, session
 
 from ariane_sdk.sync import ClusterClient, Producer
 from ariane_servicekit.running.processes import LocalCluster
-from ariane_spark.cluster import Fetch
-from ariane_spark.columns import Projection, header_schema, message_schema
-from ariane_spark.option_table import Use
-from ariane_spark.options import read_options
-from ariane_spark.queue_client import QueueClient
-from ariane_spark.ranges import QueueRange
-from ariane_spark.spared_modules import spare_modules
+from ariane_spark.calls.cluster import Fetch
+from ariane_spark.calls.queue_client import QueueClient
+from ariane_spark.calls.spared_modules import spare_modules
+from ariane_spark.options.option_table import Use
+from ariane_spark.options.options import read_options
+from ariane_spark.positions.ranges import QueueRange
+from ariane_spark.records.columns import Projection, header_schema, message_schema
 
 BODY_BYTES = 1024
 QUEUES = 2

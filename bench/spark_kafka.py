@@ -21,7 +21,7 @@ from pyspark.sql.streaming import DataStreamReader
 from spark_session import drain
 
 from ariane_sdk.sync import ClusterClient
-from ariane_spark.columns import message_schema
+from ariane_spark.records.columns import message_schema
 
 sys.path.append(str(Path(__file__).parent / "peers"))
 

@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
 from ariane_spark import session
-from ariane_spark.batch_writer import stream_writer
+from ariane_spark.sink.batch_writer import stream_writer
 from pyspark_ariane import DefaultSource
 
 FAULTS = Path(os.environ.get("FAULTS", "faults"))

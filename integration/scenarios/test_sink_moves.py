@@ -11,12 +11,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from ariane_sdk import ClusterClient, QueueReader
 from ariane_sdk.errors import ArianeError, BatchDiffers
-from ariane_spark.batch_transactions import BatchTransactions
-from ariane_spark.contents import Contents
-from ariane_spark.options import RequestPolicy
-from ariane_spark.rows import IdentitySeed, RowPlan
-from ariane_spark.sink_batches import Sink, SinkBatch
-from ariane_spark.staging import StagedAttempt
+from ariane_spark.calls.batch_transactions import BatchTransactions
+from ariane_spark.calls.sink_batches import Sink, SinkBatch
+from ariane_spark.options.options import RequestPolicy
+from ariane_spark.records.contents import Contents
+from ariane_spark.records.rows import IdentitySeed, RowPlan
+from ariane_spark.sink.staging import StagedAttempt
 
 IMPATIENT = RequestPolicy(timeout_ms=5000, retries_max=1, backoff_ms=1)
 PLAN = RowPlan.of(StructType([StructField("body", StringType())]), "copies")

@@ -31,11 +31,11 @@ from ariane_record import RecordFields, encode_record
 from ariane_record.decoding.columns import decode_columns
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import CallError, QueueOffsetOutOfRange, RouteNotFound
-from ariane_spark.cluster import Fetch, RangeChunk
-from ariane_spark.columns import Detail
-from ariane_spark.offsets import Bounds
-from ariane_spark.options import ReadOptions
-from ariane_spark.ranges import QueueRange
+from ariane_spark.calls.cluster import Fetch, RangeChunk
+from ariane_spark.options.options import ReadOptions
+from ariane_spark.positions.offsets import Bounds
+from ariane_spark.positions.ranges import QueueRange
+from ariane_spark.records.columns import Detail
 
 
 @dataclass

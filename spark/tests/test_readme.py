@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from ariane_spark.columns import COLUMNS
-from ariane_spark.option_table import OPTIONS
-from ariane_spark.rows import WRITABLE_COLUMNS
+from ariane_spark.options.option_table import OPTIONS
+from ariane_spark.records.columns import COLUMNS
+from ariane_spark.records.rows import WRITABLE_COLUMNS
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 

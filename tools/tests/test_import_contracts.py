@@ -26,6 +26,7 @@ NO_TEST_TOOLS = "What people install knows no test tools"
 ONE_STORE = "Only the broker opens a store"
 NO_SDK = "Services never import the SDK"
 CONNECTOR = "The connector is data source and sink"
+SPARK_ROOMS = "Rooms of the connector"
 SDK_ROOMS = "Rooms of the SDK"
 SDK_FACE = "Whoever builds on the SDK"
 BROKER_ROOMS = "Rooms of the broker"
@@ -67,6 +68,8 @@ BAD_IMPORTS = [
     (ONE_STORE, "ariane_pipelines", "ariane_storage"),
     (CONNECTOR, "ariane_spark", "click"),
     (CONNECTOR, "pyspark_ariane", "ariane_pipelines"),
+    (SPARK_ROOMS, "ariane_spark.source", "ariane_spark.sink"),
+    (SPARK_ROOMS, "ariane_spark.options", "ariane_spark.calls"),
     (SDK_ROOMS, "ariane_sdk.producer", "ariane_sdk.consumer"),
     (SDK_ROOMS, "ariane_sdk.net", "ariane_sdk.client"),
     (SDK_FACE, "ariane_spark", "ariane_sdk.net"),

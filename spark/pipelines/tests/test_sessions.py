@@ -14,8 +14,8 @@ from ariane_pipelines.commands import spark as spark_commands
 from ariane_pipelines.sessions import check_plan
 from ariane_pipelines.sessions import sessions_of as closed_sessions
 from ariane_sdk import Message
-from ariane_spark.columns import message_schema
 from ariane_spark.errors import OptionIllegal
+from ariane_spark.records.columns import message_schema
 
 BEGIN = datetime(2013, 1, 1, tzinfo=UTC)
 GAP_MINUTES = 30

@@ -6,7 +6,6 @@ Nothing here needs to be imported to read or write: Spark finds ``format("ariane
 import ariane_sdk  # noqa: F401 - it must come before whatever imports gRPC.
 
 # isort: split
-from ariane_spark.columns import header_schema, message_schema
 from ariane_spark.errors import (
     ArianeSparkError,
     CommitRefused,
@@ -20,8 +19,9 @@ from ariane_spark.errors import (
     SchemaIllegal,
     UnknownOption,
 )
-from ariane_spark.progress_listener import ProgressListener, watched
-from ariane_spark.sink import foreach_batch_writer
+from ariane_spark.progress.progress_listener import ProgressListener, watched
+from ariane_spark.records.columns import header_schema, message_schema
+from ariane_spark.sink.foreach_batch import foreach_batch_writer
 from ariane_spark.spark_session import session
 
 __all__ = [

@@ -32,7 +32,7 @@ class DefaultSource(DataSource):
             OptionError: An option cannot be obeyed.
             SparkTooOld: This version of Spark lacks what reading and writing need.
         """
-        from ariane_spark.early_checks import check_given, check_spark
+        from ariane_spark.options.early_checks import check_given, check_spark
 
         super().__init__(options)
         check_spark()
@@ -45,10 +45,10 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of a topic, where the user gives no schema."""
-        from ariane_spark.columns import message_schema
-        from ariane_spark.early_checks import check_read
-        from ariane_spark.options import column_names
-        from ariane_spark.spared_modules import spare_modules
+        from ariane_spark.calls.spared_modules import spare_modules
+        from ariane_spark.options.early_checks import check_read
+        from ariane_spark.options.options import column_names
+        from ariane_spark.records.columns import message_schema
 
         spare_modules()
         # Spark asks for it by `load()`, and for the readers only when it runs them.
@@ -57,22 +57,22 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads once."""
-        from ariane_spark.batch_reader import ArianeBatchReader
-        from ariane_spark.columns import Projection
-        from ariane_spark.option_table import Use
-        from ariane_spark.options import read_options
+        from ariane_spark.options.option_table import Use
+        from ariane_spark.options.options import read_options
+        from ariane_spark.records.columns import Projection
+        from ariane_spark.source.batch_reader import ArianeBatchReader
 
         return ArianeBatchReader(read_options(self.options, Use.BATCH_READ), Projection.of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name.
         """Reads for ever."""
-        from ariane_spark.columns import Projection
-        from ariane_spark.early_checks import RefusedStreamReader
         from ariane_spark.errors import ArianeSparkError
-        from ariane_spark.option_table import Use
-        from ariane_spark.options import read_options
-        from ariane_spark.read_limits import TELLS_LIMITS
-        from ariane_spark.stream_reader import ArianeStreamReader
+        from ariane_spark.options.early_checks import RefusedStreamReader
+        from ariane_spark.options.option_table import Use
+        from ariane_spark.options.options import read_options
+        from ariane_spark.records.columns import Projection
+        from ariane_spark.source.read_limits import TELLS_LIMITS
+        from ariane_spark.source.stream_reader import ArianeStreamReader
 
         try:
             reader = ArianeStreamReader(
@@ -83,18 +83,18 @@ class DefaultSource(DataSource):
             return RefusedStreamReader(error)
         if TELLS_LIMITS:
             return reader
-        from ariane_spark.unlimited_reader import UnlimitedStreamReader
+        from ariane_spark.source.unlimited_reader import UnlimitedStreamReader
 
         return UnlimitedStreamReader(reader)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Appends the rows of a table to topics."""
-        from ariane_spark.batch_writer import batch_writer
+        from ariane_spark.sink.batch_writer import batch_writer
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name.
         """Appends the rows of a stream to topics."""
-        from ariane_spark.batch_writer import stream_writer
+        from ariane_spark.sink.batch_writer import stream_writer
 
         return stream_writer(self.options, schema, overwrite=overwrite)

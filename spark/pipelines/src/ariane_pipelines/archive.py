@@ -22,8 +22,8 @@ from ariane_pipelines.message_stream import (
     message_stream,
     start_query,
 )
-from ariane_spark.columns import COLUMNS
 from ariane_spark.errors import OptionIllegal
+from ariane_spark.records.columns import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

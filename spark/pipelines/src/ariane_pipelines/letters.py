@@ -32,10 +32,10 @@ from ariane_record.layout import PropertyName
 from ariane_record.names import check_group_name, dead_letter_topic
 from ariane_sdk import RESERVED_PROPERTIES
 from ariane_sdk.errors import RouteNotFound
-from ariane_spark.connection import connect_once
+from ariane_spark.calls.connection import connect_once
 from ariane_spark.errors import OptionIllegal
-from ariane_spark.option_table import Use
-from ariane_spark.options import read_options
+from ariane_spark.options.option_table import Use
+from ariane_spark.options.options import read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -31,10 +31,10 @@ from ariane_pipelines.repairs import (
     RepairTable,
     unchanged,
 )
-from ariane_spark.connection import connect_once, connect_transactions_once
+from ariane_spark.calls.connection import connect_once, connect_transactions_once
 from ariane_spark.errors import OptionIllegal
-from ariane_spark.option_table import Use
-from ariane_spark.options import read_options, write_options
+from ariane_spark.options.option_table import Use
+from ariane_spark.options.options import read_options, write_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -223,7 +223,7 @@ def _illegality(decisions: Sequence[Mapping[str, Any]]) -> str | None:
 
     from ariane_sdk.errors import ArianeError  # noqa: PLC0415 - tasks only.
     from ariane_sdk.message_tables import table_parts  # noqa: PLC0415 - it needs Arrow.
-    from ariane_spark.bad_rows import BODY_BYTES_MAX  # noqa: PLC0415 - the same.
+    from ariane_spark.records.bad_rows import BODY_BYTES_MAX  # noqa: PLC0415 - the same.
 
     names = [name for name in _MESSAGE_COLUMNS if name != "topic"]
     schema = pa.schema([_decision_schema().field(name) for name in names])

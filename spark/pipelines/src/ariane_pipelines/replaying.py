@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 from ariane_pipelines.archive import read_archive
 from ariane_spark.errors import OptionIllegal
-from ariane_spark.options import tags_of
+from ariane_spark.options.options import tags_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -17,10 +17,10 @@ from ariane_pipelines.report_traces import (
 )
 from ariane_sdk import MessageQueue
 from ariane_sdk.sync import ClusterClient
-from ariane_spark.connection import connect_once
-from ariane_spark.option_table import Use
-from ariane_spark.options import read_options
-from ariane_spark.queue_selection import TopicPattern
+from ariane_spark.calls.connection import connect_once
+from ariane_spark.options.option_table import Use
+from ariane_spark.options.options import read_options
+from ariane_spark.positions.queue_selection import TopicPattern
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -65,7 +65,7 @@ def archive(
     if bool(topics) == bool(pattern):
         raise click.UsageError("name topics, or give --pattern")
     from ariane_pipelines import ArchivePlan, start_archive  # noqa: PLC0415 - needs Spark.
-    from ariane_spark.progress_listener import watched  # noqa: PLC0415 - the same.
+    from ariane_spark.progress.progress_listener import watched  # noqa: PLC0415 - the same.
 
     plan = ArchivePlan(
         endpoints=name_servers,

@@ -112,7 +112,7 @@ def sessions(
         session_counts,
         start_sessions,
     )
-    from ariane_spark.progress_listener import watched  # noqa: PLC0415 - the same.
+    from ariane_spark.progress.progress_listener import watched  # noqa: PLC0415 - the same.
 
     plan = SessionsPlan(
         endpoints=name_servers,

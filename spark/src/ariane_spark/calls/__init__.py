@@ -1,0 +1,1 @@
+"""What is asked of name servers and brokers."""

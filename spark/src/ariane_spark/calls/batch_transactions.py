@@ -1,0 +1,341 @@
+"""Batch transactions as Spark's processes use them: blocking calls to the broker of a sink.
+
+All of a sink's messages go to the queues of one broker, its home, so that one record there decides
+over a batch. The home is chosen once and noted at every broker that the sink may write to: while
+the home is away the sink waits for it, and never begins anew elsewhere unless an operator moves it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, NamedTuple
+
+import grpc
+
+from ariane.broker.v1 import transaction_service_pb2 as transaction
+from ariane.broker.v1.sink_service_pb2 import (
+    GetSinkHomeRequest,
+    GetSinkHomeResponse,
+    NoteSinkHomeRequest,
+    SinkHome,
+)
+from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceStub
+from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
+from ariane_sdk.errors import ArianeError, ServiceUnavailable
+from ariane_spark.calls.call_errors import call_error
+from ariane_spark.calls.repetition import Repetition
+from ariane_spark.calls.routes import Channels, Routes
+from ariane_spark.calls.sink_batches import Sink, SinkBatch
+from ariane_spark.options.options import RequestPolicy
+from ariane_spark.records.contents import Contents
+
+WRITE_POLICY: Final = RequestPolicy(retries_max=16)
+"""A broker that restarts is waited for, a minute in all; a failed task would repeat everything."""
+
+COMMIT_S_MAX: Final = 60.0
+"""A large batch takes its time until all of it is visible."""
+
+
+class Attempt(NamedTuple):
+    """What one attempt of a task staged.
+
+    Attributes:
+        partition_id: Spark's partition.
+        token: Drawn at random by the attempt.
+        record_count: Its messages.
+        checksum: Of its blocks.
+    """
+
+    partition_id: int
+    token: str
+    record_count: int
+    checksum: int
+
+
+class BatchTransactions:
+    """The batch transactions of one cluster; for one thread of one process."""
+
+    def __init__(
+        self,
+        endpoints: str,
+        policy: RequestPolicy = WRITE_POLICY,
+        repetition: Repetition | None = None,
+    ) -> None:
+        """Know where to ask; nothing is connected yet.
+
+        Args:
+            endpoints: Name servers, ``host:port``, separated by commas.
+            policy: How long to wait, and how often to ask again.
+            repetition: Repeats calls; ``None``: as the policy says.
+        """
+        self._timeout_s = policy.timeout_ms / 1000
+        self._repetition = repetition or Repetition(policy)
+        self._channels = Channels()
+        self._routes = Routes(endpoints, self._channels, timeout_s=self._timeout_s)
+
+    def home_of(self, sink: Sink) -> str:
+        """The broker that a sink writes to; chosen and noted when nobody did before.
+
+        Raises:
+            ArianeError: It is away, or nobody can tell.
+        """
+        return self._repetition.ask(lambda: self._find_home(sink))
+
+    def noted_home_of(self, sink: Sink) -> str | None:
+        """The same, without choosing: nothing when none of the brokers that answer knows it.
+
+        Raises:
+            ArianeError: It is away, or no name server answers.
+        """
+        addresses = self._addresses(sink)
+        notes = _homes_in(self._answers(sink, addresses))
+        return self._named(sink, addresses, max(notes.values(), key=_rank)) if notes else None
+
+    def write_queue_count(self, topic: str, broker_name: str) -> int:
+        """Queues of a topic that a broker takes messages for.
+
+        Raises:
+            ArianeError: The topic does not exist, or no name server answers.
+        """
+        counts = self._repetition.ask(lambda: self._routes.write_queue_counts(topic))
+        return counts.get(broker_name, 0)
+
+    def divides_groups(self, topic: str) -> bool:
+        """Whether the message groups of a topic are divided among several brokers for good.
+
+        Raises:
+            ArianeError: The topic does not exist, or no name server answers.
+        """
+        return self._repetition.ask(lambda: self._routes.divides_groups(topic))
+
+    def is_committed(self, home: str, batch: SinkBatch) -> bool:
+        """Whether a batch of a sink, or a later one, is committed.
+
+        Raises:
+            ArianeError: The home does not answer.
+        """
+        request = transaction.GetBatchProgressRequest(query_id=batch.sink.name)
+        progress = self._ask_home(home, batch.sink, lambda stub: stub.GetBatchProgress, request)
+        return bool(progress.HasField("batch_id") and progress.batch_id >= batch.batch_id)
+
+    def stage(
+        self, home: str, sink: Sink, request: transaction.StageBatchRecordsRequest
+    ) -> Callable[[], None]:
+        """Begin to stage; gives what waits for the end, and repeats the call where that helps.
+
+        The function raises:
+            ArianeError: It is not staged, or the batch is committed (``TransactionDecided``).
+        """
+        begun = [self._begin(home, sink, request)]
+
+        def end() -> None:
+            def once() -> Any:
+                call = begun.pop() if begun else self._begin(home, sink, request)
+                return call()
+
+            self._repetition.ask(once)
+
+        return end
+
+    def commit(
+        self, home: str, batch: SinkBatch, attempts: Collection[Attempt], contents: Contents
+    ) -> bool:
+        """Make attempts visible, all or none; harmless when the same rows are already.
+
+        Args:
+            home: The broker.
+            batch: The batch.
+            attempts: Of all tasks; none when it is known that the batch was committed before.
+            contents: Of the rows of all tasks.
+
+        Returns:
+            Whether the batch was committed before.
+
+        Raises:
+            ArianeError: The batch is not committed, or was with other rows (``BatchDiffers``).
+        """
+        request = transaction.CommitBatchRequest(
+            query_id=batch.sink.name,
+            batch_id=batch.batch_id,
+            attempts=[
+                transaction.BatchAttempt(
+                    partition_id=attempt.partition_id,
+                    attempt_token=attempt.token,
+                    record_count=attempt.record_count,
+                    checksum=attempt.checksum,
+                )
+                for attempt in attempts
+            ],
+            record_count=contents.row_count,
+            content_sum=contents.total,
+        )
+        done = self._ask_home(
+            home, batch.sink, lambda stub: stub.CommitBatch, request, timeout_s=COMMIT_S_MAX
+        )
+        return bool(done.duplicate)
+
+    def abort(self, home: str, batch: SinkBatch) -> bool:
+        """Drop what is staged; gives whether the batch is committed, and stays. Asked once.
+
+        Raises:
+            ArianeError: The home does not answer.
+        """
+        request = transaction.AbortBatchRequest(query_id=batch.sink.name, batch_id=batch.batch_id)
+        stub, address = self._stub(home, batch.sink)
+        try:
+            return bool(stub.AbortBatch(request, timeout=self._timeout_s).committed)
+        except grpc.RpcError as failure:
+            raise call_error(failure, f"broker {home} at {address}") from failure
+
+    def _find_home(self, sink: Sink) -> str:
+        addresses = self._addresses(sink)
+        answers = self._answers(sink, addresses)
+        notes = _homes_in(answers)
+        if not notes:
+            if len(answers) < len(addresses):
+                raise ServiceUnavailable(
+                    f"a broker that may know where {sink.name} writes is away", retriable=True
+                )
+            if not sink.fresh and self._is_uncertain(sink):
+                raise ServiceUnavailable(
+                    "name servers have just started and may not know all brokers", retriable=True
+                )
+            chosen = max(addresses, key=lambda name: zlib.crc32(f"{sink.name}@{name}".encode()))
+            self._note(sink, addresses, addresses.keys(), SinkHome(broker_name=chosen))
+            # Of several that choose at the same time one note wins everywhere.
+            notes = _homes_in(self._answers(sink, addresses))
+        home = max(notes.values(), key=_rank)
+        behind = {name for name in addresses if name not in notes or notes[name] != home}
+        if home.broker_name in behind:
+            # Only now it takes batches, and knows what was committed before it was moved here.
+            self._note(sink, addresses, [home.broker_name], home)
+            behind.remove(home.broker_name)
+        if behind:
+            self._note(sink, addresses, behind, home, strict=False)
+        return self._named(sink, addresses, home)
+
+    @staticmethod
+    def _named(sink: Sink, addresses: Mapping[str, str], home: SinkHome) -> str:
+        if home.broker_name in addresses:
+            return home.broker_name
+        raise ServiceUnavailable(
+            f"broker {home.broker_name}, which {sink.name} writes to, is away; if it does not come"
+            f" back ever: ariane sink move '{sink.name}' BROKER --home-is-gone",
+            retriable=True,
+        )
+
+    def _answers(self, sink: Sink, addresses: Mapping[str, str]) -> dict[str, GetSinkHomeResponse]:
+        """What brokers say of a sink's home; those that do not answer lack."""
+        request = GetSinkHomeRequest(query_id=sink.name, topic=sink.topic or "")
+        calls = {
+            name: self._sinks_at(address).GetSinkHome.future(request, timeout=self._timeout_s)
+            for name, address in addresses.items()
+        }
+        answers = {}
+        for name, call in calls.items():
+            try:
+                answers[name] = call.result()
+            except grpc.RpcError as failure:
+                error = call_error(failure, f"broker {name} at {addresses[name]}")
+                if not error.retriable:
+                    raise error from failure
+        return answers
+
+    def _note(
+        self,
+        sink: Sink,
+        addresses: Mapping[str, str],
+        names: Collection[str],
+        home: SinkHome,
+        *,
+        strict: bool = True,
+    ) -> None:
+        """Note a home at some brokers."""
+        request = NoteSinkHomeRequest(query_id=sink.name, topic=sink.topic or "", home=home)
+        for name in names:
+            try:
+                self._sinks_at(addresses[name]).NoteSinkHome(request, timeout=self._timeout_s)
+            except grpc.RpcError as failure:
+                if strict:
+                    error = call_error(failure, f"broker {name} at {addresses[name]}")
+                    raise error from failure
+
+    def _addresses(self, sink: Sink) -> Mapping[str, str]:
+        if sink.topic is None:
+            return self._routes.brokers().addresses
+        return self._routes.addresses(sink.topic)
+
+    def _is_uncertain(self, sink: Sink) -> bool:
+        if sink.topic is None:
+            return not self._routes.brokers().complete
+        return sink.topic in self._routes.uncertain_topics()
+
+    def _ask_home(
+        self,
+        home: str,
+        sink: Sink,
+        method: Callable[[TransactionServiceStub], Any],
+        request: Any,
+        *,
+        timeout_s: float | None = None,
+    ) -> Any:
+        def once() -> Any:
+            return self._begin(home, sink, request, method, timeout_s)()
+
+        return self._repetition.ask(once)
+
+    def _begin(
+        self,
+        home: str,
+        sink: Sink,
+        request: Any,
+        method: Callable[[TransactionServiceStub], Any] = lambda stub: stub.StageBatchRecords,
+        timeout_s: float | None = None,
+    ) -> Callable[[], Any]:
+        """Begin a call; what waits for its answer."""
+        try:
+            stub, address = self._stub(home, sink)
+        except ArianeError as error:
+            refusal = error
+
+            def fail() -> Any:
+                raise refusal
+
+            return fail
+        call = method(stub).future(request, timeout=timeout_s or self._timeout_s)
+
+        def end() -> Any:
+            try:
+                return call.result()
+            except grpc.RpcError as failure:
+                if sink.topic is not None:
+                    self._routes.forget(sink.topic)
+                raise call_error(failure, f"broker {home} at {address}") from failure
+
+        return end
+
+    def _stub(self, home: str, sink: Sink) -> tuple[TransactionServiceStub, str]:
+        address = self._addresses(sink).get(home)
+        if address is None:
+            if sink.topic is not None:
+                self._routes.forget(sink.topic)
+            raise ServiceUnavailable(f"no address of broker {home} is known", retriable=True)
+        return self._stub_at(address), address
+
+    def _stub_at(self, address: str) -> TransactionServiceStub:
+        return TransactionServiceStub(self._channels.to(address))
+
+    def _sinks_at(self, address: str) -> SinkServiceStub:
+        return SinkServiceStub(self._channels.to(address))
+
+
+def _homes_in(answers: Mapping[str, GetSinkHomeResponse]) -> dict[str, SinkHome]:
+    """The homes that are noted, by the broker that noted it."""
+    return {name: answer.home for name, answer in answers.items() if answer.HasField("home")}
+
+
+def _rank(home: SinkHome) -> tuple[int, str, int]:
+    """Of two homes the one with the higher rank stands, as the contract says."""
+    known = home.committed_batch_id if home.HasField("committed_batch_id") else -1
+    return home.move_count, home.broker_name, known

@@ -1,0 +1,106 @@
+"""What the readers need to know of a cluster, as they see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+
+from ariane_record import QueueOffset
+from ariane_sdk import MessageQueue
+from ariane_spark.options.options import FETCH_BYTES_MAX, ReadOptions
+from ariane_spark.positions.offsets import Positions
+from ariane_spark.positions.queue_catalog import QueueCatalog
+from ariane_spark.positions.ranges import QueueRange
+from ariane_spark.records.columns import Detail
+
+if TYPE_CHECKING:
+    from ariane_record.decoding.columns import RecordColumns
+
+WITHOUT_BODIES: Final = 4
+"""So many times as many bytes of records a chunk covers of which only the headers are sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """How ranges are fetched.
+
+    Attributes:
+        detail: How much of each message.
+        chunk_bytes: About how many bytes of records one chunk covers.
+        tags: Only messages with one of these; empty: all.
+        condition: Only messages that fulfil this condition in SQL92; empty: all.
+    """
+
+    detail: Detail
+    chunk_bytes: int
+    tags: frozenset[str] = frozenset()
+    condition: str = ""
+
+    @classmethod
+    def of(cls, detail: Detail, options: ReadOptions) -> Fetch:
+        """What fetching so much of each message needs.
+
+        Args:
+            detail: How much of each is asked for.
+            options: Of the query.
+        """
+        chunk_bytes = options.fetch_bytes
+        if detail < Detail.RECORDS:
+            # A chunk without bodies is small, and a batch of few rows costs Spark as much as one
+            # of many.
+            chunk_bytes = min(FETCH_BYTES_MAX, WITHOUT_BODIES * chunk_bytes)
+        return cls(detail, chunk_bytes, options.tags, options.condition)
+
+
+class RangeChunk(NamedTuple):
+    """Some messages of a range.
+
+    Attributes:
+        records: In order; ``None``: a filter left none.
+        next_queue_offset: Behind the last message that was looked at.
+    """
+
+    records: RecordColumns | None
+    next_queue_offset: QueueOffset
+
+
+class RangeSource(Protocol):
+    """Hands out messages by range."""
+
+    def read_range(self, part: QueueRange, fetch: Fetch) -> Generator[RangeChunk]:
+        """The messages of a range in order, in chunks; ends early at the readable end.
+
+        Args:
+            part: What to read.
+            fetch: How.
+
+        Raises:
+            ArianeError: Nothing more comes; what came before stands.
+        """
+
+
+class GroupOffsets(Protocol):
+    """Where consumer groups stand."""
+
+    def group_offsets(self, group: str, queues: Collection[MessageQueue]) -> Positions:
+        """The consumer offsets of a group; queues that it has none for are missing.
+
+        Raises:
+            ArianeError: The group's name is illegal, or a broker does not answer.
+        """
+
+    def store_group_offsets(self, group: str, positions: Mapping[MessageQueue, int]) -> None:
+        """Store consumer offsets of a group, asked once.
+
+        Raises:
+            ArianeError: A broker refused some, or does not answer.
+        """
+
+
+class Cluster(QueueCatalog, RangeSource, GroupOffsets, Protocol):
+    """Everything that reading needs."""
+
+
+Connect: TypeAlias = Callable[[ReadOptions], Cluster]
+"""Makes or finds the connection of this process to a cluster."""

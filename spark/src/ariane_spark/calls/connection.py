@@ -1,0 +1,74 @@
+"""Connections of this process, made when first needed and kept.
+
+Spark forks its workers from a daemon and uses them again and again, micro-batch after micro-batch.
+So a connection is worth keeping, must be made after the fork, and is never made on import.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable
+from typing import Any, Final, TypeVar
+
+from ariane_record.encoding.kept_memory import keep_freed_memory
+from ariane_sdk import ProducerSettings
+from ariane_sdk.sync import Producer
+from ariane_spark.calls.batch_transactions import BatchTransactions
+from ariane_spark.calls.cluster import Cluster
+from ariane_spark.calls.queue_client import QueueClient
+from ariane_spark.calls.spared_modules import spare_modules
+from ariane_spark.options.options import ReadOptions, WriteOptions
+
+SEND_S_MAX: Final = 60.0
+"""How long a message may wait for a broker that restarts; a repeated task writes everything again,
+so it is better to wait than to give up."""
+
+_kept: Final[dict[tuple[int, str, Hashable], Any]] = {}
+
+_ConnectionT = TypeVar("_ConnectionT")
+
+
+def connect_once(options: ReadOptions) -> Cluster:
+    """The connection to the cluster that these options name."""
+    return _once(
+        "read",
+        (options.endpoints, options.requests),
+        lambda: QueueClient(options.endpoints, options.requests),
+    )
+
+
+def connect_producer_once(options: WriteOptions) -> Producer:
+    """The producer of this process for the cluster that these options name."""
+
+    def start() -> Producer:
+        settings = ProducerSettings(
+            send_timeout_s=SEND_S_MAX,
+            batch_bytes_max=options.batch_bytes,
+            calls_in_flight_max=options.calls_max,
+            compression=options.compression.kind,
+            compress_bytes_min=options.compression.bytes_min,
+            compression_level=options.compression.level,
+        )
+        producer = Producer(options.endpoints, group="ariane-spark", settings=settings)
+        producer.start()
+        return producer
+
+    key = (options.endpoints, options.batch_bytes, options.calls_max, options.compression)
+    return _once("write", key, start)
+
+
+def connect_transactions_once(options: WriteOptions) -> BatchTransactions:
+    """The batch transactions of this process with the cluster that these options name."""
+    return _once("transactions", options.endpoints, lambda: BatchTransactions(options.endpoints))
+
+
+def _once(use: str, key: Hashable, make: Callable[[], _ConnectionT]) -> _ConnectionT:
+    """What was made for this use in this process; a forked child makes its own."""
+    # Not only the first time: some modules are loaded by the first batch.
+    spare_modules()
+    place = (os.getpid(), use, key)
+    if place not in _kept:
+        keep_freed_memory()
+        _kept[place] = make()
+    connection: _ConnectionT = _kept[place]
+    return connection

@@ -1,0 +1,282 @@
+"""Asks brokers as a process of Spark does: a few questions, and one stream of chunks after another.
+
+The client of applications lives on an event loop. Spark's processes have none: plain blocking calls
+are the shortest way for them. The one thread of ours, which watches over streams, ends when nothing
+is read; a process that is forked has a client of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Generator, Iterable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import grpc
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from ariane.broker.v1 import pull_service_pb2 as pull
+from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
+from ariane.common.v1.subscription_pb2 import (
+    FILTER_KIND_SQL92,
+    FILTER_KIND_TAG,
+    FilterExpression,
+)
+from ariane_record import QueueOffset
+from ariane_record.names import is_system_topic
+from ariane_sdk import MessageQueue
+from ariane_sdk.errors import ArianeError, CallError, ServiceUnavailable
+from ariane_spark.calls.call_errors import call_error
+from ariane_spark.calls.cluster import Fetch, RangeChunk
+from ariane_spark.calls.group_client import GroupClient
+from ariane_spark.calls.life_watch import LifeWatch, WatchedStream
+from ariane_spark.calls.range_chunks import HeadersTooShort, decode_chunk
+from ariane_spark.calls.range_wire import wire_chunk
+from ariane_spark.calls.repetition import Repetition
+from ariane_spark.calls.routes import Channels, Routes
+from ariane_spark.options.options import RequestPolicy
+from ariane_spark.positions.offsets import Bounds, Positions
+from ariane_spark.positions.ranges import QueueRange
+from ariane_spark.records.columns import Detail
+
+_PULL_RANGE: Final = "/ariane.broker.v1.PullService/PullRange"
+
+_PROJECTIONS: Final = {
+    Detail.POSITIONS: pull.RANGE_PROJECTION_POSITIONS,
+    Detail.PROPERTIES: pull.RANGE_PROJECTION_HEADERS,
+    Detail.RECORDS: pull.RANGE_PROJECTION_RECORDS,
+}
+
+
+class _Asked(NamedTuple):
+    """A broker that was asked for a range, or why none could be.
+
+    Attributes:
+        stream: Its answers.
+        failure: Why none could be asked.
+    """
+
+    stream: WatchedStream | None = None
+    failure: ArianeError | None = None
+
+
+class QueueClient:
+    """What reading needs of one cluster; for one thread of one process."""
+
+    def __init__(
+        self, endpoints: str, policy: RequestPolicy, repetition: Repetition | None = None
+    ) -> None:
+        """Know where to ask; nothing is connected yet.
+
+        Args:
+            endpoints: Name servers, ``host:port``, separated by commas.
+            policy: How long to wait, and how often to ask again.
+            repetition: Repeats questions; ``None``: as the policy says.
+        """
+        self._timeout_s = policy.timeout_ms / 1000
+        self._repetition = repetition or Repetition(policy)
+        self._channels = Channels()
+        self._routes = Routes(endpoints, self._channels, timeout_s=self._timeout_s)
+        self._groups = GroupClient(self._routes, self._channels, timeout_s=self._timeout_s)
+        self._watch = LifeWatch(silence_s=self._timeout_s)
+
+    def topics(self) -> list[str]:
+        """The names of all topics but those of the system.
+
+        Raises:
+            ArianeError: No name server answers.
+        """
+        topics = self._repetition.ask(self._routes.topics)
+        return [topic for topic in topics if not is_system_topic(topic)]
+
+    def uncertain_topics(self) -> Container[str]:
+        """Topics asked about that may have more brokers than their name servers know yet."""
+        return self._routes.uncertain_topics()
+
+    def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:
+        """The bounds of all readable queues of some topics.
+
+        Raises:
+            ArianeError: A topic does not exist, or a broker does not answer.
+        """
+        found = {}
+        for topic in topics:
+            request = pull.ListQueueBoundsRequest(topic=topic)
+            answers: dict[str, pull.ListQueueBoundsResponse] = self._ask_brokers(
+                topic, lambda stub: stub.ListQueueBounds, request
+            )
+            for broker_name, answer in answers.items():
+                for queue in answer.queues:
+                    found[MessageQueue(topic, broker_name, queue.queue_id)] = Bounds(
+                        QueueOffset(queue.min_queue_offset),
+                        QueueOffset(queue.max_queue_offset),
+                        queue.size_bytes,
+                        queue.log_epoch,
+                    )
+        return found
+
+    def offsets_at(self, topics: Iterable[str], timestamp_ms: int) -> Positions:
+        """For each queue the first message stored at or after a time, or else its end.
+
+        Raises:
+            ArianeError: A topic does not exist, or a broker does not answer.
+        """
+        moment = Timestamp()
+        moment.FromMilliseconds(timestamp_ms)
+        found = {}
+        for topic in topics:
+            request = pull.FindQueueOffsetsRequest(
+                topic=topic, time=moment, boundary=pull.TIME_BOUNDARY_LOWER
+            )
+            answers: dict[str, pull.FindQueueOffsetsResponse] = self._ask_brokers(
+                topic, lambda stub: stub.FindQueueOffsets, request
+            )
+            for broker_name, answer in answers.items():
+                for queue in answer.queues:
+                    name = MessageQueue(topic, broker_name, queue.queue_id)
+                    found[name] = QueueOffset(queue.queue_offset)
+        return found
+
+    def group_offsets(self, group: str, queues: Collection[MessageQueue]) -> Positions:
+        """The consumer offsets of a group; queues that it has none for are missing.
+
+        Raises:
+            ArianeError: The group's name is illegal, or a broker does not answer.
+        """
+        return self._repetition.ask(lambda: self._groups.offsets(group, queues))
+
+    def store_group_offsets(self, group: str, positions: Mapping[MessageQueue, int]) -> None:
+        """Store consumer offsets of a group, asked once.
+
+        Raises:
+            ArianeError: A broker refused some, or does not answer.
+        """
+        self._groups.store(group, positions)
+
+    def read_range(self, part: QueueRange, fetch: Fetch) -> Generator[RangeChunk]:
+        """The messages of a range in order, in chunks; ends early at the readable end.
+
+        The broker is asked at once, so that it works while another range is still read.
+
+        Args:
+            part: What to read.
+            fetch: How.
+
+        Raises:
+            DeadlinePassed: The broker sends nothing for as long as one request may take, nor does
+                it answer whether it lives. A slow one is waited for, and how long chunks are worked
+                on does not count.
+            ArianeError: Nothing more comes; what came before stands.
+        """
+        # A stream that is dropped before its first chunk is cancelled by gRPC as it goes.
+        return self._read(part, fetch, self._ask_range(part, fetch))
+
+    def _read(self, part: QueueRange, fetch: Fetch, asked: _Asked) -> Generator[RangeChunk]:
+        try:
+            with closing(self._chunks(part, fetch, asked)) as chunks:
+                for chunk in chunks:
+                    part = replace(part, begin=chunk.next_queue_offset)
+                    yield chunk
+        except HeadersTooShort:
+            fetch = replace(fetch, detail=Detail.RECORDS)
+            yield from self._chunks(part, fetch, self._ask_range(part, fetch))
+
+    def _ask_range(self, part: QueueRange, fetch: Fetch) -> _Asked:
+        """Ask a broker for a range; what goes wrong is told to whoever reads the answer."""
+        topic, broker_name, queue_id = part.queue
+        try:
+            address = self._routes.addresses(topic).get(broker_name)
+            if address is None:
+                self._routes.forget(topic)
+                raise ServiceUnavailable(
+                    f"no address of broker {broker_name} is known", retriable=True
+                )
+        except ArianeError as error:
+            return _Asked(failure=error)
+        # Answers come as bytes: whoever takes them apart copies nothing.
+        channel = self._channels.to(address)
+        method: Any = channel.unary_stream(
+            _PULL_RANGE, request_serializer=pull.PullRangeRequest.SerializeToString
+        )
+        call = method(
+            pull.PullRangeRequest(
+                topic=topic,
+                queue_id=queue_id,
+                begin_queue_offset=part.begin,
+                end_queue_offset=part.end,
+                projection=_PROJECTIONS[fetch.detail],
+                chunk_bytes=fetch.chunk_bytes,
+                filter=_filter_of(fetch),
+                log_epoch=part.log_epoch,
+            )
+        )
+        peer = _peer(broker_name, address)
+
+        def ask_bounds() -> None:
+            """Something small, over the same connection: whether the broker lives."""
+            bounds = PullServiceStub(channel).ListQueueBounds.future(
+                pull.ListQueueBoundsRequest(topic=topic), timeout=self._timeout_s
+            )
+            _result(bounds, broker_name, address)
+
+        return _Asked(stream=WatchedStream(call, peer, ask_bounds))
+
+    def _chunks(self, part: QueueRange, fetch: Fetch, asked: _Asked) -> Generator[RangeChunk]:
+        stream = asked.stream
+        if stream is None:
+            raise asked.failure or AssertionError("neither asked nor failed")
+        try:
+            for answer in self._watch.answers(stream):
+                chunk = wire_chunk(answer)
+                yield RangeChunk(
+                    decode_chunk(chunk, fetch.detail) if chunk.head.record_sizes else None,
+                    QueueOffset(chunk.head.next_queue_offset),
+                )
+        except grpc.RpcError as failure:
+            self._routes.forget(part.queue.topic)
+            raise call_error(failure, peer=stream.peer) from failure
+        except CallError:
+            self._routes.forget(part.queue.topic)
+            raise
+        finally:
+            stream.call.cancel()  # Harmless at the end; before it, the broker need not go on.
+
+    def _ask_brokers(
+        self, topic: str, method: Callable[[PullServiceStub], Any], request: Any
+    ) -> dict[str, Any]:
+        """What each broker of a topic answers, by name; all are asked at the same time."""
+
+        def ask_all() -> dict[str, Any]:
+            addresses = self._routes.addresses(topic)
+            calls = {
+                name: method(PullServiceStub(self._channels.to(address))).future(
+                    request, timeout=self._timeout_s
+                )
+                for name, address in addresses.items()
+            }
+            try:
+                return {name: _result(call, name, addresses[name]) for name, call in calls.items()}
+            except BaseException:
+                self._routes.forget(topic)
+                raise
+
+        return self._repetition.ask(ask_all)
+
+
+def _filter_of(fetch: Fetch) -> FilterExpression | None:
+    if fetch.condition:
+        return FilterExpression(kind=FILTER_KIND_SQL92, text=fetch.condition)
+    if not fetch.tags:
+        return None
+    return FilterExpression(kind=FILTER_KIND_TAG, text=" || ".join(sorted(fetch.tags)))
+
+
+def _result(call: Any, broker_name: str, address: str) -> Any:
+    try:
+        return call.result()
+    except grpc.RpcError as failure:
+        raise call_error(failure, peer=_peer(broker_name, address)) from failure
+
+
+def _peer(broker_name: str, address: str) -> str:
+    return f"broker {broker_name} at {address}"

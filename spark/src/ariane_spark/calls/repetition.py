@@ -1,0 +1,75 @@
+"""Asking again what failed on its way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from ariane_sdk.errors import ArianeError
+from ariane_spark.options.options import RequestPolicy
+
+WAIT_S_MAX: Final = 5.0
+WARM_UP_WAIT_S: Final = 1.0
+"""Between two questions to name servers that have just started."""
+
+WARM_UP_WAITS_MAX: Final = 90
+"""How often they are asked again: longer than they may say that they do not know all yet."""
+
+_DOUBLINGS_MAX: Final = 16
+
+_AnswerT = TypeVar("_AnswerT")
+
+
+class Repetition:
+    """Repeats questions whose errors say that the same may succeed later."""
+
+    def __init__(
+        self, policy: RequestPolicy, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        """Remember how often, and how long to wait.
+
+        Args:
+            policy: From the options of the query.
+            sleep: Waits so many seconds.
+        """
+        self._policy = policy
+        self._sleep = sleep
+
+    def ask(self, question: Callable[[], _AnswerT]) -> _AnswerT:
+        """The answer to a question that does no harm when it is asked twice.
+
+        What name servers cannot tell because they have just started is waited for, however few
+        repetitions are allowed.
+
+        Raises:
+            ArianeError: That of the last attempt.
+        """
+        failures = waits = 0
+        while True:
+            try:
+                return question()
+            except ArianeError as error:
+                if "warming_up" in error.metadata and waits < WARM_UP_WAITS_MAX:
+                    waits += 1
+                    self._sleep(WARM_UP_WAIT_S)
+                    continue
+                failures += 1
+                if not (error.retriable and self.allows(failures)):
+                    raise
+                self.wait(failures, error)
+
+    def allows(self, failures: int) -> bool:
+        """Whether to ask again after so many failures in a row."""
+        return failures <= self._policy.retries_max
+
+    def wait(self, failures: int, error: ArianeError | None = None) -> None:
+        """Wait before asking again.
+
+        Args:
+            failures: How many there were in a row; the wait doubles with each.
+            error: The latest of them; it may ask for a longer wait.
+        """
+        delay_s = self._policy.backoff_ms / 1000 * 2 ** min(failures - 1, _DOUBLINGS_MAX)
+        asked_s = error.retry_after_s if error else 0.0
+        self._sleep(min(WAIT_S_MAX, max(delay_s, asked_s)))

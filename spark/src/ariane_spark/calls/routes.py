@@ -1,0 +1,406 @@
+"""Channels of one process, and where the brokers of a topic are."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, Final, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+from grpc.experimental import ChannelOptions
+
+from ariane.namesrv.v1.route_service_pb2 import (
+    GetRouteRequest,
+    GetRouteResponse,
+    ListBrokersRequest,
+    ListBrokersResponse,
+    ListTopicsRequest,
+    ListTopicsResponse,
+)
+from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
+from ariane_sdk import Route
+from ariane_sdk.errors import (
+    CallError,
+    DeadlinePassed,
+    NameServersUnreachable,
+    RouteNotFound,
+    ServiceUnavailable,
+)
+from ariane_sdk.wire import route_from_wire
+from ariane_spark.calls.call_errors import call_error
+from ariane_spark.calls.kept_answers import KeptAnswers
+
+ROUTE_AGE_S_MAX: Final = 30.0
+"""How long a route is believed; a broker that joins is noticed by then."""
+
+WARM_UP_ROUTE_AGE_S_MAX: Final = 2.0
+"""The same for a route from name servers that have just started and may not know all yet."""
+
+BROKERS_AGE_S_MAX: Final = 2.0
+"""How long a list of all brokers is believed."""
+
+KEPT_ROUTE_AGE_S: Final = 15.0
+"""The same for a route that is kept because no name server answers."""
+
+KEPT_ROUTE_TIMEOUT_S: Final = 3.0
+"""How long one name server may take where a route is known that can be kept."""
+
+PAGE_SIZE: Final = 1000
+"""Topics or brokers in one answer of a name server."""
+
+PRIMARY_ID: Final = 0
+"""The broker id of a primary; replicas have others."""
+
+CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
+    ("grpc.max_receive_message_length", 64 << 20),
+    # A dead peer is noticed although no packet comes back; services permit 30 s.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # A broker that restarts is back in a second; gRPC's own back-off grows to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    # What is repeated is repeated by the readers, which know how far they came.
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),
+    # Chunks are large: larger frames cost fewer of them.
+    ("grpc.http2.max_frame_size", 1 << 20),
+    # A task reads its stream by itself: without a thread of gRPC in between, a third of the cost
+    # of a chunk is gone.
+    (ChannelOptions.SingleThreadedUnaryStream, 1),
+)
+
+
+_AnswerT = TypeVar("_AnswerT", bound=Message)
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Channels:
+    """One channel for each address, made when first needed; ends with the process."""
+
+    def __init__(self) -> None:
+        self._channels: dict[str, grpc.Channel] = {}
+
+    def to(self, address: str) -> grpc.Channel:
+        """The channel to an address, ``host:port``."""
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+            self._channels[address] = channel
+        return channel
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBrokers:
+    """The primaries that name servers know.
+
+    Attributes:
+        addresses: Where each is, by broker name.
+        complete: Whether that is all of them; not while name servers have just started.
+    """
+
+    addresses: Mapping[str, str]
+    complete: bool
+
+
+class _EveryTopic(Container[str]):
+    def __contains__(self, topic: object) -> bool:
+        return True
+
+
+EVERY_TOPIC: Final = _EveryTopic()
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    addresses: Mapping[str, str]
+    good_until_s: float
+    complete: bool
+    queues: Route
+
+
+class Routes:
+    """Where the brokers of topics are, as some name server says.
+
+    What was known once is kept while no name server answers, or while those that do have just
+    started and know less: brokers need no name server to go on.
+    """
+
+    def __init__(
+        self,
+        endpoints: str,
+        channels: Channels,
+        *,
+        timeout_s: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Know whom to ask; nothing is asked yet.
+
+        Args:
+            endpoints: Name servers, ``host:port``, separated by commas.
+            channels: Of this process.
+            timeout_s: How long one name server may take.
+            monotonic: Seconds since some moment.
+        """
+        self._name_servers = endpoints.split(",")
+        self._kept = KeptAnswers(endpoints)
+        # Tasks start at the same time; they shall not all ask the same one first.
+        random.shuffle(self._name_servers)
+        self._channels = channels
+        self._timeout_s = timeout_s
+        self._monotonic = monotonic
+        self._routes: dict[str, _Route] = {}
+        self._topics: frozenset[str] = frozenset()
+        self._topics_complete = True
+        self._brokers: LiveBrokers | None = None
+        self._brokers_until_s = float("-inf")
+
+    def topics(self) -> list[str]:
+        """The names of all topics, sorted; with those of before while name servers know less.
+
+        Raises:
+            NameServersUnreachable: No name server answered, now or before.
+        """
+        try:
+            topics, complete = self._list_topics()
+        except NameServersUnreachable:
+            if not self._topics:
+                raise
+            topics, complete = self._topics, False
+        self._topics = topics if complete else self._topics | topics
+        self._topics_complete = complete
+        return sorted(self._topics)
+
+    def _list_topics(self) -> tuple[frozenset[str], bool]:
+        """The topics that name servers know now, and whether that is all."""
+        topics: set[str] = set()
+        complete = True
+        page_token = ""
+        while True:
+            request = ListTopicsRequest(page_size=PAGE_SIZE, page_token=page_token)
+            answers = self._ask_or_find(
+                lambda stub: stub.ListTopics,
+                request,
+                ListTopicsResponse,
+                is_known=bool(self._topics),
+            )
+            complete = complete and not answers[0].warming_up
+            for answer in answers:
+                topics.update(answer.topics)
+            page_token = next(filter(None, (each.next_page_token for each in answers)), "")
+            if not page_token:
+                return frozenset(topics), complete
+
+    def addresses(self, topic: str) -> Mapping[str, str]:
+        """Where each broker of a topic is read, by broker name.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic.
+            NameServersUnreachable: No name server answered, and no route is known from before.
+        """
+        return self._route(topic).addresses
+
+    def write_queue_counts(self, topic: str) -> Mapping[str, int]:
+        """How many queues each broker of a topic takes messages for, by broker name.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic.
+            NameServersUnreachable: No name server answered.
+        """
+        queues = self._route(topic).queues.write_queues
+        return Counter(queue.broker_name for queue in queues)
+
+    def divides_groups(self, topic: str) -> bool:
+        """Whether the message groups of a topic are divided among several brokers for good.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic.
+            NameServersUnreachable: No name server answered.
+        """
+        route = self._route(topic).queues
+        brokers = {queue.broker_name for queue in (*route.group_queues, *route.write_queues)}
+        return (route.ordered or bool(route.queue_order)) and len(brokers) > 1
+
+    def brokers(self) -> LiveBrokers:
+        """All primaries, as they were some seconds ago.
+
+        Raises:
+            NameServersUnreachable: No name server answered, now or before.
+        """
+        now_s = self._monotonic()
+        if self._brokers is None or now_s >= self._brokers_until_s:
+            self._brokers_until_s = now_s + BROKERS_AGE_S_MAX
+            self._brokers = self._ask_brokers(self._brokers)
+        return self._brokers
+
+    def _ask_brokers(self, before: LiveBrokers | None) -> LiveBrokers:
+        request = ListBrokersRequest(page_size=PAGE_SIZE)
+        try:
+            answers = self._ask_or_find(
+                lambda stub: stub.ListBrokers,
+                request,
+                ListBrokersResponse,
+                is_known=before is not None,
+            )
+        except NameServersUnreachable:
+            if before is None:
+                raise
+            self._brokers_until_s = self._monotonic() + KEPT_ROUTE_AGE_S
+            return replace(before, complete=False)
+        primaries = (
+            broker.identity
+            for answer in reversed(answers)
+            for broker in answer.brokers
+            if broker.identity.broker_id == PRIMARY_ID
+        )
+        addresses = {identity.broker_name: identity.address for identity in primaries}
+        complete = not (answers[0].warming_up or answers[0].next_page_token)
+        if not complete and before is not None:
+            addresses = {**before.addresses, **addresses}
+        return LiveBrokers(addresses, complete)
+
+    def uncertain_topics(self) -> Container[str]:
+        """Topics that may have more brokers than was heard so far, of those asked about.
+
+        That is every topic where a list of all was asked for and may lack some.
+        """
+        if not self._topics_complete:
+            return EVERY_TOPIC
+        return frozenset(topic for topic, route in self._routes.items() if not route.complete)
+
+    def forget(self, topic: str) -> None:
+        """Ask anew the next time: the route may be what is wrong."""
+        route = self._routes.get(topic)
+        if route is not None:
+            self._routes[topic] = replace(route, good_until_s=float("-inf"))
+
+    def _route(self, topic: str) -> _Route:
+        route = self._routes.get(topic)
+        if route is None or self._monotonic() >= route.good_until_s:
+            route = self._ask_route(topic, route)
+            self._routes[topic] = route
+        return route
+
+    def _ask_route(self, topic: str, before: _Route | None) -> _Route:
+        try:
+            answers = self._ask_or_find(
+                lambda stub: stub.GetRoute,
+                GetRouteRequest(topic=topic),
+                GetRouteResponse,
+                is_known=before is not None,
+            )
+        except NameServersUnreachable as error:
+            if before is None:
+                raise
+            _log.warning("the route of %s is kept as it was: %s", topic, error)
+            good_until_s = self._monotonic() + KEPT_ROUTE_AGE_S
+            return replace(before, good_until_s=good_until_s, complete=False)
+        except RouteNotFound as error:
+            if before is None or not error.retriable:
+                raise
+            good_until_s = self._monotonic() + WARM_UP_ROUTE_AGE_S_MAX
+            return replace(before, good_until_s=good_until_s, complete=False)
+        complete = not answers[0].warming_up
+        addresses = {} if complete or before is None else dict(before.addresses)
+        for answer in reversed(answers):
+            for broker in answer.route.brokers:
+                if broker.addresses:
+                    # The primary has the lowest id; without one, a replica serves as well.
+                    addresses[broker.broker_name] = broker.addresses[min(broker.addresses)]
+        age_s_max = ROUTE_AGE_S_MAX if complete else WARM_UP_ROUTE_AGE_S_MAX
+        queues = [route_from_wire(answer.route, complete=complete) for answer in answers]
+        merged = reduce(Route.with_missing_of, queues)
+        if not complete and before is not None:
+            merged = merged.with_missing_of(before.queues)
+        return _Route(addresses, self._monotonic() + age_s_max, complete, merged)
+
+    def _ask_or_find(
+        self,
+        method: Callable[[RouteServiceStub], Any],
+        request: Message,
+        kind: type[_AnswerT],
+        *,
+        is_known: bool,
+    ) -> list[_AnswerT]:
+        """The answer that is to be believed; or several that may lack something, the best first.
+
+        Where this process knows nothing, what another one was told is the last of them.
+
+        Args:
+            method: What to ask.
+            request: With what.
+            kind: Of the answer.
+            is_known: Whether this process has had an answer before.
+        """
+        answers: list[Any] = []
+        try:
+            answers = self._ask(method, request, is_known=is_known)
+        except (NameServersUnreachable, RouteNotFound) as error:
+            kept = self._kept.find(request, kind) if error.retriable and not is_known else None
+            if kept is None:
+                raise
+        else:
+            if not answers[0].warming_up:
+                self._kept.keep(request, answers[0])
+                return answers
+            kept = None if is_known else self._kept.find(request, kind)
+        if kept is not None:
+            kept.warming_up = True  # type: ignore[attr-defined]
+            answers.append(kept)
+        return answers
+
+    def _ask(
+        self,
+        method: Callable[[RouteServiceStub], Any],
+        request: Any,
+        *,
+        is_known: bool,
+    ) -> list[Any]:
+        """The answer of the first name server that is to be believed, alone.
+
+        One that has just started has not heard of every broker yet. While all that answer are such,
+        these are their answers, at least one.
+
+        Args:
+            method: What to ask.
+            request: With what.
+            is_known: Whether an old answer will do where nobody answers soon.
+        """
+        timeout_s = min(self._timeout_s, KEPT_ROUTE_TIMEOUT_S) if is_known else self._timeout_s
+        failures: list[CallError] = []
+        not_found: list[RouteNotFound] = []
+        early: list[Any] = []
+        for address in tuple(self._name_servers):
+            try:
+                stub = RouteServiceStub(self._channels.to(address))
+                answer = method(stub)(request, timeout=timeout_s)
+            except grpc.RpcError as failure:
+                error = call_error(failure, peer=f"name server {address}")
+                if isinstance(error, RouteNotFound):
+                    not_found.append(error)
+                elif error.retriable or isinstance(error, ServiceUnavailable | DeadlinePassed):
+                    # Whatever broke the call says nothing of what the next one knows.
+                    failures.append(error)
+                else:
+                    raise error from failure
+            else:
+                if not answer.warming_up:
+                    return [answer]
+                early.append(answer)
+            # The next question goes to the others first.
+            self._name_servers.remove(address)
+            self._name_servers.append(address)
+        if early:
+            return early
+        if not_found:
+            # One that has just started may say so in vain; another one knows.
+            raise min(not_found, key=lambda error: error.retriable)
+        texts = "; ".join(map(str, failures))
+        raise NameServersUnreachable(f"no name server answered: {texts}", retriable=True)

@@ -1,0 +1,101 @@
+"""What is refused before Spark runs anything: options by ``load()``, and versions of Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+import pyspark
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from ariane_spark.errors import ArianeSparkError, OptionError, SparkTooOld
+from ariane_spark.options.option_table import OPTIONS_OF_SPARK, Use
+from ariane_spark.options.options import read_options, write_options
+
+SPARK_VERSION_MIN: Final = (4, 1)
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """Raises the same error whatever Spark asks for first.
+
+    What the maker of a reader raises Spark hides: it then stops a reader that it does not have.
+    """
+
+    def __init__(self, error: ArianeSparkError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:  # noqa: N802 - Spark's name.
+        """Refuse."""
+        raise self._error
+
+    def latestOffset(self) -> NoReturn:  # type: ignore[override, unused-ignore]  # noqa: N802 - as Spark has had it at first.
+        """Refuse."""
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:  # noqa: ARG002 - Spark's signature.
+        """Refuse."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> NoReturn:  # noqa: ARG002 - the same.
+        """Refuse."""
+        raise self._error
+
+
+def check_spark(version: str = pyspark.__version__) -> None:
+    """See that Spark has what reading and writing need.
+
+    Args:
+        version: Of Spark, such as ``4.1.3``.
+
+    Raises:
+        SparkTooOld: It has not.
+    """
+    numbers = tuple(map(int, re.findall(r"[0-9]+", version)[:2]))
+    if numbers < SPARK_VERSION_MIN:
+        least = ".".join(map(str, SPARK_VERSION_MIN))
+        raise SparkTooOld(
+            f"this is Spark {version}, and ariane-spark needs {least} or later: earlier versions"
+            " cannot hand whole tables to a writer of streams"
+        )
+
+
+def check_given(given: Mapping[str, str]) -> None:
+    """See that there is some use that the options are good for.
+
+    Raises:
+        OptionError: There is none; the error of the likeliest use.
+    """
+    some = {name: value for name, value in given.items() if name.lower() not in OPTIONS_OF_SPARK}
+    refusals = [*_read_refusals(some), _refusal(lambda: write_options(some))]
+    _raise_unless_one_is_good(refusals)
+
+
+def check_read(given: Mapping[str, str]) -> None:
+    """See that the options are good for reading once, or for ever; Spark does not say which.
+
+    Raises:
+        OptionError: They are good for neither; the error of the likelier use.
+    """
+    _raise_unless_one_is_good(_read_refusals(given))
+
+
+def _read_refusals(given: Mapping[str, str]) -> list[OptionError | None]:
+    uses = (Use.BATCH_READ, Use.STREAM_READ)
+    return [_refusal(lambda use=use: read_options(given, use)) for use in uses]
+
+
+def _refusal(check: Any) -> OptionError | None:
+    try:
+        check()
+    except OptionError as error:
+        return error
+    return None
+
+
+def _raise_unless_one_is_good(refusals: list[OptionError | None]) -> None:
+    errors = [error for error in refusals if error is not None]
+    if len(errors) == len(refusals):
+        # That an option is for another use is no news where that use is refused as well.
+        # Where it was noticed is of no use to whoever reads it.
+        raise min(errors, key=lambda error: error.is_of_other_use).with_traceback(None)

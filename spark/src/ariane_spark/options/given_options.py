@@ -1,0 +1,188 @@
+"""Options as a user gives them: texts by name, checked as a whole and read one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from typing import Final
+
+from ariane_record import IllegalName
+from ariane_record.names import check_group_name
+from ariane_spark.errors import FeatureNotAvailable, OptionIllegal, UnknownOption
+from ariane_spark.options.option_table import FOREIGN_NAMES, OPTION_BY_KEY, OPTIONS, Use
+
+_UNIT_MS: Final = {
+    "ms": 1,
+    "millisecond": 1,
+    "s": 1000,
+    "second": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "minute": 60_000,
+    "h": 3_600_000,
+    "hour": 3_600_000,
+}
+_DURATION: Final = re.compile(r"([0-9]{1,9})\s*([a-z]+)")
+
+NUMBER_MAX: Final = 2**63 - 1
+"""The largest number that Spark and the wire hold."""
+
+TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999; no time on the wire is later."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class GivenOptions:
+    """The options of one query."""
+
+    def __init__(self, given: Mapping[str, str], use: Use) -> None:
+        """Take the options of a query.
+
+        Args:
+            given: By name; the case of names does not matter.
+            use: What the query does.
+
+        Raises:
+            UnknownOption: A name that no option has.
+            FeatureNotAvailable: An option of a later version.
+            OptionIllegal: An option that has no meaning for this use.
+        """
+        self._given = {name.lower(): value for name, value in given.items()}
+        for key in self._given:
+            _check_name(key, use)
+
+    def text(self, name: str) -> str | None:
+        """The value without surrounding space, or nothing."""
+        value = self._given.get(name.lower())
+        if value is not None and not value.strip():
+            raise OptionIllegal(name, "is empty")
+        return value and value.strip()
+
+    def required_text(self, name: str, hint: str) -> str:
+        """The value; it must be given."""
+        value = self.text(name)
+        if value is None:
+            raise OptionIllegal(name, f"is missing; {hint}")
+        return value
+
+    def only_one_of(self, *names: str) -> str | None:
+        """The name of the only one that is given, or nothing.
+
+        Raises:
+            OptionIllegal: More than one is given.
+        """
+        given = [name for name in names if self.text(name) is not None]
+        if len(given) > 1:
+            raise OptionIllegal(given[1], f"contradicts {given[0]!r}; give one of them")
+        return given[0] if given else None
+
+    def names(self, name: str) -> tuple[str, ...] | None:
+        """The value as names separated by commas, none twice."""
+        value = self.text(name)
+        if value is None:
+            return None
+        names = tuple(part.strip() for part in value.split(","))
+        if "" in names or len(set(names)) < len(names):
+            raise OptionIllegal(name, f"{value!r} holds an empty name or one twice")
+        return names
+
+    def group_name(self, name: str) -> str | None:
+        """The value as the name of a consumer group."""
+        value = self.text(name)
+        try:
+            return value and check_group_name(value)
+        except IllegalName as error:
+            raise OptionIllegal(name, str(error)) from None
+
+    def number(self, name: str, minimum: int = 1, maximum: int = NUMBER_MAX) -> int | None:
+        """The value as a whole number within a range."""
+        value = self.text(name)
+        if value is None:
+            return None
+        wanted = f"{minimum} to {maximum}"
+        if not (value.isascii() and value.isdigit()):
+            raise OptionIllegal(name, f"{value!r} is no whole number of {wanted}")
+        # So many digits are no number, and Python reads no more than some thousand of them.
+        if len(value) > len(str(NUMBER_MAX)) or not minimum <= int(value) <= maximum:
+            raise OptionIllegal(name, f"{value} is out of range: {wanted}")
+        return int(value)
+
+    def truth(self, name: str, *, default: bool) -> bool:
+        """The value as true or false."""
+        value = (self.text(name) or str(default)).lower()
+        if value not in {"true", "false"}:
+            raise OptionIllegal(name, f"{value!r} is neither true nor false")
+        return value == "true"
+
+    def duration_ms(self, name: str) -> int | None:
+        """The value as a time span with its unit, in milliseconds."""
+        value = self.text(name)
+        if value is None:
+            return None
+        match = _DURATION.fullmatch(value.lower())
+        unit = match and next((u for u in (match[2], match[2][:-1]) if u in _UNIT_MS), None)
+        if match is None or unit is None:
+            raise OptionIllegal(name, f"{value!r} is no time span such as '500ms', '10s' or '15m'")
+        return int(match[1]) * _UNIT_MS[unit]
+
+
+def timestamp_ms_of(name: str, text: str) -> int:
+    """A time that a user wrote, in milliseconds since 1970, from where the first is at or after it.
+
+    Args:
+        name: Of the option, for the error.
+        text: Those milliseconds, or ISO 8601 with an offset.
+
+    Raises:
+        OptionIllegal: Something else.
+    """
+    if text.isascii() and text.isdigit():
+        if len(text) > len(str(TIMESTAMP_MS_MAX)) or int(text) > TIMESTAMP_MS_MAX:
+            raise OptionIllegal(
+                name, f"{text} is no number of milliseconds since 1970 before the year 10000"
+            )
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise OptionIllegal(
+            name,
+            f"{text!r} is neither milliseconds since 1970"
+            " nor ISO 8601 with an offset, such as 2013-02-08T05:00:00+00:00",
+        )
+    # Upwards: a message of the same millisecond may have been stored before this moment.
+    since_epoch_ms = -((_EPOCH - moment) // timedelta(milliseconds=1))
+    return max(0, since_epoch_ms)
+
+
+def _check_name(key: str, use: Use) -> None:
+    option = OPTION_BY_KEY.get(key)
+    if option is None:
+        raise UnknownOption(key, _suggestion(key, use))
+    if option.later:
+        raise FeatureNotAvailable(
+            option.name,
+            "is known, but not available yet; until then filter by 'tag' or 'filter',"
+            " or in Spark by where()",
+        )
+    if use not in option.uses:
+        uses = " or ".join(use.value for use in option.uses)
+        raise OptionIllegal(
+            option.name, f"is for a {uses}, and this is a {use.value}", is_of_other_use=True
+        )
+
+
+def _suggestion(key: str, use: Use) -> str:
+    usable = [option.name for option in OPTIONS if use in option.uses and not option.later]
+    name = FOREIGN_NAMES.get(key)
+    if name is None:
+        near = get_close_matches(key, [name.lower() for name in usable], n=1)
+        name = OPTION_BY_KEY[near[0]].name if near else None
+    if name is not None:
+        return f"is not known; did you mean {name!r}?"
+    return f"is not known; a {use.value} knows {', '.join(sorted(usable, key=str.lower))}"

@@ -1,0 +1,41 @@
+"""What choosing queues needs to know of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from typing import Protocol
+
+from ariane_sdk import MessageQueue
+from ariane_spark.positions.offsets import Bounds, Positions
+
+
+class QueueCatalog(Protocol):
+    """Which queues topics have, and what is kept of them."""
+
+    def topics(self) -> list[str]:
+        """The names of all topics but those of the system.
+
+        Raises:
+            ArianeError: Nobody answers.
+        """
+
+    def uncertain_topics(self) -> Container[str]:
+        """Topics asked about whose queues may be more than was heard of.
+
+        Name servers that have just started do not know all brokers yet, and while none answers it
+        is what was known before.
+        """
+
+    def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:
+        """The bounds of all readable queues of some topics.
+
+        Raises:
+            ArianeError: A topic does not exist, or a broker does not answer.
+        """
+
+    def offsets_at(self, topics: Iterable[str], timestamp_ms: int) -> Positions:
+        """For each queue the first message stored at or after a time, or else its end.
+
+        Raises:
+            ArianeError: A topic does not exist, or a broker does not answer.
+        """

@@ -1,0 +1,148 @@
+"""Which queues a query reads: those of some topics, of topics by a pattern, or certain ones.
+
+Topics and queues come and go while a stream runs, so a selection is asked anew each time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from ariane_sdk import MessageQueue
+from ariane_sdk.errors import RouteNotFound, TopicNotFound
+from ariane_spark.errors import QueueNotFound
+from ariane_spark.positions.offsets import Bounds
+from ariane_spark.positions.queue_catalog import QueueCatalog
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTopics:
+    """All queues of some topics."""
+
+    topics: tuple[str, ...]
+
+    def admits(self, topic: str) -> bool:
+        """Whether queues of a topic may be among them."""
+        return topic in self.topics
+
+    def selects(self, queue: MessageQueue) -> bool:
+        """Whether a queue is among them."""
+        return self.admits(queue.topic)
+
+    def bounds(self, catalog: QueueCatalog, *, lenient: bool = False) -> dict[MessageQueue, Bounds]:
+        """What is kept of the queues that there are now.
+
+        Args:
+            catalog: Asked for them.
+            lenient: Whether topics may be missing.
+
+        Raises:
+            ArianeError: A topic does not exist, or a broker does not answer.
+        """
+        return _bounds_of_found(catalog, self.topics) if lenient else catalog.bounds(self.topics)
+
+    def check_found(self, found: Mapping[MessageQueue, Bounds]) -> None:
+        """Nothing: a topic that is missing is an error already."""
+
+
+@dataclass(frozen=True)
+class TopicPattern:
+    """All queues of the topics whose whole name matches a regular expression."""
+
+    pattern: str
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(self.pattern)
+
+    def admits(self, topic: str) -> bool:
+        """Whether queues of a topic may be among them."""
+        return self._compiled.fullmatch(topic) is not None
+
+    def selects(self, queue: MessageQueue) -> bool:
+        """Whether a queue is among them."""
+        return self.admits(queue.topic)
+
+    def bounds(
+        self,
+        catalog: QueueCatalog,
+        *,
+        lenient: bool = False,  # noqa: ARG002 - as its siblings have it.
+    ) -> dict[MessageQueue, Bounds]:
+        """What is kept of the queues that there are now; none is no error while a stream runs.
+
+        Args:
+            catalog: Asked for them.
+            lenient: Topics of a pattern may always be missing: deleted since they were listed.
+
+        Raises:
+            ArianeError: Nobody answers.
+        """
+        return _bounds_of_found(catalog, filter(self.admits, catalog.topics()))
+
+    def check_found(self, found: Mapping[MessageQueue, Bounds]) -> None:
+        """See that there is something to start with.
+
+        Raises:
+            QueueNotFound: No topic matches; rather a slip of the pen than meant.
+        """
+        if not found:
+            raise QueueNotFound(f"no topic matches {self.pattern!r}, the option 'topicsPattern'")
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedQueues:
+    """Certain queues and no others."""
+
+    queues: frozenset[MessageQueue]
+
+    def admits(self, topic: str) -> bool:
+        """Whether queues of a topic may be among them."""
+        return any(queue.topic == topic for queue in self.queues)
+
+    def selects(self, queue: MessageQueue) -> bool:
+        """Whether a queue is among them."""
+        return queue in self.queues
+
+    def bounds(self, catalog: QueueCatalog, *, lenient: bool = False) -> dict[MessageQueue, Bounds]:
+        """What is kept of those that there are now.
+
+        Args:
+            catalog: Asked for them.
+            lenient: Whether topics may be missing.
+
+        Raises:
+            ArianeError: A topic does not exist, or a broker does not answer.
+        """
+        topics = sorted({queue.topic for queue in self.queues})
+        found = _bounds_of_found(catalog, topics) if lenient else catalog.bounds(topics)
+        return {queue: kept for queue, kept in found.items() if queue in self.queues}
+
+    def check_found(self, found: Mapping[MessageQueue, Bounds]) -> None:
+        """See that all are there to start with.
+
+        Raises:
+            QueueNotFound: No broker carries one of them.
+        """
+        missing = sorted(self.queues - found.keys())
+        if missing:
+            raise QueueNotFound(
+                f"the option 'assign' names {', '.join(map(str, missing))}, which no broker carries"
+            )
+
+
+def _bounds_of_found(catalog: QueueCatalog, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:
+    """The same of those topics that there are."""
+    found: dict[MessageQueue, Bounds] = {}
+    for topic in topics:
+        with suppress(RouteNotFound, TopicNotFound):
+            found |= catalog.bounds([topic])
+    return found
+
+
+QueueSelection: TypeAlias = NamedTopics | TopicPattern | AssignedQueues
+"""Which queues a query reads."""

@@ -1,0 +1,93 @@
+"""Watches the streaming queries of a session that read queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from ariane_spark.progress.progress_displays import (
+    ProgressBar,
+    ProgressDisplay,
+    ProgressLog,
+    ProgressMetrics,
+)
+from ariane_spark.progress.query_progress import query_progress
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+
+class ProgressListener(StreamingQueryListener):
+    """Shows what Spark tells of queries; add it by ``spark.streams.addListener``."""
+
+    def __init__(self, displays: Sequence[ProgressDisplay]) -> None:
+        self._displays = displays
+        self._names: dict[str, str] = {}
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name.
+        """Remember its name, which the event of its end does not tell."""
+        self._names[str(event.runId)] = event.name or str(event.id)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name.
+        """Show a micro-batch."""
+        told = event.progress
+        progress = query_progress(told.name or str(told.id), told.batchId, told.sources)
+        if progress is not None:
+            for display in self._displays:
+                display.show(progress)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name.
+        """Nothing: an idle query is where it was."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name.
+        """Forget a query that has ended."""
+        name = self._names.pop(str(event.runId), None)
+        if name is not None:
+            for display in self._displays:
+                display.forget(name)
+
+
+@contextmanager
+def watched(
+    spark: SparkSession,
+    *,
+    log: bool = True,
+    metrics: bool = False,
+    bar: bool = False,
+    displays: Sequence[ProgressDisplay] = (),
+) -> Iterator[ProgressListener]:
+    """Show how far the streaming queries of a session are, for the length of a block.
+
+    Give queries a name (``queryName``): without one they are shown by their id.
+
+    Args:
+        spark: The session.
+        log: As lines in the log of Python, every ten seconds.
+        metrics: As measurements of the application's OpenTelemetry.
+        bar: As a bar for each query on the terminal.
+        displays: And in any other way.
+    """
+    shown: list[ProgressDisplay] = list(displays)
+    if log:
+        shown.append(ProgressLog())
+    if metrics:
+        shown.append(ProgressMetrics())
+    if bar:
+        shown.append(ProgressBar())
+    listener = ProgressListener(shown)
+    spark.streams.addListener(listener)
+    try:
+        yield listener
+    finally:
+        spark.streams.removeListener(listener)
+        for display in shown:
+            display.close()

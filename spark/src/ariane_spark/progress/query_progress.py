@@ -1,0 +1,88 @@
+"""How far a streaming query has come in its queues, and how far it lags behind.
+
+Spark's own progress holds no such figures for a Python source; they follow from the positions in
+it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ariane_sdk import MessageQueue
+from ariane_spark.positions.offsets import OffsetsMalformed, Positions, from_json
+
+
+class SparkSourceProgress(Protocol):
+    """What is used of Spark's ``SourceProgress``; offsets are JSON, whatever source it is."""
+
+    @property
+    def startOffset(self) -> str | None: ...  # noqa: D102, N802 - Spark's name.
+    @property
+    def endOffset(self) -> str | None: ...  # noqa: D102, N802 - Spark's name.
+    @property
+    def latestOffset(self) -> str | None: ...  # noqa: D102, N802 - Spark's name.
+    @property
+    def numInputRows(self) -> int: ...  # noqa: D102, N802 - Spark's name.
+
+
+@dataclass(frozen=True, slots=True)
+class QueryProgress:
+    """How far one query is after one micro-batch.
+
+    Attributes:
+        query: Its name, or else its id.
+        batch_id: Number of the micro-batch.
+        row_count: Rows that were read, after filters in the broker.
+        advance: How many messages further each queue is; those that were filtered out count.
+        lags: Messages of each queue that were there when the micro-batch was planned, and not read.
+    """
+
+    query: str
+    batch_id: int
+    row_count: int
+    advance: Mapping[MessageQueue, int]
+    lags: Mapping[MessageQueue, int]
+
+    @property
+    def lag(self) -> int:
+        """Messages of all queues that are not read yet."""
+        return sum(self.lags.values())
+
+
+def query_progress(
+    query: str, batch_id: int, sources: Iterable[SparkSourceProgress]
+) -> QueryProgress | None:
+    """The progress of a query; nothing when it reads no queues.
+
+    Args:
+        query: Its name, or else its id.
+        batch_id: Number of the micro-batch.
+        sources: As Spark tells of them; those that are no queues are passed over.
+    """
+    row_count = 0
+    advance: dict[MessageQueue, int] = {}
+    lags: dict[MessageQueue, int] = {}
+    for source in sources:
+        end = _positions(source.endOffset)
+        if not end:
+            continue
+        start = _positions(source.startOffset)
+        latest = _positions(source.latestOffset)
+        row_count += source.numInputRows
+        for queue, position in end.items():
+            # A queue that has just appeared begins where it ends: its first messages come next.
+            advance[queue] = max(0, position - start.get(queue, position))
+            lags[queue] = max(0, latest.get(queue, position) - position)
+    return QueryProgress(query, batch_id, row_count, advance, lags) if lags else None
+
+
+def _positions(offsets: str | None) -> Positions:
+    """The positions that a source reports; none when they are not of this kind."""
+    try:
+        nested = json.loads(offsets or "null")
+        return from_json(nested) if nested else {}
+    except (json.JSONDecodeError, OffsetsMalformed):
+        return {}

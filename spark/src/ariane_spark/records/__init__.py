@@ -1,0 +1,1 @@
+"""Messages as rows and columns of Spark, and rows as messages."""

@@ -1,0 +1,1 @@
+"""The data sink: rows into topics, also exactly once."""

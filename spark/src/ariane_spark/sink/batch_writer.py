@@ -1,0 +1,175 @@
+"""Appends the rows of a table to topics, at least once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from uuid import uuid4
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+from pyspark.taskcontext import TaskContext
+
+from ariane_sdk.errors import ColumnIllegal
+from ariane_spark.calls.connection import connect_producer_once
+from ariane_spark.calls.sink_batches import micro_batch
+from ariane_spark.errors import OptionIllegal, RowIllegal
+from ariane_spark.options.option_table import OPTIONS_OF_SPARK
+from ariane_spark.options.options import WriteOptions, write_options
+from ariane_spark.records.bad_rows import RowRefused, RowSieve, raise_refusals, refused
+from ariane_spark.records.rows import IdentitySeed, RowPlan, row_refusal
+from ariane_spark.sink.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ColumnSender(Protocol):
+    """Sends tables and waits for the acknowledgement of every row."""
+
+    def send_columns(self, topic: str, table: pa.Table) -> Any:
+        """Send; return once every row is acknowledged.
+
+        Raises:
+            ArianeError: Some were not.
+        """
+
+
+ConnectSender: TypeAlias = Callable[[WriteOptions], ColumnSender]
+
+
+@dataclass(frozen=True)
+class WriteReceipt(WriterCommitMessage):
+    """What one task wrote.
+
+    Attributes:
+        partition_id: Which partition.
+        message_count: How many messages were acknowledged.
+    """
+
+    partition_id: int
+    message_count: int
+
+
+class ArianeBatchWriter(DataSourceArrowWriter):
+    """Writes at least once: a task ends well only when all its messages are acknowledged.
+
+    A task that fails and is repeated writes its messages again. Each bears a property by which a
+    consumer can tell; see ``rows.MESSAGE_ID_PROPERTY``.
+    """
+
+    def __init__(
+        self, options: WriteOptions, plan: RowPlan, connect: ConnectSender = connect_producer_once
+    ) -> None:
+        self._options = options
+        self._plan = plan
+        self._connect = connect
+        # One object serves all tasks and their repetitions, so this names the write as a whole.
+        self._write_id = uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReceipt | RowRefused:
+        """Send the rows of one partition; called in a task."""
+        context = TaskContext.get()
+        partition_id = context.partitionId() if context else 0
+        running = micro_batch(context)
+        # The micro-batch of the query that is running, or else this write.
+        name = f"{running[0]}/{running[1]}" if running else self._write_id
+        seed = IdentitySeed(f"{name}/{partition_id}")
+        sender = self._connect(self._options)
+        sieve = RowSieve(self._plan, self._options.dead_letter_topic)
+        count = 0
+        try:
+            for batch in iterator:
+                for topic, table, rows in sieve.tables(batch, seed, count):
+                    try:
+                        sender.send_columns(topic, table)
+                    except ColumnIllegal as error:
+                        raise row_refusal(error, rows, error.row, seed.text) from error
+                count += len(batch)
+        except RowIllegal as error:
+            return refused(error, iterator)
+        return WriteReceipt(partition_id, count)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Raise what tasks refused; what they wrote stands.
+
+        Raises:
+            RowIllegal: A row cannot become a message.
+        """
+        raise_refusals(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Nothing: what was written stays, and a repetition writes it again."""
+
+
+class ArianeStreamWriter(DataSourceStreamArrowWriter):
+    """The same for each micro-batch of a stream."""
+
+    def __init__(self, writer: ArianeBatchWriter) -> None:
+        self._writer = writer
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReceipt | RowRefused:
+        """Send the rows of one partition; called in a task."""
+        return self._writer.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's signature.
+        """As the other writer does."""
+        self._writer.commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name.
+        """Nothing: what was written stays, and a repetition writes it again."""
+
+
+def batch_writer(
+    given: Mapping[str, str], schema: StructType, *, overwrite: bool
+) -> DataSourceArrowWriter:
+    """The writer for a table.
+
+    Args:
+        given: Options as the user gave them.
+        schema: Of the table.
+        overwrite: Whether the user wants what is there to go; refused.
+
+    Raises:
+        OptionError: An option cannot be obeyed.
+        SchemaIllegal: A column cannot be written, or the body is missing.
+    """
+    options = write_options(given)
+    if overwrite:
+        raise OptionIllegal("mode", "a topic is only appended to; use mode('append')")
+    plan = RowPlan.of(schema, options.topic)
+    if options.exactly_once:
+        return ExactlyOnceWriter(options, plan)
+    return ArianeBatchWriter(options, plan)
+
+
+def stream_writer(
+    given: Mapping[str, str], schema: StructType, *, overwrite: bool
+) -> DataSourceStreamArrowWriter:
+    """The writer for a stream.
+
+    Args:
+        given: Options as the user gave them.
+        schema: Of the stream.
+        overwrite: Whether each micro-batch replaces those before; refused.
+
+    Raises:
+        OptionError: An option cannot be obeyed.
+        SchemaIllegal: A column cannot be written, or the body is missing.
+    """
+    options = write_options(
+        {name: value for name, value in given.items() if name.lower() not in OPTIONS_OF_SPARK}
+    )
+    if overwrite:
+        raise OptionIllegal("outputMode", "a topic is only appended to; use outputMode('append')")
+    if options.write_id is not None:
+        raise OptionIllegal("writeId", "is for single writes; streams are told apart by 'sinkId'")
+    plan = RowPlan.of(schema, options.topic)
+    if options.exactly_once:
+        return ExactlyOnceStreamWriter(options, plan)
+    return ArianeStreamWriter(ArianeBatchWriter(options, plan))

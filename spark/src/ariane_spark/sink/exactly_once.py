@@ -1,0 +1,256 @@
+"""Writes rows exactly once: tasks stage them, one commit makes all of a batch visible.
+
+::
+
+    task:    committed already? -> look     else stage under a token -> receipt names the token
+    driver:  CommitBatch(sink, batch, what the receipts name, what all rows say)
+             idempotent, repeated freely; refused where other rows were committed before
+    failure: AbortBatch(sink, batch)                                    never undoes a commit
+
+What a task staged that no commit names is dropped: by the commit of its batch or of a later one, by
+an abort, or when it grows old. So repeated and speculative tasks do no harm, and a batch that Spark
+repeats may deal its rows out differently.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Final, TypeAlias
+from uuid import uuid4
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.taskcontext import TaskContext
+
+from ariane_sdk import errors as sdk_errors
+from ariane_sdk.errors import ArianeError
+from ariane_spark.calls.batch_transactions import Attempt, BatchTransactions
+from ariane_spark.calls.connection import connect_transactions_once
+from ariane_spark.calls.sink_batches import SinkBatch, batch_of_task, batch_of_write
+from ariane_spark.errors import BatchDiffers, CommitRefused, RowIllegal
+from ariane_spark.options.options import WriteOptions
+from ariane_spark.records.bad_rows import RowRefused, RowSieve, raise_refusals, refused
+from ariane_spark.records.contents import Contents, contents_of
+from ariane_spark.records.rows import IdentitySeed, RowPlan
+from ariane_spark.sink.staging import StagedAttempt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Connect: TypeAlias = Callable[[WriteOptions], BatchTransactions]
+Receipts: TypeAlias = Sequence[WriterCommitMessage | None]
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StageReceipt(WriterCommitMessage):
+    """What one task did for a batch.
+
+    Attributes:
+        batch: The batch.
+        home: The broker that it was staged at.
+        attempt: What was staged; ``None``: the batch was committed before.
+        contents: Of the rows that the task was given.
+    """
+
+    batch: SinkBatch
+    home: str
+    attempt: Attempt | None
+    contents: Contents
+
+
+@dataclass(frozen=True)
+class ExactlyOnceWrite:
+    """What writers of tables and of streams have in common; travels to tasks and to the driver.
+
+    Attributes:
+        options: Where to write.
+        plan: What of a row becomes what of a message.
+        drawn_id: Names a write that is no stream; ``None``: it is one.
+        connect: Gives the transactions of the process that asks.
+    """
+
+    options: WriteOptions
+    plan: RowPlan
+    drawn_id: str | None
+    connect: Connect = connect_transactions_once
+
+    def stage(self, batches: Iterator[pa.RecordBatch]) -> StageReceipt | RowRefused:
+        """Stage the rows of one partition, or say which of them cannot be; in a task.
+
+        Raises:
+            ArianeError: A broker refused, or does not answer.
+            ArianeSparkError: An option or a row that cannot be obeyed.
+        """
+        context = TaskContext.get()
+        partition_id = context.partitionId() if context else 0
+        batch = batch_of_task(self.options, context, self.drawn_id)
+        calls = self.connect(self.options)
+        home = calls.home_of(batch.sink)
+        seed = IdentitySeed(f"{batch.sink.name}/{batch.batch_id}/{partition_id}")
+        staged: StagedAttempt | None = None
+        if not calls.is_committed(home, batch):
+            staged = StagedAttempt(
+                calls,
+                batch,
+                home,
+                partition_id,
+                name=seed.text,
+                block_bytes_max=self.options.batch_bytes,
+                compression=self.options.compression,
+            )
+        sieve = RowSieve(self.plan, self.options.dead_letter_topic)
+        count, contents = 0, Contents()
+        try:
+            for rows in batches:
+                for part in sieve.tables(rows, seed, count):
+                    # Also of what was committed before: it is to be the same.
+                    contents = contents.plus(contents_of(part))
+                    if staged is not None and _is_decided(partial(staged.add, part)):
+                        staged = None
+                count += len(rows)
+            if staged is None or _is_decided(staged.wait):
+                return StageReceipt(batch, home, None, contents)
+            return StageReceipt(batch, home, staged.finish(), contents)
+        except RowIllegal as error:
+            return refused(error, batches)
+
+    def commit(self, messages: Receipts, batch_id: int | None = None) -> None:
+        """Commit what the receipts name; on the driver.
+
+        Args:
+            messages: The receipts of all tasks.
+            batch_id: Of the micro-batch, as the driver knows it.
+
+        Raises:
+            RowIllegal: A task met a row that cannot become a message.
+            BatchDiffers: The batch was committed before with other rows.
+            CommitRefused: The receipts do not fit together.
+            ArianeError: The broker refused, or does not answer: it may be committed or not.
+        """
+        raise_refusals(messages)
+        receipts = [message for message in messages if isinstance(message, StageReceipt)]
+        if not receipts:
+            return
+        batch, home = receipts[0].batch, receipts[0].home
+        calls = self.connect(self.options)
+        if any((each.batch, each.home) != (batch, home) for each in receipts) or (
+            batch_id is not None and batch_id != batch.batch_id
+        ):
+            raise CommitRefused(f"tasks of batch {batch_id} of {batch.sink.name} do not agree")
+        if calls.home_of(batch.sink) != home:
+            raise CommitRefused(f"{batch.sink.name} writes to another broker than {home}")
+        attempts = [each.attempt for each in receipts if each.attempt is not None]
+        if len(attempts) < len(receipts) and not calls.is_committed(home, batch):
+            raise CommitRefused(f"broker {home} has forgotten that {batch} was committed")
+        contents = reduce(Contents.plus, (each.contents for each in receipts))
+        try:
+            if calls.commit(home, batch, attempts, contents):
+                # Right after a crash, and for a job that is repeated.
+                _log.warning("%s was committed before with the same rows; it stands", batch)
+        except sdk_errors.BatchDiffers as error:
+            refusal = _differs(error, batch, contents)
+            if not self.options.skips_changed_batch:
+                raise BatchDiffers(f"{refusal}; {_ways_out(batch)}") from error
+            _log.warning("%s; what came now is skipped", refusal)
+
+    def abort(self, messages: Receipts) -> None:
+        """Drop what is staged, as far as that is possible now; on the driver.
+
+        Spark asks for it also when it does not know whether the commit succeeded; brokers do
+        nothing then if it did.
+        """
+        receipts = [message for message in messages if isinstance(message, StageReceipt)]
+        calls = self.connect(self.options)
+        try:
+            if receipts:
+                calls.abort(receipts[0].home, receipts[0].batch)
+            elif self.drawn_id is not None:
+                batch = batch_of_write(self.options, self.drawn_id)
+                home = calls.noted_home_of(batch.sink)
+                if home is not None:
+                    calls.abort(home, batch)
+        except ArianeError as error:
+            _log.warning("what was staged stays until it grows old: %s", error)
+
+
+class ExactlyOnceWriter(DataSourceArrowWriter):
+    """For tables, and for the micro-batches that ``foreachBatch`` hands over."""
+
+    def __init__(
+        self, options: WriteOptions, plan: RowPlan, connect: Connect = connect_transactions_once
+    ) -> None:
+        # One object serves all tasks, their repetitions and the commit.
+        self._write = ExactlyOnceWrite(options, plan, uuid4().hex, connect)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StageReceipt | RowRefused:
+        """Stage the rows of one partition; called in a task."""
+        return self._write.stage(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Make all visible."""
+        self._write.commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Drop what is staged, unless it was committed."""
+        self._write.abort(messages)
+
+
+class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
+    """For streams; Spark makes a new one for every micro-batch, and again for its commit."""
+
+    def __init__(
+        self, options: WriteOptions, plan: RowPlan, connect: Connect = connect_transactions_once
+    ) -> None:
+        self._write = ExactlyOnceWrite(options, plan, None, connect)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StageReceipt | RowRefused:
+        """Stage the rows of one partition; called in a task."""
+        return self._write.stage(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name.
+        """Make all of the micro-batch visible."""
+        self._write.commit(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's signature.
+        """Drop what is staged for the micro-batch, unless it was committed."""
+        self._write.abort(messages)
+
+
+def _is_decided(step: Callable[[], None]) -> bool:
+    """Take a step of staging; whether the batch turned out to be committed.
+
+    An earlier run of the batch, or the task that this one should replace, was faster then.
+    """
+    try:
+        step()
+    except sdk_errors.TransactionDecided:
+        return True
+    return False
+
+
+def _differs(error: sdk_errors.BatchDiffers, batch: SinkBatch, contents: Contents) -> str:
+    before = "too long ago to tell whether it is the same"
+    if error.committed_count is not None:
+        before = f"with other rows, {error.committed_count} messages"
+    return f"{batch}, now {contents.row_count} messages, was committed before, {before}"
+
+
+def _ways_out(batch: SinkBatch) -> str:
+    """What whoever repeated a batch with other rows can do."""
+    skip = "to leave what stands and lose what differs, set 'onChangedBatch' to 'skip'"
+    if batch.is_single:
+        return f"give this write another 'writeId', for the name belongs to the first one; {skip}"
+    return (
+        "nothing was written. Either this checkpoint is a copy of another query's, or was restored"
+        " from an older state: start the query with a new checkpoint, at the offsets up to which"
+        " the sink was written. Or the rows come out otherwise each time, as with rand() or a"
+        f" source that has changed: make them repeatable. {skip[0].upper()}{skip[1:]}"
+    )

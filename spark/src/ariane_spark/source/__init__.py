@@ -1,0 +1,1 @@
+"""The data source: tables and streams out of queues."""

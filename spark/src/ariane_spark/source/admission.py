@@ -1,0 +1,113 @@
+"""How far one micro-batch goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ariane_record import QueueOffset
+from ariane_sdk import MessageQueue
+from ariane_spark.options.options import TriggerLimits
+from ariane_spark.positions.offsets import Bounds, Positions
+
+
+class Patience:
+    """Waits for enough messages, but not for ever."""
+
+    def __init__(self, limits: TriggerLimits, monotonic: Callable[[], float]) -> None:
+        """Begin to wait.
+
+        Args:
+            limits: For how many, and how long at most.
+            monotonic: Seconds since some moment.
+        """
+        self._limits = limits
+        self._monotonic = monotonic
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """A micro-batch takes what is there: wait for the next."""
+        self._until_s = self._monotonic() + self._limits.delay_ms_max / 1000
+
+    def is_over(self, backlog: int) -> bool:
+        """Whether so many messages are enough by now."""
+        wanted = self._limits.records_min
+        return wanted is None or backlog >= wanted or self._monotonic() >= self._until_s
+
+
+def backlog_of(start: Positions, bounds: Mapping[MessageQueue, Bounds]) -> int:
+    """Messages that wait; those of a queue that has just appeared are among them."""
+    return sum(
+        max(0, kept.latest - start.get(queue, kept.earliest)) for queue, kept in bounds.items()
+    )
+
+
+def limit_by_count(
+    start: Mapping[MessageQueue, QueueOffset],
+    end: Mapping[MessageQueue, QueueOffset],
+    count_max: int,
+) -> Positions:
+    """Positions no further than ``end`` that hold at most ``count_max`` messages in all.
+
+    Each queue gets a share in proportion to its backlog, so that all are worked off at the same
+    time, and at least one message, so that none starves. Only where there are more queues with a
+    backlog than messages allowed is the limit exceeded: one message of each is read.
+
+    Args:
+        start: Where each queue of ``end`` begins.
+        end: Where each queue would end without the limit.
+        count_max: Messages in all, 1 or more.
+    """
+    backlogs = {queue: end[queue] - start[queue] for queue in end if end[queue] > start[queue]}
+    total = sum(backlogs.values())
+    if total <= count_max:
+        return dict(end)
+    shares: dict[MessageQueue, int] = {}
+    losses: dict[MessageQueue, int] = {}
+    for queue, backlog in backlogs.items():
+        share, loss = divmod(backlog * count_max, total)
+        shares[queue] = max(1, share)
+        losses[queue] = loss if share else 0
+    spare = count_max - sum(shares.values())
+    if spare > 0:
+        # Rounding down left some over: to those that lost most by it, at most one each.
+        for queue in sorted(losses, key=lambda queue: (-losses[queue], queue))[:spare]:
+            shares[queue] += 1
+    else:
+        # Rounding up to one took too many: from the largest, down to one.
+        for queue in sorted(shares, key=lambda queue: (-shares[queue], queue)):
+            taken = min(-spare, shares[queue] - 1)
+            shares[queue] -= taken
+            spare += taken
+    return {
+        queue: QueueOffset(start[queue] + shares[queue]) if queue in shares else end[queue]
+        for queue in end
+    }
+
+
+def limit_by_bytes(
+    start: Mapping[MessageQueue, QueueOffset],
+    end: Mapping[MessageQueue, QueueOffset],
+    message_bytes: Mapping[MessageQueue, float],
+    bytes_max: int,
+) -> Positions:
+    """Positions no further than ``end`` whose messages have about ``bytes_max`` bytes in all.
+
+    Each queue gets the same part of its backlog, rounded down, and at least one message.
+
+    Args:
+        start: Where each queue of ``end`` begins.
+        end: Where each queue would end without the limit.
+        message_bytes: Bytes of one message of each queue, about; 0 where nothing is known.
+        bytes_max: Bytes in all, 1 or more.
+    """
+    backlogs = {queue: end[queue] - start[queue] for queue in end if end[queue] > start[queue]}
+    total = sum(backlog * message_bytes.get(queue, 0) for queue, backlog in backlogs.items())
+    if total <= bytes_max:
+        return dict(end)
+    part = bytes_max / total
+    return {
+        queue: QueueOffset(start[queue] + max(1, int(backlogs[queue] * part)))
+        if queue in backlogs
+        else end[queue]
+        for queue in end
+    }

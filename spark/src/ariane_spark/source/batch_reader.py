@@ -1,0 +1,87 @@
+"""Reads topics once, from a start to an end that are settled when the query is planned."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from ariane_sdk import MessageQueue
+from ariane_spark.calls.cluster import Cluster, Connect
+from ariane_spark.calls.connection import connect_once
+from ariane_spark.options.options import ReadOptions
+from ariane_spark.positions.offsets import Bounds, LogEpochs, Positions, epochs_of
+from ariane_spark.positions.partitions import RangePartition, plan_partitions
+from ariane_spark.positions.position_rules import Edge
+from ariane_spark.positions.ranges import ranges_between
+from ariane_spark.records.columns import Projection
+from ariane_spark.source.data_loss import DataLossPolicy
+from ariane_spark.source.first_positions import resolve
+from ariane_spark.source.parallelism import cluster_parallelism
+from ariane_spark.source.range_reader import RangeReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log: Final = logging.getLogger(__name__)
+
+
+class ArianeBatchReader(DataSourceReader):
+    """One read of one or several topics.
+
+    The object travels from the planner to the tasks, so it holds what was asked for and no
+    connection.
+    """
+
+    def __init__(
+        self, options: ReadOptions, projection: Projection, connect: Connect = connect_once
+    ) -> None:
+        self._options = options
+        self._projection = projection
+        self._connect = connect
+
+    def partitions(self) -> list[InputPartition]:
+        """What each task reads; called once, by the planner."""
+        cluster = self._connect(self._options)
+        start, end, log_epochs = self._positions(cluster)
+        return list(
+            plan_partitions(
+                ranges_between(start, end, log_epochs),
+                self._options.limits,
+                parallelism=cluster_parallelism(),
+            )
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one partition; called in a task."""
+        if not isinstance(partition, RangePartition):  # Spark's stand-in for "no partitions".
+            return iter(())
+        reader = RangeReader(self._connect(self._options), self._options)
+        return reader.batches(partition.ranges, self._projection)
+
+    def _positions(self, cluster: Cluster) -> tuple[Positions, Positions, LogEpochs]:
+        bounds = self._options.selection.bounds(cluster)
+        self._options.selection.check_found(bounds)
+        uncertain = cluster.uncertain_topics()
+        if topics := {queue.topic for queue in bounds if queue.topic in uncertain}:
+            _log.warning(
+                "name servers have just started, or do not answer; brokers of %s may be missing",
+                ", ".join(sorted(topics)),
+            )
+        start = resolve(self._options.starting, bounds, cluster, unnamed=Edge.EARLIEST)
+        end = resolve(self._options.ending, bounds, cluster, unnamed=Edge.LATEST)
+        self._check_kept(start, end, bounds)
+        return start, end, epochs_of(bounds)
+
+    def _check_kept(
+        self, start: Positions, end: Positions, bounds: Mapping[MessageQueue, Bounds]
+    ) -> None:
+        """Say at once what the user's own offsets ask for in vain; tasks would find it later."""
+        loss = DataLossPolicy(fails=self._options.fail_on_data_loss)
+        for queue, kept in bounds.items():
+            if start[queue] < kept.earliest or max(start[queue], end[queue]) > kept.latest:
+                loss.out_of_range(queue, start[queue], end[queue], kept)
+                start[queue] = max(start[queue], kept.earliest)
+                end[queue] = min(end[queue], kept.latest)

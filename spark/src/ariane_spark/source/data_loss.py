@@ -1,0 +1,122 @@
+"""What happens when messages that were to be read are not there any more."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, NoReturn
+
+from ariane_sdk import MessageQueue
+from ariane_spark.errors import DataLost
+from ariane_spark.positions.offsets import Bounds
+
+_log: Final = logging.getLogger(__name__)
+
+_WAY_OUT: Final = (
+    "To skip what is lost and go on, set the option 'failOnDataLoss' to 'false'; what is skipped"
+    " is then counted in the log."
+)
+
+
+class DataLossPolicy:
+    """Fails, or says once in the log what is missing and goes on.
+
+    Attributes:
+        fails: Whether a loss ends the query.
+    """
+
+    def __init__(self, *, fails: bool) -> None:
+        self.fails = fails
+        self._said: set[str] = set()
+
+    def queue_gone(self, queue: MessageQueue, position: int) -> None:
+        """A queue that was read is not offered by any live broker.
+
+        Raises:
+            DataLost: When a loss ends the query.
+        """
+        self._report(
+            f"{queue}: no live broker offers this queue, which was to be read from {position} on;"
+            " its topic was deleted, or its broker is away"
+        )
+
+    def queue_left(self, queue: MessageQueue, position: int) -> None:
+        """A queue that the checkpoint names is none of those that the query reads.
+
+        Raises:
+            DataLost: When a loss ends the query.
+        """
+        self._report(
+            f"{queue}: the checkpoint is at {position} there, but the query does not read it any"
+            " more; a query that reads something else needs a checkpoint of its own"
+        )
+
+    def queue_shrunk(self, queue: MessageQueue, position: int, kept: Bounds) -> None:
+        """A queue ends before the position that was reached in it.
+
+        Raises:
+            DataLost: When a loss ends the query.
+        """
+        self._report(
+            f"{queue}: was to be read from {position} on, but ends at {kept.latest}; it was"
+            " deleted and made anew, or lost its end, and is read again from what is kept"
+        )
+
+    def queue_cut(self, queue: MessageQueue, position: int, end: int) -> None:
+        """A queue was made anew, or lost its end, since a position in it was reached.
+
+        Args:
+            queue: The queue.
+            position: The position.
+            end: Up to where the queue is what it was.
+
+        Raises:
+            DataLost: When a loss ends the query.
+        """
+        self._report(
+            f"{queue}: was at {position}, and is what it was up to {end} only: its topic was"
+            " deleted and made anew since, or its broker lost the end of its log, as with the"
+            f" power; what lay from {end} on is lost"
+        )
+
+    def out_of_range(self, queue: MessageQueue, begin: int, end: int, kept: Bounds) -> None:
+        """A range goes beyond what is kept.
+
+        Args:
+            queue: The queue.
+            begin: Where the range begins.
+            end: Where it ends.
+            kept: What is kept of the queue.
+
+        Raises:
+            DataLost: When a loss ends the query.
+        """
+        if begin >= end:
+            self._report(f"{queue}: was to be read from {begin} on, but ends at {kept.latest}")
+            return
+        readable = max(0, min(end, kept.latest) - max(begin, kept.earliest))
+        self._report(
+            f"{queue}: [{begin}, {end}) was to be read, [{kept.earliest}, {kept.latest}) is kept;"
+            f" {max(0, end - begin) - readable} messages are lost"
+        )
+
+    def ended_early(self, queue: MessageQueue, begin: int, end: int) -> None:
+        """A queue ends before the end of a range, and asking again did not help.
+
+        Raises:
+            DataLost: When a loss ends the query.
+        """
+        self._report(
+            f"{queue}: [{begin}, {end}) was to be read, but the queue ends at {begin};"
+            f" {end - begin} messages are lost"
+        )
+
+    def _report(self, text: str) -> None:
+        if self.fails:
+            _fail(text)
+        if text not in self._said:
+            self._said.add(text)
+            _log.warning("%s", text)
+
+
+def _fail(text: str) -> NoReturn:
+    raise DataLost(f"{text}. {_WAY_OUT}")

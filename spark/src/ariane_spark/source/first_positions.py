@@ -1,0 +1,110 @@
+"""Where a query starts and ends: what the user said, made into positions of queues that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ariane_record import QueueOffset
+from ariane_sdk import MessageQueue
+from ariane_spark.calls.cluster import Cluster
+from ariane_spark.errors import NothingAtTime, QueueNotFound
+from ariane_spark.positions.offsets import EARLIEST, LATEST, Bounds, Positions
+from ariane_spark.positions.position_rules import (
+    AtGroup,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    Edge,
+    PositionRule,
+)
+
+
+def resolve(
+    rule: PositionRule,
+    bounds: Mapping[MessageQueue, Bounds],
+    cluster: Cluster,
+    *,
+    unnamed: Edge,
+) -> Positions:
+    """The positions that a rule stands for, one for each queue.
+
+    Args:
+        rule: What the user said.
+        bounds: All queues of the topics.
+        cluster: Asked for offsets by time, and for those of a group.
+        unnamed: Where a queue stands that the user's offsets do not name.
+
+    Raises:
+        QueueNotFound: The user's offsets name a queue that does not exist.
+        NothingAtTime: A queue has no message at or after its time, and that is an error.
+    """
+    match rule:
+        case Edge():
+            return {queue: edge_of(kept, rule) for queue, kept in bounds.items()}
+        case AtTime(timestamp_ms, strict):
+            return _at_times(dict.fromkeys(bounds, timestamp_ms), bounds, cluster, strict=strict)
+        case AtTimes(timestamps_ms, strict):
+            _check_known(timestamps_ms, bounds)
+            found = _at_times(timestamps_ms, bounds, cluster, strict=strict)
+            return {q: found.get(q, edge_of(kept, unnamed)) for q, kept in bounds.items()}
+        case AtOffsets(positions):
+            _check_known(positions, bounds)
+            return {
+                queue: _at(positions[queue], kept) if queue in positions else edge_of(kept, unnamed)
+                for queue, kept in bounds.items()
+            }
+        case AtGroup(group, otherwise):
+            stored = cluster.group_offsets(group, bounds)
+            rest = {queue: kept for queue, kept in bounds.items() if queue not in stored}
+            return stored | resolve(otherwise, rest, cluster, unnamed=unnamed)
+
+
+def edge_of(kept: Bounds, edge: Edge) -> QueueOffset:
+    """The queue offset at one end of what is kept."""
+    return kept.earliest if edge is Edge.EARLIEST else kept.latest
+
+
+def _at(queue_offset: QueueOffset, kept: Bounds) -> QueueOffset:
+    if queue_offset == EARLIEST:
+        return kept.earliest
+    return kept.latest if queue_offset == LATEST else queue_offset
+
+
+def _at_times(
+    timestamps_ms: Mapping[MessageQueue, int],
+    bounds: Mapping[MessageQueue, Bounds],
+    cluster: Cluster,
+    *,
+    strict: bool,
+) -> Positions:
+    """For each queue the first message stored at or after its time, or else its end."""
+    topics_by_time: dict[int, set[str]] = {}
+    for queue, timestamp_ms in timestamps_ms.items():
+        topics_by_time.setdefault(timestamp_ms, set()).add(queue.topic)
+    answers = {
+        timestamp_ms: cluster.offsets_at(sorted(topics), timestamp_ms)
+        for timestamp_ms, topics in topics_by_time.items()
+    }
+    found = {
+        # A queue that appeared in between the two questions has nothing older.
+        queue: answers[timestamp_ms].get(queue, bounds[queue].earliest)
+        for queue, timestamp_ms in timestamps_ms.items()
+    }
+    if strict:
+        nothing = [str(queue) for queue in sorted(found) if found[queue] >= bounds[queue].latest]
+        if nothing:
+            raise NothingAtTime(
+                f"{', '.join(nothing)}: no message was stored at or after the starting time; to"
+                " start at the end, set 'startingOffsetsByTimestampStrategy' to 'latest'"
+            )
+    return found
+
+
+def _check_known(positions: Iterable[MessageQueue], bounds: Mapping[MessageQueue, Bounds]) -> None:
+    unknown = sorted(set(positions) - set(bounds))
+    if unknown:
+        known = ", ".join(map(str, sorted(bounds)))
+        raise QueueNotFound(
+            f"offsets are given for {', '.join(map(str, unknown))}, which no broker carries;"
+            f" there are {known}"
+        )

@@ -1,0 +1,186 @@
+"""Reads ranges in a task; repeats what failed on its way, and passes no gap in silence."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from ariane_record import QueueOffset
+from ariane_sdk.errors import (
+    ArianeError,
+    DeadlinePassed,
+    QueueOffsetOutOfRange,
+    RouteNotFound,
+    TopicNotFound,
+)
+from ariane_spark.calls.cluster import Fetch, RangeChunk, RangeSource
+from ariane_spark.calls.repetition import Repetition
+from ariane_spark.options.options import ReadOptions
+from ariane_spark.positions.offsets import Bounds
+from ariane_spark.positions.ranges import QueueRange
+from ariane_spark.records.columns import Detail, Projection
+from ariane_spark.records.readable_batches import batches_of
+from ariane_spark.source.data_loss import DataLossPolicy
+from ariane_spark.source.read_spans import ReadSpan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ariane_record.decoding.columns import RecordColumns
+
+AHEAD_RECORDS_MAX: Final = 2000
+"""Messages of the range that is read and of those asked for ahead of their turn."""
+
+AHEAD_STREAMS_MAX: Final = 8
+"""Ranges asked for ahead of their turn."""
+
+
+class RangeReader:
+    """Reads ranges of queues as batches for Spark."""
+
+    def __init__(
+        self,
+        source: RangeSource,
+        options: ReadOptions,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            source: Where the messages come from.
+            options: How to read, to repeat, and to take a loss.
+            sleep: Waits so many seconds.
+        """
+        self._source = source
+        self._options = options
+        self._repetition = Repetition(options.requests, sleep=sleep)
+        self._loss = DataLossPolicy(fails=options.fail_on_data_loss)
+
+    def batches(
+        self, ranges: Iterable[QueueRange], projection: Projection
+    ) -> Generator[pa.RecordBatch]:
+        """All messages of some ranges, range after range, in order.
+
+        Raises:
+            DataLost: Messages are not kept any more, and a loss ends the query.
+            MessageDamaged: A body cannot be decompressed, and that ends the query.
+            DeadlinePassed: A broker is frozen.
+            ArianeError: The broker refused, or did not answer in spite of all repetitions.
+        """
+        if not self._options.otlp_endpoint:
+            yield from self._batches(ranges, projection, Fetch.of(projection.detail, self._options))
+            return
+        # The context of a span is a property.
+        fetch = Fetch.of(max(projection.detail, Detail.PROPERTIES), self._options)
+        with ReadSpan(self._options.otlp_endpoint) as span:
+            yield from self._batches(ranges, projection, fetch, span)
+
+    def _batches(
+        self,
+        ranges: Iterable[QueueRange],
+        projection: Projection,
+        fetch: Fetch,
+        span: ReadSpan | None = None,
+    ) -> Generator[pa.RecordBatch]:
+        # Generators are closed when Spark stops early (LIMIT): that ends their streams.
+        with closing(self._opened(ranges, fetch)) as opened:
+            for part, stream in opened:
+                with closing(self._chunks(part, fetch, stream)) as chunks:
+                    for records in chunks:
+                        if span is not None:
+                            span.saw(records, part.queue)
+                        yield from batches_of(
+                            projection,
+                            records,
+                            part.queue,
+                            null_if_damaged=self._options.null_if_damaged,
+                        )
+
+    def _opened(
+        self, ranges: Iterable[QueueRange], fetch: Fetch
+    ) -> Generator[tuple[QueueRange, Generator[RangeChunk]]]:
+        """Each range and its stream; while they are small, brokers are asked for the next ones.
+
+        A micro-batch reads some messages of each of many queues: to wait for one answer after the
+        other would take longer than everything else that its task does.
+        """
+        ahead: deque[tuple[QueueRange, Generator[RangeChunk]]] = deque()
+        count = 0
+        try:
+            for part in ranges:
+                ahead.append((part, self._source.read_range(part, fetch)))
+                count += part.count
+                while count > AHEAD_RECORDS_MAX or len(ahead) > AHEAD_STREAMS_MAX:
+                    count -= ahead[0][0].count
+                    yield ahead.popleft()
+            while ahead:
+                yield ahead.popleft()
+        finally:
+            for _, stream in ahead:
+                stream.close()
+
+    def _chunks(
+        self, part: QueueRange, fetch: Fetch, opened: Generator[RangeChunk]
+    ) -> Generator[RecordColumns]:
+        """The records of a range as they come, asked for again from where a failure left off."""
+        failures = 0
+        while part.count > 0:
+            error: ArianeError | None = None
+            stream = self._source.read_range(part, fetch) if failures else opened
+            try:
+                with closing(stream):
+                    for chunk in stream:
+                        failures = 0
+                        part = replace(part, begin=chunk.next_queue_offset)
+                        if chunk.records is not None:
+                            yield chunk.records
+            except QueueOffsetOutOfRange as refusal:
+                part = self._kept_part(part, refusal)
+                error = refusal
+            except DeadlinePassed:
+                # A frozen broker. Each repetition would take as long again: that is for Spark,
+                # which repeats tasks and may do so elsewhere.
+                raise
+            except ArianeError as refusal:
+                part = self._after(part, refusal)
+                error = refusal
+            if part.count > 0:
+                failures += 1
+                if not self._repetition.allows(failures):
+                    self._give_up(part, error)
+                    return
+                self._repetition.wait(failures, error)
+
+    def _after(self, part: QueueRange, refusal: ArianeError) -> QueueRange:
+        """How a range is asked for again after an error; raises one that does not pass."""
+        if refusal.reason == "QUEUE_CUT":
+            self._loss.queue_cut(part.queue, part.end, int(refusal.metadata.get("end", 0)))
+            return replace(part, log_epoch=0)
+        if isinstance(refusal, TopicNotFound):
+            self._loss.queue_gone(part.queue, part.begin)
+            return replace(part, end=part.begin)
+        if isinstance(refusal, RouteNotFound) and "warming_up" not in refusal.metadata:
+            if self._loss.fails:
+                self._loss.queue_gone(part.queue, part.begin)
+            raise refusal  # A broker that is only away may have all of it: nothing is skipped.
+        if not refusal.retriable:
+            raise refusal
+        return part
+
+    def _kept_part(self, part: QueueRange, refusal: QueueOffsetOutOfRange) -> QueueRange:
+        """What is left of a range that goes beyond what is kept."""
+        earliest = QueueOffset(refusal.min_queue_offset)
+        kept = Bounds(earliest, QueueOffset(refusal.max_queue_offset))
+        self._loss.out_of_range(part.queue, part.begin, part.end, kept)
+        return replace(part, begin=max(part.begin, kept.earliest), end=min(part.end, kept.latest))
+
+    def _give_up(self, part: QueueRange, error: ArianeError | None) -> None:
+        """Fail, or leave the rest of a range that the broker says is not there."""
+        if error is not None:
+            raise error
+        self._loss.ended_early(part.queue, part.begin, part.end)

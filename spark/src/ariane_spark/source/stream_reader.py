@@ -1,0 +1,358 @@
+"""Reads topics for ever: Spark asks how far there is to go, and keeps the answers.
+
+All state that matters is in the positions, and those are in Spark's checkpoint. What this object
+keeps besides lives in one process for one run of a query, and may be lost at any time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from ariane_record import QueueOffset
+from ariane_sdk import MessageQueue
+from ariane_sdk.errors import (
+    CallError,
+    QueueOffsetOutOfRange,
+    RouteNotFound,
+    ServiceUnavailable,
+    TopicNotFound,
+)
+from ariane_spark.calls.cluster import Cluster, Connect, Fetch
+from ariane_spark.calls.connection import connect_once
+from ariane_spark.calls.repetition import WARM_UP_WAIT_S, WARM_UP_WAITS_MAX
+from ariane_spark.errors import OptionIllegal
+from ariane_spark.options.options import ReadOptions
+from ariane_spark.positions.offsets import (
+    Bounds,
+    LogEpochs,
+    OffsetsJson,
+    OffsetsMalformed,
+    Positions,
+    epochs_of,
+    from_json,
+    log_epochs_of,
+    to_json,
+)
+from ariane_spark.positions.partitions import RangePartition, plan_partitions
+from ariane_spark.positions.position_rules import Edge
+from ariane_spark.positions.ranges import QueueRange, ranges_between
+from ariane_spark.records.columns import Detail, Projection
+from ariane_spark.source.admission import Patience, backlog_of, limit_by_bytes, limit_by_count
+from ariane_spark.source.data_loss import DataLossPolicy
+from ariane_spark.source.first_positions import resolve
+from ariane_spark.source.group_progress import GroupProgress
+from ariane_spark.source.parallelism import cluster_parallelism
+from ariane_spark.source.range_reader import RangeReader
+from ariane_spark.source.read_limits import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One run of a streaming query, and the recipe that its tasks read by."""
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        projection: Projection,
+        connect: Connect = connect_once,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Nothing is asked or read yet.
+
+        Args:
+            options: What to read and how.
+            projection: Which columns.
+            connect: Gives the connection of the process that asks.
+            monotonic: Seconds since some moment.
+            sleep: Waits so many seconds.
+        """
+        self._options = options
+        self._projection = projection
+        self._connect = connect
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._loss = DataLossPolicy(fails=options.fail_on_data_loss)
+        self._initial: OffsetsJson | None = None
+        self._target: dict[MessageQueue, Bounds] | None = None
+        self._bounds: dict[MessageQueue, Bounds] = {}
+        self._bounds_until = float("-inf")
+        self._lacks_topics = False
+        self._uncertain: Container[str] = ()
+        self._standing: set[tuple[QueueRange, int]] = set()
+        self._patience = Patience(options.trigger, monotonic)
+        self._progress = GroupProgress(options.commit_group)
+
+    def initialOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name.
+        """Where a new query starts; Spark asks twice and must hear the same."""
+        if self._initial is None:
+            cluster = self._connect(self._options)
+            selection = self._options.selection
+            bounds = self._bounds_at_start()
+            if self._lacks_topics:
+                # A new query finds all that is named: nothing of it can have been lost.
+                bounds = selection.bounds(cluster)
+            selection.check_found(bounds)
+            start = resolve(self._options.starting, bounds, cluster, unnamed=Edge.EARLIEST)
+            self._initial = to_json(self._kept(start, bounds), epochs_of(bounds))
+        return self._initial
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name.
+        """Settle where this run ends."""
+        self._bounds_until = float("-inf")
+        self._target = dict(self._current_bounds())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name.
+        """How far one micro-batch goes, unless the trigger says otherwise."""
+        trigger = self._options.trigger
+        if trigger.records_max is not None:
+            return ReadMaxRows(trigger.records_max)
+        if trigger.bytes_max is not None:
+            return ReadMaxBytes(trigger.bytes_max)
+        # Spark knows no limit that is made of several; what it does not hear is applied here.
+        return ReadAllAvailable() if trigger.records_min is None else ReadMinRows(1)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name.
+        """Where the next micro-batch ends; ``start`` itself when there is nothing to read."""
+        begin = _from_checkpoint(start)
+        # Spark asks on when the micro-batch that ended here is done.
+        self._progress.tell(begin, self._connect(self._options))
+        bounds = self._current_bounds() if self._target is None else self._target
+        epochs = log_epochs_of(start)
+        self._check_epochs(begin, epochs, bounds)
+        end = self._ends(begin, bounds)
+        if not isinstance(limit, ReadAllAvailable):
+            if self._target is None and not self._patience.is_over(backlog_of(begin, bounds)):
+                return start
+            end = self._limited({**end, **begin}, end, bounds, limit)
+        if end == begin:
+            return start
+        self._patience.begin_anew()
+        return to_json(end, epochs | epochs_of(bounds))
+
+    def reportLatestOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name.
+        """Where the queues end now; shown in the query's progress, so that its lag can be told."""
+        bounds = self._current_bounds()
+        return to_json({queue: kept.latest for queue, kept in bounds.items()}, epochs_of(bounds))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """What each task of a micro-batch reads; on a replay this is the first that is called."""
+        to = _from_checkpoint(end)
+        epochs = log_epochs_of(end)
+        begins = self._begins(_from_checkpoint(start), to)
+        begins |= self._begins_anew(begins, log_epochs_of(start), epochs)
+        ranges = ranges_between(begins, to, epochs)
+        limits = self._options.limits
+        return list(plan_partitions(ranges, limits, parallelism=cluster_parallelism()))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one partition; called in a task."""
+        if not isinstance(partition, RangePartition):
+            return iter(())
+        reader = RangeReader(self._connect(self._options), self._options)
+        return reader.batches(partition.ranges, self._projection)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: the checkpoint keeps progress, and ``latestOffset`` hears of it sooner."""
+
+    def stop(self) -> None:
+        """Nothing: connections end with the process."""
+
+    def _kept(self, start: Positions, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
+        """Where the user's own positions lie, or the nearest that is kept."""
+        for queue, kept in bounds.items():
+            if not kept.earliest <= start[queue] <= kept.latest:
+                self._loss.out_of_range(queue, start[queue], kept.latest, kept)
+                start[queue] = min(max(start[queue], kept.earliest), kept.latest)
+        return start
+
+    def _limited(
+        self,
+        begin: Positions,
+        end: Positions,
+        bounds: Mapping[MessageQueue, Bounds],
+        limit: ReadLimit,
+    ) -> Positions:
+        """As far as both limits allow: the one that Spark hands on, and the other one."""
+        trigger = self._options.trigger
+        records_max = limit.max_rows if isinstance(limit, ReadMaxRows) else trigger.records_max
+        bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else trigger.bytes_max
+        if records_max is not None:
+            end = limit_by_count(begin, end, records_max)
+        if bytes_max is not None:
+            sizes = {queue: kept.message_bytes for queue, kept in bounds.items()}
+            end = limit_by_bytes(begin, end, sizes, bytes_max)
+        return end
+
+    def _ends(self, begin: Positions, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
+        """Where each queue ends, as far as it can be read now.
+
+        A queue that appeared is named at its earliest first and read from the next micro-batch on.
+        So all ranges follow from positions in the checkpoint, and a replay reads the same messages
+        or says that they are lost.
+        """
+        ends = {}
+        for queue, kept in bounds.items():
+            ends[queue] = kept.latest if queue in begin else kept.earliest
+            if queue in begin and kept.latest < begin[queue]:
+                self._loss.queue_shrunk(queue, begin[queue], kept)
+        for queue, position in begin.items():
+            if not self._options.selection.selects(queue):
+                self._loss.queue_left(queue, position)
+                ends[queue] = position
+            elif queue not in bounds:
+                # Name servers do not know all brokers when they have just started.
+                if queue.topic not in self._uncertain:
+                    self._loss.queue_gone(queue, position)
+                ends[queue] = position  # It may come back; until then it stands still.
+        return ends
+
+    def _check_epochs(
+        self, begin: Positions, epochs: LogEpochs, bounds: Mapping[MessageQueue, Bounds]
+    ) -> None:
+        """Have brokers that have opened their logs anew say whether positions still stand.
+
+        Raises:
+            DataLost: One does not, and a loss ends the query.
+        """
+        for queue, kept in bounds.items():
+            epoch = epochs.get((queue.topic, queue.broker_name), 0)
+            if queue not in begin or epoch in {0, kept.log_epoch} or kept.latest < begin[queue]:
+                continue
+            place = QueueRange(queue, begin[queue], begin[queue], epoch)
+            if (place, kept.log_epoch) not in self._standing:
+                end = self._end_of_old(place)
+                if end is not None:
+                    self._loss.queue_cut(queue, place.begin, end)
+                self._standing.add((place, kept.log_epoch))
+
+    def _end_of_old(self, place: QueueRange) -> QueueOffset | None:
+        """Up to where a queue is what it was when a position was learnt; nothing if that stands."""
+        fetch = Fetch.of(Detail.POSITIONS, self._options)
+        try:
+            for _ in self._connect(self._options).read_range(place, fetch):
+                pass
+        except QueueOffsetOutOfRange:
+            return None  # What retention has deleted is told when it is read.
+        except CallError as refusal:
+            if refusal.reason != "QUEUE_CUT":
+                raise
+            return QueueOffset(int(refusal.metadata.get("end", 0)))
+        return None
+
+    def _begins_anew(
+        self, begins: Positions, start_epochs: LogEpochs, end_epochs: LogEpochs
+    ) -> Positions:
+        """Where queues begin that are other ones since the start; only where losses are no errors.
+
+        All of a topic that was made anew is to be read, and of a queue that lost its end what came
+        in place of that.
+        """
+        anew: Positions = {}
+        if self._loss.fails:
+            return anew
+        for queue, begin in begins.items():
+            name = (queue.topic, queue.broker_name)
+            epoch = start_epochs.get(name, 0)
+            if epoch in {0, end_epochs.get(name, 0)}:
+                continue
+            end = self._end_of_old(QueueRange(queue, begin, begin, epoch))
+            if end is not None and end < begin:
+                kept = self._current_bounds().get(queue)
+                anew[queue] = end if kept is None else max(end, kept.earliest)
+        return anew
+
+    def _begins(self, start: Positions, end: Positions) -> Positions:
+        """Where each queue begins; one that ends before its start was made anew in between."""
+        begins = {}
+        for queue, end_position in end.items():
+            begin = start.get(queue)
+            if begin is None or begin > end_position:
+                kept = self._current_bounds().get(queue)
+                begin = end_position if kept is None else kept.earliest
+            begins[queue] = begin
+        return begins
+
+    def _current_bounds(self) -> dict[MessageQueue, Bounds]:
+        """What is kept of the queues, at most some hundred milliseconds old.
+
+        An idle query without a trigger asks about 200 times a second.
+        """
+        now = self._monotonic()
+        if now >= self._bounds_until:
+            cluster = self._connect(self._options)
+            self._bounds = self._bounds_now(cluster)
+            self._uncertain = cluster.uncertain_topics()
+            self._bounds_until = self._monotonic() + self._options.offset_cache_ms / 1000
+        return self._bounds
+
+    def _bounds_at_start(self) -> dict[MessageQueue, Bounds]:
+        """What is kept of all queues, once the name servers know all brokers.
+
+        A queue that is heard of later is read from its earliest message on, as it has to be when it
+        is new: so it must be known that the others are all there are. Whoever starts at the
+        earliest message need not wait.
+
+        Raises:
+            ServiceUnavailable: Nobody knows all brokers after more than a warm-up.
+        """
+        for _ in range(WARM_UP_WAITS_MAX):
+            bounds = self._current_bounds()
+            uncertain = {queue.topic for queue in bounds if queue.topic in self._uncertain}
+            if not uncertain or self._options.starting is Edge.EARLIEST:
+                return bounds
+            self._sleep(WARM_UP_WAIT_S)
+            self._bounds_until = float("-inf")
+        raise ServiceUnavailable(
+            "name servers have just started, or do not answer; brokers of"
+            f" {', '.join(sorted(uncertain))} may be missing, and would be read from their earliest"
+            " message on",
+            retriable=True,
+        )
+
+    def _bounds_now(self, cluster: Cluster) -> dict[MessageQueue, Bounds]:
+        """What is kept of all queues; those of a topic that was deleted are not among them.
+
+        Whether that is a loss is seen by the positions that were reached.
+
+        Raises:
+            RouteNotFound: Nobody can tell yet, for name servers have just started.
+            ArianeError: A broker does not answer.
+        """
+        selection = self._options.selection
+        self._lacks_topics = False
+        try:
+            return selection.bounds(cluster)
+        except (RouteNotFound, TopicNotFound) as error:
+            if self._loss.fails and "warming_up" in error.metadata:
+                raise
+        self._lacks_topics = True
+        return selection.bounds(cluster, lenient=True)
+
+
+def _from_checkpoint(positions: Any) -> Positions:
+    """Positions that Spark kept.
+
+    Raises:
+        OptionIllegal: Something else wrote them.
+    """
+    try:
+        return from_json(positions)
+    except OffsetsMalformed as error:
+        raise OptionIllegal(
+            "checkpointLocation",
+            f"is that of another kind of source: {error}; each query needs a checkpoint of its own",
+        ) from error

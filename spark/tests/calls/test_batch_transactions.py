@@ -1,0 +1,213 @@
+"""Batches of sinks against real brokers, without Spark."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import grpc
+import pyarrow as pa
+import pytest
+
+from ariane.broker.v1.sink_service_pb2 import NoteSinkHomeRequest, SinkHome
+from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceStub
+from ariane_sdk.errors import (
+    BatchDiffers,
+    CallError,
+    RouteNotFound,
+    ServiceUnavailable,
+    TransactionDecided,
+)
+from ariane_spark.calls.batch_transactions import BatchTransactions
+from ariane_spark.calls.sink_batches import Sink, SinkBatch
+from ariane_spark.errors import RowIllegal
+from ariane_spark.options.options import RequestPolicy
+from ariane_spark.records.contents import Contents
+from ariane_spark.records.rows import IdentitySeed, RowPlan
+from ariane_spark.sink.staging import StagedAttempt
+
+IMPATIENT = RequestPolicy(timeout_ms=2000, retries_max=1, backoff_ms=1)
+
+
+@pytest.fixture
+def calls(local_cluster):
+    return BatchTransactions(local_cluster.name_servers, IMPATIENT)
+
+
+@pytest.fixture
+def sink(topic):
+    return Sink(f"{uuid4()}/{topic}", topic)
+
+
+@pytest.fixture
+def plan(ddl, topic):
+    return RowPlan.of(ddl("body string"), topic)
+
+
+@pytest.fixture
+def stage(calls, plan):
+    """Stage numbers as an attempt of a task; what a commit has to name."""
+
+    def stage(batch, numbers, partition_id=0, home=None):
+        home = home or calls.home_of(batch.sink)
+        staged = StagedAttempt(calls, batch, home, partition_id, name="test", block_bytes_max=1024)
+        rows = pa.record_batch({"body": pa.array(map(str, numbers))})
+        for part in plan.tables(rows, IdentitySeed("test"), 0):
+            staged.add(part)
+        return staged.finish()
+
+    return stage
+
+
+def test_a_home_stays_whoever_asks(calls, sink, local_cluster):
+    assert calls.noted_home_of(sink) is None
+    home = calls.home_of(sink)
+    others = BatchTransactions(local_cluster.name_servers, IMPATIENT)
+    assert others.noted_home_of(sink) == others.home_of(sink) == calls.home_of(sink) == home
+
+
+def test_sinks_are_shared_among_brokers(calls, topic):
+    homes = {calls.home_of(Sink(f"{uuid4()}", topic)) for _ in range(24)}
+    assert homes == {"broker-a", "broker-b"}
+
+
+def test_sinks_whose_rows_name_topics_have_a_home_too(calls):
+    sink = Sink(str(uuid4()), None)
+    assert calls.home_of(sink) == calls.home_of(sink)
+
+
+def test_a_sink_without_a_topic_to_write_to(calls):
+    with pytest.raises(RouteNotFound):
+        calls.home_of(Sink(str(uuid4()), "nowhere"))
+
+
+def test_a_home_that_is_away_is_waited_for(calls, sink):
+    with pytest.raises(ServiceUnavailable, match="no address of broker broker-z is known"):
+        calls.is_committed("broker-z", SinkBatch(sink, 0))
+
+
+def test_what_is_named_becomes_visible_once(calls, sink, stage):
+    home = calls.home_of(sink)
+    batch = SinkBatch(sink, 5)
+    first, second = stage(batch, range(300)), stage(batch, range(40), 1)
+    stage(batch, range(300))  # The twin of the first, which lost.
+    assert not calls.is_committed(home, batch)
+    rows = Contents(340, 77)
+    assert not calls.commit(home, batch, [first, second], rows)
+    assert calls.commit(home, batch, [first, second], rows)
+    assert calls.commit(home, batch, [], rows)
+    assert calls.is_committed(home, SinkBatch(sink, 4))
+    assert not calls.is_committed(home, SinkBatch(sink, 6))
+    assert calls.abort(home, batch)
+    with pytest.raises(TransactionDecided):
+        stage(batch, range(3), home=home)
+    for other in (Contents(300, 77), Contents(340, 78)):
+        with pytest.raises(BatchDiffers) as refusal:
+            calls.commit(home, batch, [], other)
+        assert refusal.value.committed_count == 340
+    with pytest.raises(BatchDiffers, match="too long ago to tell") as refusal:
+        calls.commit(home, SinkBatch(sink, 4), [], rows)
+    assert refusal.value.committed_count is None
+
+
+def test_what_was_aborted_is_staged_anew(calls, sink, stage):
+    home = calls.home_of(sink)
+    batch = SinkBatch(sink, 0)
+    stage(batch, range(10))
+    assert not calls.abort(home, batch)
+    assert not calls.commit(home, batch, [stage(batch, range(7))], Contents(7, 1))
+
+
+@pytest.fixture
+def stage_for_later(calls, ddl):
+    """Stage rows of numbers and delivery times, three in a call or so."""
+
+    def stage(topic, times, groups=None):
+        columns = {"body": [str(row) for row in range(len(times))], "deliveryTimestamp": times}
+        names = "body string, deliveryTimestamp timestamp"
+        if groups is not None:
+            columns["messageGroup"], names = groups, f"{names}, messageGroup string"
+        plan = RowPlan.of(ddl(names), topic)
+        batch = SinkBatch(Sink(str(uuid4()), topic), 0)
+        home = calls.home_of(batch.sink)
+        staged = StagedAttempt(calls, batch, home, 0, name="a task", block_bytes_max=700)
+        rows = pa.record_batch({name: pa.array(values) for name, values in columns.items()})
+        for part in plan.tables(rows, IdentitySeed("test"), 100):
+            staged.add(part)
+        return staged.finish()
+
+    return stage
+
+
+def test_a_row_for_too_late_a_time_is_named(stage_for_later, topic):
+    now = datetime.now(UTC)
+    times = [None, now, now + timedelta(days=39)] * 4
+    assert stage_for_later(topic, times).record_count == 12
+    times[7] = now + timedelta(days=41)
+    with pytest.raises(RowIllegal, match=r"row 107 of a task: .* more than 40 days ahead"):
+        stage_for_later(topic, times)
+
+
+def test_message_groups_and_what_keeps_their_order_refuse_delays(stage_for_later, topic, client):
+    soon = datetime.now(UTC) + timedelta(seconds=1)
+    with pytest.raises(RowIllegal, match=r"row 101 of a task: .*it cannot be delayed"):
+        stage_for_later(topic, [soon, soon], ["", "g"])
+    fifo = f"{topic}-fifo"
+    client.create_topic(fifo, queue_count=1, fifo=True)
+    with pytest.raises(CallError, match="takes FIFO messages, not"):
+        stage_for_later(fifo, [soon, soon])
+
+
+def others(home):
+    """The broker that is not the home."""
+    return {"broker-a": "broker-b", "broker-b": "broker-a"}[home]
+
+
+def test_a_sink_that_is_moved_goes_on_elsewhere_and_repeats_nothing(calls, sink, stage, client):
+    home = calls.home_of(sink)
+    done, half = SinkBatch(sink, 0), SinkBatch(sink, 1)
+    calls.commit(home, done, [stage(done, range(30))], Contents(30, 7))
+    attempt = stage(half, range(20))
+
+    moved = client.move_sink(sink.name, others(home))
+
+    assert (moved.home, moved.target, moved.batch_id) == (home, others(home), 0)
+    # A driver that still believes the home of before commits nothing there.
+    with pytest.raises(CallError, match=f"writes to broker {others(home)}"):
+        calls.commit(home, half, [attempt], Contents(20, 8))
+    assert calls.home_of(sink) == others(home)
+    assert calls.is_committed(others(home), done)
+    assert calls.commit(others(home), done, [], Contents(30, 7))
+    assert not calls.commit(others(home), half, [stage(half, range(20))], Contents(20, 8))
+    [report] = client.list_sinks(sink.name)
+    assert (report.home, report.batch_id, report.row_count) == (others(home), 1, 20)
+    assert (report.topic, report.staged_row_count, report.failure) == (sink.topic, 0, "")
+
+
+def test_whoever_meets_half_a_move_ends_it(calls, sink, stage, client):
+    home = calls.home_of(sink)
+    done = SinkBatch(sink, 0)
+    calls.commit(home, done, [stage(done, range(30))], Contents(30, 7))
+    # The mover dies when only the home of before knows.
+    address = next(b.address for b in client.list_brokers() if b.broker_name == home)
+    with grpc.insecure_channel(address) as channel:
+        note = SinkHome(broker_name=others(home), move_count=1)
+        request = NoteSinkHomeRequest(query_id=sink.name, topic=sink.topic, home=note)
+        SinkServiceStub(channel).NoteSinkHome(request)
+
+    assert calls.home_of(sink) == others(home)
+
+    assert calls.is_committed(others(home), done)
+    assert calls.commit(others(home), done, [], Contents(30, 7))
+
+
+def test_a_sink_that_was_deleted_begins_anew(calls, sink, stage, client):
+    home = calls.home_of(sink)
+    batch = SinkBatch(sink, 0)
+    calls.commit(home, batch, [stage(batch, range(30))], Contents(30, 7))
+    stage(SinkBatch(sink, 1), range(5))
+
+    deleted = client.delete_sink(sink.name)
+
+    assert deleted.broker_names == ("broker-a", "broker-b")
+    assert (deleted.dropped_row_count, deleted.lost_row_count) == (5, 0)
+    assert client.list_sinks(sink.name) == []
+    assert not calls.is_committed(calls.home_of(sink), batch)

@@ -1,0 +1,52 @@
+"""What is asked again, how often, and after which waits."""
+
+import pytest
+
+from ariane_sdk.errors import RouteNotFound, ServiceUnavailable
+from ariane_spark.calls.repetition import WARM_UP_WAITS_MAX, Repetition
+from ariane_spark.options.options import RequestPolicy
+
+
+@pytest.fixture
+def waits():
+    return []
+
+
+@pytest.fixture
+def repetition(waits):
+    return Repetition(RequestPolicy(retries_max=2), sleep=waits.append)
+
+
+def failing(count, error):
+    errors = [error] * count
+
+    def question():
+        if errors:
+            raise errors.pop()
+        return "answer"
+
+    return question
+
+
+def test_what_may_pass_is_asked_again_and_not_for_ever(repetition, waits):
+    away = ServiceUnavailable("away", retriable=True)
+    assert repetition.ask(failing(2, away)) == "answer"
+    assert waits == [0.1, 0.2]
+    with pytest.raises(ServiceUnavailable):
+        repetition.ask(failing(3, away))
+
+
+def test_a_name_server_that_has_just_started_is_waited_for(repetition, waits):
+    """Until it has heard of all brokers, in 45 s; two repetitions would be over much sooner."""
+    early = RouteNotFound("not yet", retriable=True, metadata={"warming_up": "true"})
+
+    assert repetition.ask(failing(60, early)) == "answer"
+    assert sum(waits) == 60
+    with pytest.raises(RouteNotFound):
+        repetition.ask(failing(WARM_UP_WAITS_MAX + 3, early))
+
+
+def test_a_topic_that_there_is_not_is_asked_for_once(repetition, waits):
+    with pytest.raises(RouteNotFound):
+        repetition.ask(failing(1, RouteNotFound("none")))
+    assert waits == []

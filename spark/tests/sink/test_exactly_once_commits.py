@@ -1,0 +1,151 @@
+"""What the driver makes of the receipts of all tasks."""
+
+from dataclasses import replace
+
+import pytest
+
+from ariane_sdk import errors as sdk_errors
+from ariane_sdk.errors import ServiceUnavailable
+from ariane_spark.calls.batch_transactions import Attempt
+from ariane_spark.calls.sink_batches import Sink, SinkBatch
+from ariane_spark.errors import BatchDiffers, CommitRefused
+from ariane_spark.options.options import WriteOptions
+from ariane_spark.records.contents import Contents
+from ariane_spark.records.rows import RowPlan
+from ariane_spark.sink.exactly_once import ExactlyOnceWrite, StageReceipt
+
+SINK = Sink("query/orders", "orders")
+BATCH = SinkBatch(SINK, 7)
+ROWS = Contents(5, (1 << 63) + 7)
+BOTH = Contents(10, 14)
+"""Sums are numbers of 64 bits."""
+STAGED = [
+    StageReceipt(BATCH, "broker-a", Attempt(partition, f"token-{partition}", 5, 99), ROWS)
+    for partition in range(2)
+]
+DONE_BEFORE = replace(STAGED[0], attempt=None)
+
+
+class Broker:
+    """Answers as the home of a sink, and remembers what it was asked to do."""
+
+    def __init__(self):
+        self.home = "broker-a"
+        self.committed = False
+        self.commits, self.aborts = [], []
+        self.failure = None
+        self.standing = None
+
+    def home_of(self, sink):
+        return self.home
+
+    def noted_home_of(self, sink):
+        return self.home
+
+    def is_committed(self, home, batch):
+        return self.committed
+
+    def commit(self, home, batch, attempts, contents):
+        if self.standing is None:
+            self.commits.append((home, batch, list(attempts), contents))
+            return False
+        if contents == self.standing:
+            return True
+        metadata = {"committed_count": str(self.standing.row_count)}
+        raise sdk_errors.BatchDiffers("differs", metadata=metadata)
+
+    def abort(self, home, batch):
+        if self.failure is not None:
+            raise self.failure
+        self.aborts.append((home, batch))
+
+
+@pytest.fixture
+def broker():
+    return Broker()
+
+
+@pytest.fixture
+def write(broker):
+    options = WriteOptions("n:1", topic="orders", exactly_once=True)
+    return ExactlyOnceWrite(options, RowPlan({"body": 0}, "orders"), None, lambda _options: broker)
+
+
+def test_what_all_tasks_staged_is_committed_by_name(broker, write):
+    write.commit(STAGED, 7)
+
+    attempts = [each.attempt for each in STAGED]
+    assert broker.commits == [("broker-a", BATCH, attempts, BOTH)]
+
+
+def test_nothing_at_all_is_nothing_to_commit(broker, write):
+    write.commit([None, None], 7)
+
+    assert broker.commits == []
+
+
+def test_a_batch_that_was_committed_before_is_left_and_told(broker, write, caplog):
+    broker.committed, broker.standing = True, BOTH
+
+    write.commit([STAGED[0], DONE_BEFORE], 7)
+
+    assert "micro-batch 7 of query/orders was committed before with the same rows" in caplog.text
+
+
+def test_a_batch_that_was_committed_with_other_rows_is_refused_or_skipped(broker, write, caplog):
+    broker.committed, broker.standing = True, Contents(11, 4)
+
+    with pytest.raises(BatchDiffers) as refusal:
+        write.commit([STAGED[0], DONE_BEFORE], 7)
+    said = "micro-batch 7 of query/orders, now 10 messages, was committed before, with other rows"
+    assert str(refusal.value).startswith(f"{said}, 11 messages; nothing was written.")
+    assert "new checkpoint" in str(refusal.value)
+
+    options = replace(write.options, skips_changed_batch=True)
+    replace(write, options=options).commit(STAGED, 7)
+    assert "11 messages; what came now is skipped" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("receipts", "batch_id", "clause"),
+    [
+        ([STAGED[0], replace(STAGED[1], home="broker-b")], 7, "do not agree"),
+        ([STAGED[0], replace(STAGED[1], batch=SinkBatch(SINK, 6))], 7, "do not agree"),
+        (STAGED, 8, "do not agree"),
+        ([STAGED[0], DONE_BEFORE], 7, "has forgotten that micro-batch 7"),
+    ],
+)
+def test_receipts_that_do_not_fit_together_commit_nothing(
+    broker, write, receipts, batch_id, clause
+):
+    with pytest.raises(CommitRefused, match=clause):
+        write.commit(receipts, batch_id)
+
+    assert broker.commits == []
+
+
+def test_a_home_that_moved_commits_nothing(broker, write):
+    broker.home = "broker-b"
+
+    with pytest.raises(CommitRefused, match="writes to another broker than broker-a"):
+        write.commit(STAGED, 7)
+
+    assert broker.commits == []
+
+
+def test_an_abort_drops_what_receipts_name_and_never_fails(broker, write, caplog):
+    write.abort([None, STAGED[0]])
+    write.abort([None, None])
+    assert broker.aborts == [("broker-a", BATCH)]
+
+    broker.failure = ServiceUnavailable("down", retriable=True)
+    write.abort(STAGED)
+    assert "stays until it grows old: down" in caplog.text
+
+
+def test_a_write_that_was_named_at_random_is_aborted_without_receipts(broker, write):
+    replace(write, drawn_id="drawn").abort([None])
+
+    assert broker.aborts == [
+        ("broker-a", SinkBatch(Sink("write/drawn/orders", "orders", fresh=True), 0))
+    ]
