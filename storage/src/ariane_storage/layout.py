@@ -133,7 +133,7 @@ def _from_state(files: StoreFiles, state: dict[str, Any]) -> StoreLayout:
 def find_layout(disk: Disk, files: StoreFiles) -> StoreLayout:
     """The sizes of a store: as it says itself, or else read off its files.
 
-    What cannot be read off is as in a new store.
+    Sizes that no file shows are those of a new store.
 
     Raises:
         StoreFormatError: A newer version of this program wrote it.
@@ -207,7 +207,7 @@ def _index_sizes(disk: Disk, files: StoreFiles, usual: StoreLayout) -> tuple[int
         try:
             told = sizes_told_by(disk, files.index / name)
         except OSError:
-            continue  # What the disk cannot read is found when the file is opened.
+            continue  # Bytes that the disk cannot read are found when the file is opened.
         if told is not None:
             return told
     for name in names:

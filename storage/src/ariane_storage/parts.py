@@ -86,7 +86,7 @@ class StoreParts:
 
     @property
     def confirmed_offset(self) -> int:
-        """What may be handed out: under synchronous flush only what is durable."""
+        """The end of what may be handed out: under synchronous flush, of what is durable."""
         sync = self.config.flush_mode is FlushMode.SYNC
         confirmed = self.log.flushed_offset if sync else self.log.write_offset
         limit = self.confirm_limit

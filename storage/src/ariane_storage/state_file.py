@@ -36,7 +36,7 @@ _BARE_KEY: Final = re.compile(r'("(?:[^"\\]|\\.)*")|(-?\d+)(?=\s*:)')
 _compact: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 _OUR_END: Final = b"\n"
-"""What our generations end with and fastjson's do not."""
+"""Our files end with this, and those that fastjson wrote do not."""
 
 
 class StateFile:

@@ -142,7 +142,7 @@ class Store:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> None:
-            """What ``recover`` sets is not there yet, or there is no such thing."""
+            """Refuse attributes that ``recover`` has not set yet, or that do not exist."""
             if name in Store.__annotations__ and not self.is_open:
                 raise StoreClosed("the store is not open yet")
             raise AttributeError(name)
@@ -349,7 +349,7 @@ class Store:
         return self._finder.message_at(commit_log_offset)
 
     def copy_at(self, commit_log_offset: int) -> RecordCopy:
-        """What goes along of such a record when it is stored anew; see ``message_at``."""
+        """The parts of such a record that its copy keeps; see ``message_at``."""
         return self._finder.copy_at(commit_log_offset)
 
     def store_timestamp_at(self, commit_log_offset: int) -> int:
@@ -450,7 +450,7 @@ class Store:
     def flush_derived(self) -> None:
         """Flush, then write consume queues, index and checkpoint. Any thread.
 
-        What recovery has to go through is what came after the last of these.
+        Recovery has to go through the records that were appended after the last call of this.
 
         Raises:
             StorePoisoned: The disk failed.

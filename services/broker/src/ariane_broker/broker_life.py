@@ -44,7 +44,7 @@ OPEN_WHILE_DRAINING: Final = frozenset(
         "/ariane.broker.v1.OffsetService/StoreConsumerOffsets",
     }
 )
-"""Who is told to go elsewhere may still say how far it has come."""
+"""A client that is told to go elsewhere may still say how far it has come."""
 
 HAND_OVER_S_MAX: Final = 2.0
 """Seconds that a primary which stops waits for replicas to have all it has."""
@@ -240,10 +240,10 @@ class BrokerLife:
         """Blocks: let RocketMQ's broker know which delayed messages wait, should it come next."""
         try:
             if self.store.is_open:
-                # What was delivered is on the disk before anything says so.
+                # Deliveries are on the disk before any file says that they were made.
                 self.store.flush()
                 self.timer_queue.hand_over()
         except StorePoisoned:
-            return  # Whoever waits for the flush is told.
+            return  # All who wait for the flush are told of its error.
         except (OSError, QueueUnderRepair) as error:
             _log.warning("timer_not_handed_over", cause=str(error))

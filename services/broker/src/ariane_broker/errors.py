@@ -126,7 +126,7 @@ _CHANGE_TO_FIT: Final[Mapping[tuple[str, str], str]] = {
     ("DELAY", "NORMAL"): "set a delivery time",
     ("TRANSACTION", "NORMAL"): "send it in a transaction",
 }
-"""What makes a message one that the topic takes, where that is easy."""
+"""How to make a message one that its topic takes, where that is easy."""
 
 
 def message_type_mismatch(topic: str, expected: str, actual: str) -> ServiceError:
@@ -390,7 +390,7 @@ def queues_unread(topic: str, reads: int, writes: int, message_count: int) -> Se
 def queue_cut(
     topic: str, queue_id: int, queue_offset: int, end: int, log_epoch: int
 ) -> ServiceError:
-    """What lay before the position was lost with the end of the log, or of another log."""
+    """The log before that position was lost with the end of this log, or belongs to another log."""
     return ServiceError(
         ErrorReason.ERROR_REASON_QUEUE_CUT,
         f"topic {topic!r}, queue {queue_id}: the queue lost its end since {queue_offset} was "

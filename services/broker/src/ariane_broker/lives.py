@@ -35,7 +35,7 @@ class BrokerLives:
         won, self._won = self._won, None
         if won is not None:
             return compose_from(outside, won.elected, won.close_row)
-        # Whoever has no replicas need not load what speaks to databases.
+        # A broker without replicas need not load the modules for databases.
         from ariane_broker.replica_app import compose_replica  # noqa: PLC0415
 
         return compose_replica(outside, self._keep)

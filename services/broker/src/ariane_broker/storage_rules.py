@@ -77,4 +77,4 @@ STORAGE_RULES: Final[ErrorRules] = MappingProxyType(
         storage.StorePoisoned: lambda _: store_poisoned(),
     }
 )
-"""What leaves the broker when the store raised. Other errors of the store are faults."""
+"""The error that a caller gets for each error of the store. Others of the store are faults."""

@@ -49,7 +49,7 @@ def one_line_errors(command: _C) -> _C:
         try:
             return command(*arguments, **options)
         except BrokenPipeError:
-            raise  # Whoever read has read enough; click ends quietly.
+            raise  # The reader of the pipe has read enough; click ends quietly.
         except (StorageError, OSError) as error:
             click.echo(f"ariane store: {shown(str(error))}", err=True)
             sys.exit(EXIT_FAILED)

@@ -140,7 +140,7 @@ class LogCopy:
     def truncate(self, commit_log_offset: int) -> Truncation:
         """Durably cut everything at and behind an offset: log, queues, index, epochs. Blocks.
 
-        Nobody may append or read meanwhile. When this returns, nothing of it ever comes back.
+        The store must not be appended to or read meanwhile. What was cut never comes back.
 
         Args:
             commit_log_offset: Where a record starts, or the end of the log.
@@ -173,7 +173,7 @@ class LogCopy:
         if fresh:
             self._parts.guard.watch(lambda: noted.note(fresh))
 
-    # What may be handed out.
+    # The end of what may be handed out.
 
     def confirm_up_to(self, commit_log_offset: int | None) -> None:
         """Hand out nothing at or behind an offset; None: what the flush mode says.

@@ -251,7 +251,7 @@ class OsDisk:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """What lies at a path, or None if nothing does."""
+    """The status of the file at a path, or None if there is none."""
     try:
         status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):

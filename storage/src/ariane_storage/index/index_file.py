@@ -290,7 +290,7 @@ class IndexFile:
     def keep_below(self, commit_log_end: int) -> None:
         """Forget items of records at or above an offset, and build the slots again.
 
-        What lies below is known to be whole; behind it there may be anything.
+        Items below are known to be whole; those behind may be anything.
 
         Raises:
             BytesUnreadable: The disk cannot read them.

@@ -18,7 +18,7 @@ from ariane_storage.log.fields import Int64s
 _BLOCKS_LOOKED_THROUGH_MAX: Final = 16
 
 
-# Nobody changes one; not frozen, for that takes more than twice as long to make.
+# Never changed once made; not frozen, for that takes more than twice as long to make.
 @dataclass(slots=True, eq=False)
 class Keys:
     """Keys in the order of the log.
@@ -64,7 +64,7 @@ class WaitingKeys:
     """
 
     def __init__(self) -> None:
-        # Nobody waits for the disk while holding it: appends wait for this at most.
+        # It is never held while waiting for the disk: appends wait for this work at most.
         self._lock = threading.Lock()
         self._blocks: list[Keys] = []
         self.count = 0

@@ -31,7 +31,7 @@ from ariane_storage.recovery.queue_repair import QueueRepair, find_entries, put_
 from ariane_storage.recovery.recovery import ProgressCallback
 
 _QUEUES_AT_ONCE: Final = 64
-"""Whoever deletes a topic waits for the files of so many queues at most."""
+"""The deletion of a topic waits for the files of so many queues at most."""
 _T = TypeVar("_T")
 
 

@@ -82,7 +82,7 @@ class BelievedTime:
         self._believed = now_ms, self._clock.steady_ms()
         self._doubt = None
 
-    # What is kept across restarts.
+    # State that is kept across restarts.
 
     def resume(self, last_seen_ms: int | None) -> None:
         """Doubt a clock that was doubted before, or that is far ahead of the last sign of life.

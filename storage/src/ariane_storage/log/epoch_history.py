@@ -130,7 +130,7 @@ def encode_history(starts: Sequence[EpochStart]) -> bytes:
 
 
 def decode_history(content: bytes) -> tuple[EpochStart, ...]:
-    """What such a file says.
+    """The epochs that such a file holds.
 
     Raises:
         ValueError: It is none, or damaged.

@@ -26,7 +26,7 @@ from ariane_storage.disk.disk import OpenFile, is_unreadable
 from ariane_storage.log.fields import Int64s
 
 PAGE_BYTES: Final = 4096
-"""What Linux reads of a file at the least: a page is readable or not as a whole."""
+"""The least that Linux reads of a file: a page is readable or not as a whole."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class Quarantine:
     def load(self) -> bool:
         """Read what was found before; whether that could be read.
 
-        What cannot is found again by scans.
+        If not, scans find the damage again.
         """
         try:
             state = self._file.load() or {}

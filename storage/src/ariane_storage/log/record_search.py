@@ -162,7 +162,7 @@ def search_record(segment: Segment, position: int) -> tuple[int | None, int]:
             # A magic code may lie across the end of a window.
             begin = window.end if window.end >= end else window.end - _MAGIC_BYTES + 1  # noqa: PLW2901
     if segment.file().size() < segment.length:
-        unreadable_end = segment.length  # Somebody has shortened the file.
+        unreadable_end = segment.length  # The file was shortened by another process.
     return None, unreadable_end
 
 

@@ -26,7 +26,7 @@ from ariane_storage.log.property_search import (
 _TAGS: Final = SoughtName(PropertyName.TAGS, "G")
 
 TAG_NAME: Final = _TAGS.encoded
-"""What begins a tag, if it begins a property. Few other properties have these bytes."""
+"""The bytes before a tag. Few other properties contain them."""
 
 _END: Final = PROPERTY_VALUE_END[0]
 

@@ -8,10 +8,10 @@ from enum import StrEnum
 
 
 class FindingState(StrEnum):
-    """What has become of what was found."""
+    """What has been done about a finding."""
 
     OPEN = "open"
-    """Nobody has seen to it: ``fsck --repair`` does."""
+    """Nothing yet: ``fsck --repair`` mends it."""
 
     BY_HAND = "by hand"
     """Only an operator can: the reason says how."""

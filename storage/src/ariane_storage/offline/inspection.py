@@ -151,7 +151,7 @@ def _of_log(store: ClosedStore, damage: Damage, where: str = "commit log") -> Fi
 
 
 def _end_of_log(store: ClosedStore, ending: Ending) -> Iterator[Finding]:
-    """What lies behind the last record: a torn tail, or damage where records were durable."""
+    """Judge the bytes behind the last record: a torn tail, or damage where records were durable."""
     flushed = store.checkpoint.flushed_offset if store.checkpoint is not None else 0
     begin = ending.commit_log_offset
     if begin < flushed <= _log_end(store):

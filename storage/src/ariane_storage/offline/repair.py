@@ -113,7 +113,7 @@ def _is_same(finding: Finding, other: Finding) -> bool:
 
 
 def _fate(finding: Finding, after: Inspection, *, was_cut: bool) -> FindingState:
-    """What has become of something that is not found any more."""
+    """What was done about a finding that a second look does not find any more."""
     if finding.state is not FindingState.OPEN:
         return finding.state
     if finding.where == "commit log":

@@ -15,7 +15,7 @@ FileMarks = Mapping[str, tuple[int, int, int]]
 
 
 def file_marks(root: Path) -> FileMarks:
-    """What tells whether files have been written since."""
+    """A mark that changes when files are written."""
     marks = {}
     for path in root.rglob("*"):
         if path.is_file() and not path.name.endswith(_BESIDE):

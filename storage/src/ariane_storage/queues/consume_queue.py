@@ -263,7 +263,7 @@ class ConsumeQueue:
     def load(self, commit_log_end: int, *, keep_rest: bool = False) -> None:
         """Take over the files up to the first entry that is none or lies at or above an offset.
 
-        What comes behind is removed from the files: it was written before a crash, and nobody
+        Entries behind are removed from the files: they were written before a crash, and nobody
         knows whether as a whole.
 
         Args:

@@ -190,7 +190,7 @@ class EntryFiles:
             try:
                 self._shared.open_files.write_at(path, place * ENTRY_BYTES, content[:taken])
             except FileNotFoundError:
-                # Somebody has removed it beside us: zeros stand for what reads find again.
+                # Another process has removed it: zeros stand for entries that reads find again.
                 self._make(path, 0, unsynced)
                 continue
             self._written = path

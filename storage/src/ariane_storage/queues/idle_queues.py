@@ -67,7 +67,7 @@ class IdleQueues:
             try:
                 self._saved = self._load()
             except StateFileDamaged:
-                return  # Nobody reads it before an operator has seen to it.
+                return  # It is not read before an operator has mended it.
         ends = {topic: of_topic for topic, of_topic in self._saved.items() if topic not in topics}
         if ends != self._saved:
             self._file.save({"queues": ends})
@@ -76,7 +76,7 @@ class IdleQueues:
     def remember(self, queues: QueueTable) -> None:
         """Write down the ends of all queues, which are about to be removed and built again.
 
-        What is written down already stays if it is higher: it may be from a rebuild that was
+        An end that is written down already stays if it is higher: it may be of a rebuild that was
         interrupted.
 
         Raises:

@@ -20,7 +20,7 @@ class OpenFiles:
 
     Reads and writes go through here, so that no file is closed while somebody uses it.
 
-    What the disk cannot read of a file reads as zeros, and is noted. If the files may be written,
+    Bytes that the disk cannot read come as zeros, and are noted. If the files may be written,
     the file is replaced by a copy that has zeros there too, so that what belongs there can be
     written again.
     """

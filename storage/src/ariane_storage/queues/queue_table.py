@@ -17,7 +17,7 @@ from ariane_storage.queues.consume_queue_entry import Entries
 from ariane_storage.queues.entry_files import QueueFiles, Unsynced
 from ariane_storage.queues.open_files import OpenFiles
 
-# What RocketMQ allows in a topic; no name of a folder above or beside can be made of these.
+# The letters that RocketMQ allows in a topic; they cannot name a folder above or beside.
 _TOPIC: Final = re.compile(r"[%|A-Za-z0-9_+-]{1,255}")
 _QUEUE_ID_MAX: Final = 0x7FFFFFFF
 
@@ -61,7 +61,7 @@ class QueueTable:
         self.lock = threading.Lock()
         self._shared = QueueFiles(disk, self._open_files, file_entries, self.lock)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
-        # Nobody finds these; files of those that are given up as well are removed.
+        # These queues cannot be found any more; the files of those given up are removed as well.
         self._leaving: list[ConsumeQueue] = []
         self._given_up: list[ConsumeQueue] = []
         # Kept when a write fails, for the next sync to cover.

@@ -1,4 +1,4 @@
-"""What consume queues and index need of many records, by column."""
+"""The columns of many records that consume queues and index are made from."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _DELIVERY_TIME: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What dispatch needs of each record of a stretch, by column.
+    """The columns of the records of one stretch that dispatch needs.
 
     Attributes:
         places: Where the parts of each lie.

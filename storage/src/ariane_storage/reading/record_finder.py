@@ -36,7 +36,7 @@ NO_LIMIT: Final = 1 << 62
 
 
 class KeyQuery(NamedTuple):
-    """What messages of a key are asked for; see ``Store.query_by_key``."""
+    """A question for the messages of a key; see ``Store.query_by_key``."""
 
     topic: str
     key: str

@@ -37,7 +37,7 @@ _WINDOW_ENTRIES: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class QueueRepair:
-    """What has become of entries of one queue that led astray.
+    """The outcome for entries of one queue that led astray.
 
     Attributes:
         topic: Topic of the queue.
@@ -96,7 +96,7 @@ def find_entries(
         progress: Told now and then how far it is.
 
     Returns:
-        What was found; nothing when the store is about to be closed.
+        The repair that was made; None when the store is about to be closed.
     """
     jobs = [job for queue, place in asked if (job := _job_of(parts, queue, place)) is not None]
     jobs.sort(key=lambda job: job.log_begin)

@@ -38,7 +38,7 @@ class QueueRepairs:
             progress: Told now and then how far it is.
 
         Returns:
-            What was done to each queue; nothing when it was stopped.
+            The repair of each queue; none when it was stopped.
 
         Raises:
             StoreFull: No space for the entries; reads ask again.

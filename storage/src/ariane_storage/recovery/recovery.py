@@ -69,7 +69,7 @@ ProgressCallback = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What opening a store has found and done.
+    """A report: what the opening of a store found, and did.
 
     Attributes:
         crashed: Whether the previous run ended without a stop.
@@ -271,7 +271,7 @@ class Recovery:
             segments = self.log.segments
             begin = segments[-1].end if segments else self.checkpoint.log_begin
         if self.log.shortened:
-            # Somebody has cut a file: what was durable is not there any more.
+            # A file was shortened by another process: durable records are missing.
             begin = min(begin, self.log.shortened[0].start)
         elif begin > lowest and not self._starts_here(begin):
             begin = max(lowest, begin - begin % self.log.segment_bytes)
@@ -361,7 +361,7 @@ class Recovery:
         for boundary in range(first_boundary, end + 1, SECTOR_BYTES):
             first = max(begin, boundary - _UNWRITTEN_BYTES_MIN)
             is_zero = not any(window.content[first - begin : boundary - begin])
-            # What cannot be read was written: the disk would know that it holds nothing.
+            # Unreadable bytes were written once: the disk would know that they hold nothing.
             if is_zero and window.unreadable_in(first, boundary) is None:
                 return True
         return False

@@ -70,7 +70,7 @@ class FaultyDisk:
         self._locks: dict[Path, list[HeldLock]] = {}
         self._is_off = False
 
-    # What a test does to it.
+    # Faults that a test asks for.
 
     def lose_power(self, seed: int) -> FaultyDisk:
         """Pull the plug and start again: the disk as the next process finds it."""
@@ -141,7 +141,7 @@ class FaultyDisk:
             path / name for path, folder in self._folders.items() for name in folder.cached
         )
 
-    # What it is made of.
+    # Its state.
 
     def step(self) -> None:
         """Count a step that changes something; the power may fail at it."""

@@ -79,7 +79,7 @@ class Inode:
         self.clean = cached
 
     def after_power_loss(self, dice: random.Random) -> bytes:
-        """What may be on the medium when the power goes now."""
+        """The bytes that may be on the medium when the power fails now."""
         cached = bytes(self.cached)
         length = len(self.durable)
         if length != len(cached) and dice.random() < 0.5:

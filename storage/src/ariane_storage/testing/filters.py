@@ -30,7 +30,7 @@ class Tagged:
         return mask
 
     def records_mask(self, records: RecordColumns) -> NDArray[np.bool_]:
-        """Nobody asks."""
+        """Not called in tests."""
         raise AssertionError(f"{len(records)} records are none of a filter of entries")
 
 

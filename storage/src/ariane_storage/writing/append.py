@@ -40,7 +40,7 @@ _HOSTS: Final = np.dtype((np.void, _HOSTS_END - _HOSTS_START))
 _pack_ipv4_header = HEADER_STRUCTS[False, False].pack
 
 
-# Nobody changes one; not frozen, for that takes more than twice as long to make.
+# Never changed once made; not frozen, for that takes more than twice as long to make.
 @dataclass(slots=True, eq=False)
 class Appended:
     """Where a block went.

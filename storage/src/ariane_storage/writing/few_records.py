@@ -55,7 +55,7 @@ _LENGTH_BYTES: Final = 2
 _VALUE_END: Final = PROPERTY_VALUE_END[0]
 
 
-# Nobody changes one; not frozen, for that takes more than twice as long to make.
+# Never changed once made; not frozen, for that takes more than twice as long to make.
 @dataclass(slots=True, eq=False)
 class FewRecords:
     """A block of few records that is sound.

@@ -1,4 +1,4 @@
-"""What became of batches."""
+"""The outcomes of batches: where each was stored, or why it was not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ariane_storage.writing.append import Appended, AppendedTable
 
 
 class BatchOutcome(NamedTuple):
-    """What became of one batch.
+    """The outcome of one batch.
 
     Attributes:
         appended: Where it is stored; None when nothing of it is.
@@ -27,7 +27,7 @@ class BatchOutcome(NamedTuple):
 
 
 class SmallOutcomes(Sequence[BatchOutcome]):
-    """What became of batches that were stored at once: the same, each at its place.
+    """The outcomes of batches that were stored at once: alike but for the place of each.
 
     Attributes:
         appended: Where they are stored.

@@ -22,7 +22,7 @@ Taken: TypeAlias = Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]]
 
 @dataclass(frozen=True, slots=True)
 class PromisedOutcomes(Awaitable[Sequence[BatchOutcome]]):
-    """What became of batches that are stored, once the promise is kept.
+    """The outcomes of stored batches, told once the promise is kept.
 
     Attributes:
         acknowledged: Makes the outcomes.

@@ -54,7 +54,7 @@ def is_stored_as(
 ) -> bool:
     """Whether a block is the batch that is stored with its numbers.
 
-    What the log no longer has, or has damaged, cannot be compared: there the numbers, and the size
+    Records that the log has lost cannot be compared: there the numbers, and the size
     of the batch, are all that counts.
 
     Args:

@@ -1,4 +1,4 @@
-"""Who may attach, and with which part in which groups."""
+"""Decides which clients may attach, and with which part in which groups."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class TransactionAsked:
 PlainNotice: TypeAlias = (
     MembershipChanged | OffsetsReset | BrokerDraining | HeartbeatHeard | ClientStateAsked
 )
-"""What every client is told alike."""
+"""Notices that are the same for every client."""
 
 Notice: TypeAlias = PlainNotice | TransactionAsked
 """A client is asked about a transaction in the form that it reads."""

@@ -15,7 +15,7 @@ from ariane_broker.clients.client_table import ClientTable, Conflict
 
 REMEMBERED_MAX: Final = 1000
 REMEMBERED_SECONDS: Final = 3600.0
-"""Who is refused asks again every few seconds at first; who gave up is forgotten in the end."""
+"""A refused member asks again every few seconds; one that gave up is forgotten in the end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""What clients and operators ask of groups: offsets, locks of queues, the end of a group."""
+"""Requests of clients and operators about groups: offsets, locks of queues, deletion of a group."""

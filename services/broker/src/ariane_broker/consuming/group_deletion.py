@@ -87,7 +87,7 @@ class GroupDeletion:
             await self._topics.delete_for_group(letters)
             self._redriven.forget_topic(letters)
         self._receiving.forget_group(consumer_group)
-        # What the log says of the past is not to be read into a new group of this name.
+        # A new group of this name must not inherit what the log says of this one.
         await self._save_states()
         await self._groups.delete(consumer_group)
         return deleted

@@ -95,7 +95,7 @@ class AgedRecords:
         return queue_end if 2 * waiting_bytes < middle - begin else 0
 
     async def _waiting(self, end: int | None) -> AsyncIterator[ParkedRows]:
-        """What waits for long, part by part.
+        """The records that wait for long, one part of the log after another.
 
         Args:
             end: Up to this queue offset; None goes on to the end of the queue.

@@ -1,4 +1,4 @@
-"""What waits for its delivery, and how the deliveries went: for operators."""
+"""Counts for operators: messages that wait for their delivery, and how deliveries went."""
 
 from __future__ import annotations
 

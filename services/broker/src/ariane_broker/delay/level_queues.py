@@ -154,7 +154,7 @@ class LevelQueues:
         self._progress[level].mark(queue_offsets)
         self.change_count += 1
 
-    # What is kept across restarts.
+    # State that is kept across restarts.
 
     def replay(self, stretch: Stretch) -> None:
         """Take over what a stretch of the log says was delivered."""

@@ -96,7 +96,7 @@ def mark_origins(log: Store, queue: QueueKey, progress: QueueProgress, origins: 
     begin, end = log.queue_bounds(*queue)
     progress.raise_begin(begin)
     if progress.begin > end and not len(rows_from(log, queue, progress.begin - 1, 1)):
-        # Whoever wrote that down knew of records that the log lost with the power since.
+        # That was written down with records that the log lost with the power since.
         progress.lower_begin(end)
     queue_offset = progress.begin
     while len(origins):

@@ -101,7 +101,7 @@ def read_parked(log: Store, queue: QueueKey, rows: ParkedRows) -> ParkedRecords 
 def timer_heads(
     topics: Iterable[bytes], queue_ids: Iterable[bytes], times_ms: Int64s
 ) -> list[bytes]:
-    """What goes before the properties of records in the timer topic."""
+    """The bytes before the properties of a record in the timer topic."""
     # RocketMQ looks once a second for what is due before the next one.
     outs_ms = (times_ms - 1) // _ROCKETMQ_PRECISION_MS * _ROCKETMQ_PRECISION_MS
     columns = zip(topics, queue_ids, times_ms.tolist(), outs_ms.tolist(), strict=False)

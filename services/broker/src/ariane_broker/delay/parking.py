@@ -127,7 +127,7 @@ class Parking:
     ) -> Parked:
         """Records that ``check_staged`` has passed as they wait for their times.
 
-        What the limits are by now does not matter: they are committed.
+        They are committed: by now the limits may be others, and are not looked at again.
 
         Args:
             block: Records of the topic that they are going to.

@@ -91,7 +91,7 @@ class QueueProgress:
 
     @classmethod
     def decoded(cls, begin: int, count: int, encoded: str) -> QueueProgress:
-        """What ``begin``, ``mark_count`` and ``encoded_marks`` say.
+        """Make progress again from ``begin``, ``mark_count`` and ``encoded_marks``.
 
         Raises:
             ValueError: They make no sense.

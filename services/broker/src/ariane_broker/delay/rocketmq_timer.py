@@ -1,4 +1,4 @@
-"""What RocketMQ keeps of the timer topic: its layouts, as arrays and numbers. All are big-endian.
+"""The files that RocketMQ keeps for the timer topic, as arrays and numbers. All are big-endian.
 
 ::
 

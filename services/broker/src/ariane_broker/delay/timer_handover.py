@@ -41,7 +41,7 @@ _CHECKED_BYTES: Final = 56
 
 
 class RocketmqTimer(NamedTuple):
-    """What RocketMQ has left behind.
+    """The state in which RocketMQ left its timer.
 
     Attributes:
         queue_offset: It has read the timer queue up to here.
@@ -72,7 +72,7 @@ class TimerHandover:
         self._wheel = root / "timerwheel"
 
     def note(self) -> str:
-        """What tells this ``timercheck`` from another; nothing if there is none."""
+        """A mark by which this ``timercheck`` is known again; None if there is none."""
         if self._disk.size_of(self._check) is None:
             return ""
         return self._disk.read(self._check)[:_CHECKED_BYTES].hex()
@@ -129,7 +129,7 @@ class TimerHandover:
         self, rows: ParkedRows, last: ParkedRows, begin_ms: int, file_bytes: int
     ) -> int:
         """Write timer log and wheel; where the former ends."""
-        # What is overdue goes into the next slot that is read, what is due very late is rolled.
+        # Overdue records go into the slot that RocketMQ reads next, very late ones are rolled.
         slots_ms = (rows.due_ms - 1) // PRECISION_MS * PRECISION_MS
         late = slots_ms - begin_ms >= ROLL_MS
         slots_ms = np.where(late, begin_ms + ROLL_MS // 2, np.maximum(slots_ms, begin_ms))

@@ -208,7 +208,7 @@ class TimerQueue:
         self._earliest_ms.pop(part, None)
         rows = self._rows_of_part(part)
         is_new = rows.due_ms > self._read_from_ms
-        # What says no time is in memory already, or its entry was damaged since: that is followed,
+        # A row without a time is in memory already, or its entry was damaged since: it is followed,
         # and mended.
         untimed = ~is_new & (rows.due_ms < TIME_MS_MIN)
         if untimed.any():
@@ -246,7 +246,7 @@ class TimerQueue:
         for part, due_ms in zip(parts.tolist(), earliest.tolist(), strict=True):
             self._earliest_ms[part] = min(due_ms, self._earliest_ms.get(part, due_ms))
 
-    # What is kept across restarts.
+    # State that is kept across restarts.
 
     def replay(self, stretch: Stretch) -> None:
         """Take over what a stretch of the log says was delivered."""

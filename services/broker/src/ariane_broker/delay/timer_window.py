@@ -73,7 +73,7 @@ class TimerWindow:
         """Take out what is due last, so that hardly more than a number of records is left.
 
         Returns:
-            What was taken out, and the time up to which everything has stayed.
+            The entries that were taken out, and the time up to which all entries stayed.
         """
         rows = joined(self._runs)
         if len(rows) <= count:

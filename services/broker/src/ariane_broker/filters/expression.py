@@ -37,7 +37,7 @@ class FilterExpression:
         return self.language is FilterLanguage.UPLOADED
 
     def meaning(self) -> object:
-        """What two expressions have in common that let the same messages through.
+        """A key that is equal for two expressions that let the same messages through.
 
         Raises:
             ServiceError: FILTER_EXPRESSION_INVALID.

@@ -1,4 +1,4 @@
-"""Who may consume which queue in order: one owner of each (group, queue), by a lease with an epoch.
+"""Locks for consuming in order: each (group, queue) has one owner, by a lease with an epoch.
 
 ::
 

@@ -230,7 +230,7 @@ class BrokerLog:
         return self.store.message_at(commit_log_offset)
 
     async def copy_at(self, commit_log_offset: int) -> RecordCopy:
-        """What goes along of a record of this log, once it may be handed out.
+        """The parts of a record of this log that a copy keeps, once the record may be handed out.
 
         Raises:
             ServiceError: FLUSH_UNCONFIRMED.

@@ -1,4 +1,4 @@
-"""What retention deletes is told: above all what it deletes before its time, for lack of space."""
+"""Logs the deletions of retention, above all those before their time, for lack of space."""
 
 from __future__ import annotations
 

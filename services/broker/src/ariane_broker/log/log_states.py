@@ -54,7 +54,7 @@ class LogState(Protocol):
     def replay(self, stretch: Stretch) -> None:
         """Take over what records say, in the order of the log; those that do not concern it, too.
 
-        What was shown before the snapshot is never shown again. Runs in a thread, before anything
+        Records from before the snapshot are never shown again. Runs in a thread, before anything
         is served.
         """
         ...

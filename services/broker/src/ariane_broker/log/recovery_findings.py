@@ -1,4 +1,4 @@
-"""What opening the store has found, in sentences for people."""
+"""Findings of the store's recovery, in sentences for people."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def _end_process(outside: Outside) -> Callable[[BaseException], None]:
     told: set[str] = set()
 
     def flush_failed(error: BaseException) -> None:
-        # Whoever asks a poisoned store meets the same failure: said once.
+        # All calls to a poisoned store meet the same failure: it is logged once.
         if not told:
             _log.error("flush_failed", cause=str(error))
         told.add(str(error))

@@ -1,4 +1,4 @@
-"""What went through the broker since its start."""
+"""Counts of messages, bytes and calls since the broker's start."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ class StoreKeeping:
     def needed_from(self) -> int:
         """From which commit-log offset on somebody may need the log; on the loop.
 
-        What is appended after this was asked is not known yet, so that all of it is needed.
+        Records that are appended after the question are not known yet, so all of them are needed.
         """
         floors = [needed() for needed in self._needed_from]
         return min([self._store.max_offset, *(floor for floor in floors if floor is not None)])

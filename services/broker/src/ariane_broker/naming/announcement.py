@@ -108,11 +108,11 @@ class BrokerAnnouncement:
 
     @property
     def identity(self) -> route_pb.BrokerIdentity:
-        """Who the broker is and where it is reached."""
+        """The identity of the broker and the address at which it is reached."""
         return route_pb.BrokerIdentity(
             cluster_name=self._settings.cluster_name,
             broker_name=self._settings.broker_name,
-            # Whoever announces itself is the primary, whatever its id in its set.
+            # Only a primary announces itself, whatever its id in its set.
             broker_id=PRIMARY_ID,
             address=str(self._address),
             zone=self._settings.zone,

@@ -47,7 +47,7 @@ class Announcement(Protocol):
 
     @property
     def identity(self) -> BrokerIdentity:
-        """Who the broker is and where it is reached."""
+        """The identity of the broker and the address at which it is reached."""
         ...
 
     @property
@@ -163,7 +163,7 @@ class NameServerLink:
         except aio.AioRpcError as error:
             return self._failed(error)
         except Exception:  # noqa: BLE001 - logged with its trace, and the loop goes on.
-            # Nobody else would notice that this name server is not told any more.
+            # Without this line it would go unnoticed that this name server is not told any more.
             _log.exception("name_server_call_failed", name_server=self._name_server.address)
             self._failures += 1
             return RETRY_SECONDS_MAX

@@ -93,7 +93,7 @@ class OpenPull:
         """Read what there is, or wait for it.
 
         Returns:
-            What was found in the order of the positions: queues with records, with an error, or
+            The queues of the answer, in the order of the positions: with records, with an error, or
             whose position moved; all queues when the hold time ended. Positions that only moved
             are told after ``PASSED_TOLD_SECONDS``.
 
@@ -159,7 +159,7 @@ class OpenPull:
     def _see_arrivals(self) -> None:
         """Look where something came."""
         if self._watch is None:
-            # Nobody took note of it.
+            # It is not known which queues got something: look at all.
             self._left = set(range(len(self._positions)))
             return
         for queue in self._watch.arrived:

@@ -185,8 +185,8 @@ class QueueLooks:
     ) -> QueueRead:
         """Read for a group that has received, too.
 
-        What was received and settled does not come again, and nobody gets what another has in hand:
-        whoever settles that wakes those who wait.
+        Messages that were settled, or that another member has in hand, are left out. A member that
+        settles its messages wakes the pulls that wait for them.
         """
         window = self.receiving.window(group, position.queue)
         if window is None:

@@ -128,7 +128,7 @@ class PullRange:
         position = order.begin
         chunk_bytes = order.chunk_bytes or CHUNK_BYTES_DEFAULT
         while True:
-            # What was handed out before has left.
+            # The records that were handed out before are sent.
             lease.release()
             granted = await lease.take(chunk_bytes)
             try:

@@ -24,7 +24,7 @@ from ariane_storage.writing.append import Appended
 
 
 class Way(NamedTuple):
-    """What failed messages have in common that are appended together.
+    """The values that are the same for all failed messages of one append.
 
     Attributes:
         attempts: How often each had been tried before.

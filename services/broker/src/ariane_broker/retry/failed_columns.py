@@ -142,7 +142,7 @@ class FailedColumns:
                 yield f"{ip:08X}{port:08X}{place:016X}"
 
     def _said(self, name: str) -> list[str]:
-        """What records of the group's retry topic say of their return."""
+        """The return that each record of the group's retry topic speaks of."""
         return self._moved.values(name) if self._came_back else [""] * len(self.columns)
 
 

@@ -51,7 +51,7 @@ class FailedPlace(NamedTuple):
 
 
 class TakenBack(NamedTuple):
-    """What became of a message.
+    """The outcome for one failed message.
 
     Attributes:
         returned: Where it is now.
@@ -64,7 +64,7 @@ class TakenBack(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReturnLimits:
-    """What bounds a return.
+    """The limits of a return.
 
     Attributes:
         delay_ms_max: The longest wait for another try.

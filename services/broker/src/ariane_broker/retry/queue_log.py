@@ -1,4 +1,4 @@
-"""What failed messages and dead letters are read from, and how much in one turn of the loop."""
+"""The queue log from which failed messages and dead letters are read, and how much in one turn."""
 
 from __future__ import annotations
 

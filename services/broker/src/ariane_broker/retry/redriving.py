@@ -40,7 +40,7 @@ LETTERS_MAX: Final = 10_000
 
 @dataclass(slots=True)
 class Redriven:
-    """What became of dead letters.
+    """The outcome of redriving dead letters.
 
     Attributes:
         redriven_count: Sent back now.

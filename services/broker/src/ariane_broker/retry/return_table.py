@@ -30,7 +30,7 @@ _PARKED: Final = f"{PropertyName.REAL_TOPIC}\x01{RETRY_PREFIX}".encode()
 
 
 class Returned(NamedTuple):
-    """What became of a return; a tuple, because a snapshot writes down tens of thousands.
+    """The outcome of a return; a tuple, because a snapshot writes down tens of thousands.
 
     Attributes:
         return_id: The client's name for it; perhaps empty.

@@ -69,7 +69,7 @@ class _Slice:
     ways: Sequence[Way]
 
     def way_of(self, place: FailedPlace) -> Way:
-        """What becomes of a message."""
+        """The outcome that a message will have."""
         return self.ways[self.row_of[place]]
 
 
@@ -141,7 +141,7 @@ class MessageReturns:
         """Take failed messages of one queue back.
 
         Returns:
-            What became of each, or why it is not taken back: MESSAGE_NOT_FOUND, MESSAGE_ILLEGAL.
+            The outcome of each, or why it is not taken back: MESSAGE_NOT_FOUND, MESSAGE_ILLEGAL.
 
         Raises:
             ServiceError: GROUP_NOT_FOUND, what forbids the group to read the topic,
@@ -222,7 +222,7 @@ class MessageReturns:
         return decode_columns(b"".join(read.chunks), read.sizes.astype(np.int32)), end
 
     def _ways(self, work: _Return, failed: FailedColumns) -> list[Way]:
-        """What becomes of each record now: what its limits say, or the client."""
+        """The outcome of each record, as its limits or the client decide."""
         failure, deaths_max = work.failure, self._limits.deaths_max
         attempts_max = failure.attempts_max or work.group.attempts_max
         exhausted = failed.attempts + failure.local_attempts >= attempts_max

@@ -98,7 +98,7 @@ class ClientServicer(ClientServiceServicer):
                 else:
                     yield _notice_message(notice)
             if listening.done():
-                # What ended the listening ends the stream: an error, or the client's goodbye.
+                # The stream ends as the listening did: by an error, or by the client's goodbye.
                 await listening
         finally:
             self._let_go(client, listening)

@@ -35,7 +35,7 @@ MESSAGES_MAX: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class PlainSent:
-    """What became of plain messages that were stored.
+    """The outcome of plain messages that were stored.
 
     Attributes:
         unique_ids: Of each message, as given or as filled in here.

@@ -124,7 +124,7 @@ REPLICATION: Final[dict[str, tuple[Any, Callable[[Any, Any], None]]]] = {
 _DECODERS: Final[dict[str, dict[str, Callable[[bytes], Any]]]] = {
     "SendService": {"AppendRecords": append_request, "StreamAppends": append_request},
 }
-"""What decodes requests where generated code would copy blocks."""
+"""Decoders for requests of which generated code would copy the blocks."""
 
 
 def rpc_service(name: str, servicer: object) -> RpcService:

@@ -139,7 +139,7 @@ class SendServicer(SendServiceServicer):
     def _recall_handle(
         self, request: send_pb.SendMessagesRequest, position: int, unique_id: str
     ) -> str:
-        """What takes a message back; nothing for one that has no delivery time."""
+        """The handle that takes a message back; empty for one that has no delivery time."""
         message = request.messages[position]
         if not message.HasField("delivery_time"):
             return ""

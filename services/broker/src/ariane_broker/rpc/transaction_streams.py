@@ -26,7 +26,7 @@ WISHES_MAX: Final = 256
 
 
 class StreamParts(NamedTuple):
-    """What works on the requests of all streams.
+    """Works on the requests of all streams.
 
     Attributes:
         log: Where everything goes.

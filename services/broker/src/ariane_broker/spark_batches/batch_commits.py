@@ -162,7 +162,7 @@ class BatchCommits:
             raise field_invalid("attempts", f"must be at most {ATTEMPTS_MAX}", len(attempts))
         if len({attempt.partition_id for attempt in attempts}) < len(attempts):
             raise field_invalid("attempts", "must name one for each partition")
-        # What was committed before becomes visible before.
+        # Batches become visible in the order in which they were committed.
         await self._publication.finish(batch.query_id)
         if self._table.is_committed(batch):
             return await self._standing(batch, contents)

@@ -106,7 +106,7 @@ class BatchPublication:
                 continue
             damage = self._failures.get(batch)
             if damage is not None:
-                # What is damaged stays so: it is not read again and again.
+                # Damaged records stay damaged: they are not read again and again.
                 failed.add(batch.query_id)
                 self._tell(batch.query_id, damage)
                 continue

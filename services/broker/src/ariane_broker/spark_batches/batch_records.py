@@ -90,7 +90,7 @@ class NamedAttempt(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What tells whether a batch that comes again is the same.
+    """A fingerprint that tells whether a batch that comes again is the same.
 
     Attributes:
         record_count: Its records.

@@ -1,4 +1,4 @@
-"""What batches need besides calls: an end for what nobody commits, and a longer memory."""
+"""Upkeep of batches: ends those that no writer commits, and keeps notes for long."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ class BrokerState:
             await self._save(file, self._locks.document())
 
     async def _load_suspicions(self) -> None:
-        """What consumers died of. Its loss costs consumers, no message, so it stops nothing."""
+        """Load what consumers died of. Losing it costs consumers, no message: it stops nothing."""
         file = self._files.deaths
         loop = asyncio.get_running_loop()
         try:

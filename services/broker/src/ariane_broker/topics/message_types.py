@@ -39,7 +39,7 @@ _DELAY_NAMES: Final = (
     "TIMER_DELAY_SEC",
     "TIMER_DELAY_MS",
 )
-"""What RocketMQ's clients put on messages that are to come later."""
+"""Properties by which RocketMQ's clients say that a message is to be delivered later."""
 
 
 def _inside(name: str) -> bytes:

@@ -32,7 +32,7 @@ class TopicLimits:
     group_topics_max: int
 
     def room_beside(self, standing: Iterable[TopicConfig]) -> TopicRoom:
-        """What may still be made beside the topics that stand.
+        """How many topics and queues may still be made beside those that exist.
 
         Args:
             standing: All topics of the broker.
@@ -54,7 +54,7 @@ class TopicLimits:
 
 @dataclass(slots=True)
 class TopicRoom:
-    """What may still be made; below 0 where more stands than the limits allow.
+    """How much may still be made; below 0 where more exists than the limits allow.
 
     Attributes:
         limits: For errors.

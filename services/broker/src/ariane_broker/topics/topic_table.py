@@ -35,7 +35,7 @@ _ATTRIBUTE_VALUES: Final = {
 
 
 class Permission(IntFlag):
-    """What may be done with a topic, in RocketMQ's bits."""
+    """The permissions of a topic, in RocketMQ's bits."""
 
     NONE = 0
     INHERIT = 1
@@ -45,7 +45,7 @@ class Permission(IntFlag):
 
 
 class TopicMessageType(StrEnum):
-    """What kind of messages a topic takes, in RocketMQ's words."""
+    """The kind of messages that a topic takes, in RocketMQ's words."""
 
     UNSPECIFIED = "UNSPECIFIED"
     NORMAL = "NORMAL"
@@ -120,7 +120,7 @@ class TopicConfig:
 
     @property
     def message_type(self) -> TopicMessageType:
-        """What kind of messages it takes; what is not known here takes any."""
+        """The kind of messages that it takes; a topic that is not known here takes any."""
         name = self.attributes.get(MESSAGE_TYPE_ATTRIBUTE, "UNSPECIFIED")
         return _MESSAGE_TYPES.get(name, TopicMessageType.UNSPECIFIED)
 

@@ -38,7 +38,7 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What came of a check.
+    """The result of a check.
 
     Attributes:
         answer: What the producer said.

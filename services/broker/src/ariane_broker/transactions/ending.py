@@ -70,7 +70,7 @@ class EndWish(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """What became of a transaction.
+    """The outcome of ending a transaction.
 
     Attributes:
         outcome: The outcome that stands.
@@ -85,7 +85,7 @@ class Ended(NamedTuple):
 
 
 EndOutcome: TypeAlias = Ended | Exception
-"""What became of a transaction, or why there is no telling."""
+"""The outcome of ending a transaction, or the error that left it unknown."""
 
 _Home: TypeAlias = tuple[str, int, Host]
 """What a block has in common: topic, queue, and where the producer was seen."""
@@ -152,7 +152,7 @@ class TransactionEnds:
             wishes: How each shall end, and who says so.
 
         Returns:
-            What became of each; None for one that has to wait, for the disk or for its turn: hand
+            The outcome of each; None for one that has to wait, for the disk or for its turn: hand
             these to ``finish``. Errors: TRANSACTION_DECIDED when it ended otherwise,
             TRANSACTION_NOT_FOUND, TOPIC_NOT_FOUND when there is none to commit to,
             TRANSACTION_FOREIGN for another group or unique id, FIELD_INVALID without a legal
@@ -164,7 +164,7 @@ class TransactionEnds:
         ending = _Ending([None] * len(wishes), self._bytes_max)
         for position, wish in enumerate(wishes):
             if wish.transaction_id in ending.ids:
-                continue  # What it says is said anew once the other one stands.
+                continue  # Its outcome is told once the end before it is stored.
             try:
                 ending.ended[position] = self._begin(ending, position, wish)
             except StorePoisoned:

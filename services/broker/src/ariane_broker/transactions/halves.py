@@ -78,7 +78,7 @@ class HalfStored(NamedTuple):
 
 
 HalfOutcome: TypeAlias = HalfStored | Exception
-"""What became of a half message: it is stored, or why it is not."""
+"""The outcome of storing a half message: where it lies, or why it was not stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Halves:
             born_host: Where the producer was seen.
 
         Returns:
-            What became of each. Errors: SERVICE_DRAINING, TRANSACTION_DECIDED when it has an
+            The outcome of each. Errors: SERVICE_DRAINING, TRANSACTION_DECIDED when it has an
             outcome already, TRANSACTION_FOREIGN, SERVICE_BUSY when too many wait for theirs, or as
             a plain send.
 

@@ -188,7 +188,7 @@ def carried_forward(fields: RecordFields, half: HalfMessage) -> RecordFields:
 
 
 def committed_copy(copy: RecordCopy, half: HalfMessage) -> RecordCopy:
-    """What becomes visible in the real topic: the half message, without the broker's notes.
+    """The record for the real topic: the half message, without the broker's notes.
 
     Args:
         copy: Of the half message.
@@ -206,7 +206,7 @@ def committed_transaction_id(fields: RecordFields) -> str:
 
 
 def op_block(ended: Iterable[tuple[HalfMessage, Decision | None]], now_ms: int) -> RecordBlock:
-    """What says that half messages are done with: an op record for each.
+    """Records that say that half messages are done with: an op record for each.
 
     Args:
         ended: The half messages, at least one; how each ended when that was a commit, and None for
@@ -230,7 +230,7 @@ def op_block(ended: Iterable[tuple[HalfMessage, Decision | None]], now_ms: int) 
 
 
 def superseded_record(half_queue_offset: int, now_ms: int) -> RecordFields:
-    """What says that a half message is stored anew elsewhere in the half topic."""
+    """The op record for a half message that is stored anew elsewhere in the half topic."""
     body = str(half_queue_offset).encode()
     properties = {PropertyName.TAGS: OP_TAG}
     return RecordFields(topic="", body=body, properties=properties, born_timestamp_ms=now_ms)

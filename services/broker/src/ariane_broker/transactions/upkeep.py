@@ -1,4 +1,4 @@
-"""What transactions need besides calls: op records that are owed, half messages that grow old.
+"""Upkeep of transactions: writes op records that are owed, and renews half messages that grow old.
 
 Retention deletes nothing behind the oldest half message without an outcome. So that one of them
 does not keep the whole log, it is stored anew at the end when it grows old.

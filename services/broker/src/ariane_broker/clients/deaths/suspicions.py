@@ -23,7 +23,7 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """What deaths say of one queue to one group. Ends are exclusive queue offsets.
+    """How carefully one queue is delivered to one group after deaths. Ends are exclusive.
 
     Attributes:
         watched_end: Before it consumers say what they have in work.

@@ -1,4 +1,4 @@
-"""What becomes of a message that a member died of: a try that failed, or the last one.
+"""Decides about a message that a member died of: this was a failed try, or the last one.
 
 Where a group consumes in order the message stays where it is, and its deaths are counted there.
 Otherwise it is sent back as if its listener had failed, and the rest of its queue goes on.
@@ -75,7 +75,7 @@ class DeathVerdicts:
     async def _judge(self, death: LonelyDeath) -> None:
         message = self._message(death)
         if message is None or not self._is_next(death):
-            return  # Somebody went on, or was set elsewhere, meanwhile.
+            return  # Another member went on, or the offset was set anew, meanwhile.
         self._statistics.counted_death_count += 1
         if death.ordered:
             await self._count_in_place(death, message)

@@ -1,4 +1,4 @@
-"""Who waits for a reply: between the contract's address and the properties of the record.
+"""Reply addresses: from the contract's message to the properties of a record, and back.
 
 A request is an ordinary message with these properties more, RocketMQ's::
 

@@ -89,7 +89,7 @@ class EncodingDefaults:
 
 
 def type_of(message: Message, position: int) -> TopicMessageType:
-    """What kind of message a producer sends.
+    """The kind of a message that a producer sends.
 
     Raises:
         ServiceError: MESSAGE_ILLEGAL for a FIFO message without a group, a delayed one with a

@@ -93,7 +93,7 @@ def half_wish(
 def half_result(
     stored: HalfOutcome, level: AcknowledgedLevel, service_error: ServiceErrorOf
 ) -> transaction_pb.HalfMessageResult:
-    """What became of a half message."""
+    """The outcome of storing a half message."""
     if isinstance(stored, Exception):
         return transaction_pb.HalfMessageResult(error=status_of(service_error(stored)))
     return transaction_pb.HalfMessageResult(
@@ -136,7 +136,7 @@ def end_wish(end: transaction_pb.TransactionToEnd) -> EndWish:
 def end_result(
     ended: EndOutcome, level: AcknowledgedLevel, broker_name: str, service_error: ServiceErrorOf
 ) -> transaction_pb.TransactionEndResult:
-    """What became of an end."""
+    """The outcome of ending a transaction."""
     if isinstance(ended, Exception):
         return transaction_pb.TransactionEndResult(error=status_of(service_error(ended)))
     return transaction_pb.TransactionEndResult(
