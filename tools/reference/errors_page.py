@@ -8,7 +8,8 @@ from typing import Final
 
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from ariane_servicekit.error_table import ERROR_TABLE, REASON_PREFIX, ErrorRow
+from ariane_servicekit.error_row import REASON_PREFIX, ErrorRow
+from ariane_servicekit.error_table import ERROR_TABLE
 from tools.protos import image
 from tools.reference.markdown import code, made_from, page, table
 

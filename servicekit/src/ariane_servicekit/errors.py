@@ -18,7 +18,8 @@ from types import MappingProxyType
 from typing import Final
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_servicekit.error_table import ERROR_TABLE, ErrorRow
+from ariane_servicekit.error_row import ErrorRow
+from ariane_servicekit.error_table import ERROR_TABLE
 
 MESSAGE_BYTES_MAX: Final = 960
 """Bytes of a public error's text. A client takes 8 KiB of trailers, and the text travels thrice: as

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from ariane_broker.settings import BrokerSettings
@@ -94,12 +93,7 @@ class InProcessCluster:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def create_topic(self, topic: str, *, queue_count: int = 4, fifo: bool = False) -> None:

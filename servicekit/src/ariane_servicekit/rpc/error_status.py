@@ -19,7 +19,7 @@ from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_servicekit.error_table import ERROR_DOMAIN
+from ariane_servicekit.error_row import ERROR_DOMAIN
 from ariane_servicekit.errors import ServiceError, feature_not_available, field_invalid
 from ariane_servicekit.rpc.calls import current_call
 from ariane_servicekit.telling.logs import get_logger

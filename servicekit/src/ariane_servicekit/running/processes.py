@@ -22,7 +22,6 @@ import threading
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from ariane_servicekit.addresses import Address
@@ -350,12 +349,7 @@ class LocalCluster:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     def start_blocking(self) -> None:
@@ -391,12 +385,7 @@ class LocalCluster:
         self.start_blocking()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop_blocking()
 
     def _broker(self, name: str, broker_id: int = 0) -> ServiceProcess:

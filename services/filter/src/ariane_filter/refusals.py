@@ -16,7 +16,8 @@ from ariane_filter.jail.errors import (
     JailUnavailable,
 )
 from ariane_servicekit import ErrorRules, ServiceError
-from ariane_servicekit.error_table import ERROR_DOMAIN, ERROR_TABLE
+from ariane_servicekit.error_row import ERROR_DOMAIN
+from ariane_servicekit.error_table import ERROR_TABLE
 
 
 def refusal_of(error: FilterError, subject: str) -> ServiceError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from random import Random
-from types import TracebackType
 from typing import Self
 
 from ariane_sdk.client.session import Session
@@ -73,10 +72,5 @@ class StatelessClient:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

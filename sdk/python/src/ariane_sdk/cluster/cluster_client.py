@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -19,16 +18,11 @@ from ariane_sdk.client.queue_order import QueueOrders
 from ariane_sdk.client.stateless_client import StatelessClient
 from ariane_sdk.cluster.group_report import GroupMember, QueueLag, group_member_of, queue_lag_of
 from ariane_sdk.cluster.offset_resets import OffsetResets, ResetTarget
+from ariane_sdk.cluster.primaries import at_every_primary
+from ariane_sdk.cluster.queue_owners import QueueOwners
 from ariane_sdk.cluster.sinks import SinkCalls, SinkDeleted, SinkMoved, SinkReport
-from ariane_sdk.errors import (
-    CallError,
-    IllegalArgument,
-    RouteNotFound,
-    ServiceUnavailable,
-    TopicExists,
-    TopicNotFound,
-)
-from ariane_sdk.message import MessageQueue, queue_from_text
+from ariane_sdk.errors import CallError, IllegalArgument, RouteNotFound, TopicExists, TopicNotFound
+from ariane_sdk.message import MessageQueue
 from ariane_sdk.producer.requests.request_reply import reply_topic
 from ariane_sdk.routing.live_broker import LiveBroker, live_broker_of, route_to
 from ariane_sdk.routing.route import PRIMARY_ID, Route
@@ -105,8 +99,7 @@ class ClusterClient(StatelessClient):
         if not fifo:
             await self._at_every_primary(create)
             return
-        primaries = [each for each in await self.list_brokers() if each.broker_id == PRIMARY_ID]
-        counts = {each.broker_name: queue_count for each in primaries}
+        counts = {each.broker_name: queue_count for each in await self._primaries()}
         async with self.queue_order_first(topic, counts):
             await self._at_every_primary(create)
         # An order that stands is not drawn anew: a broker may just be away.
@@ -187,24 +180,18 @@ class ClusterClient(StatelessClient):
             CallError: A broker did not delete it; others may have.
         """
         request = DeleteTopicRequest(topic=topic)
-        try:
-            order = (await self.route(topic)).queue_order
-        except RouteNotFound as unknown:
-            # What somebody left behind who deleted the topic otherwise.
-            order = unknown.metadata.get("queue_order", "")
+        _, order = await self._standing(topic)
         topics = self._session.connections.topics
         deleted_count = 0
 
         async def delete(broker: LiveBroker) -> None:
             nonlocal deleted_count
-            try:
+            with suppress(TopicNotFound):
                 await answer_of(
                     topics(broker.address).DeleteTopic(request, timeout=self._call_timeout_s),
                     f"broker {broker.broker_name} at {broker.address}",
                 )
-            except TopicNotFound:
-                return
-            deleted_count += 1
+                deleted_count += 1
 
         await self._at_every_primary(delete)
         if not deleted_count and not missing_ok:
@@ -235,6 +222,9 @@ class ClusterClient(StatelessClient):
             NameServersUnreachable: None answered.
         """
         return [live_broker_of(b) for b in await self._session.name_servers.list_brokers()]
+
+    async def _primaries(self) -> list[LiveBroker]:
+        return [each for each in await self.list_brokers() if each.broker_id == PRIMARY_ID]
 
     async def route(self, topic: str) -> Route:
         """Where a topic's queues are, as a name server tells it now.
@@ -308,23 +298,9 @@ class ClusterClient(StatelessClient):
             CallError: A broker did not tell who the members are.
         """
         checked_group(group, system=True)
-        owners: dict[MessageQueue, str] = {}
-        calls = self._session.calls
-
-        async def ask_member(broker: LiveBroker, client_id: str) -> None:
-            try:
-                facts = await calls.client_facts(route_to(broker), client_id)
-            except CallError:
-                return  # It has left since, or is too busy to say.
-            found = (queue_from_text(fact) for fact in facts)
-            owners.update(dict.fromkeys((each for each in found if each is not None), client_id))
-
-        async def ask(broker: LiveBroker) -> None:
-            members = await calls.group_members(route_to(broker), group)
-            await asyncio.gather(*(ask_member(broker, each.client_id) for each in members))
-
-        await self._at_every_primary(ask, broker_names)
-        return owners
+        owners = QueueOwners(self._session.calls, group)
+        await self._at_every_primary(owners.ask, broker_names)
+        return owners.found
 
     async def members_of_groups(self, *, broker_names: Collection[str] = ()) -> dict[str, set[str]]:
         """The client ids of the live members of every consumer group that has some, by group.
@@ -510,7 +486,7 @@ class ClusterClient(StatelessClient):
         return await (await self._sinks()).delete(name)
 
     async def _sinks(self) -> SinkCalls:
-        brokers = [each for each in await self.list_brokers() if each.broker_id == PRIMARY_ID]
+        brokers = await self._primaries()
         return SinkCalls(self._session.connections, brokers, timeout_s=self._call_timeout_s)
 
     async def _resets(self, topic: str) -> OffsetResets:
@@ -520,25 +496,4 @@ class ClusterClient(StatelessClient):
     async def _at_every_primary(
         self, act: Callable[[LiveBroker], Awaitable[None]], names: Collection[str] = ()
     ) -> None:
-        """Do something with every primary at the same time; the first error is raised last."""
-        brokers = [
-            broker
-            for broker in await self.list_brokers()
-            if broker.broker_id == PRIMARY_ID and (not names or broker.broker_name in names)
-        ]
-        if not brokers:
-            raise ServiceUnavailable(
-                f"no broker {' or '.join(sorted(names))}".rstrip()
-                + " is registered with the name servers",
-                reason="NO_BROKER",
-                retriable=True,
-            )
-        failures = await asyncio.gather(*map(act, brokers), return_exceptions=True)
-        errors = [failure for failure in failures if failure is not None]
-        # What went wrong tells more than that something stood there already.
-        errors.sort(key=lambda error: isinstance(error, TopicExists))
-        if errors:
-            if isinstance(errors[0], CallError) and len(brokers) > 1:
-                done = len(brokers) - len(errors)
-                errors[0].add_note(f"{done} of {len(brokers)} brokers did it")
-            raise errors[0]
+        await at_every_primary(await self._primaries(), act, names)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from random import Random
-from types import TracebackType
 from typing import Self
 
 from ariane_record.names import retry_topic
@@ -272,12 +271,7 @@ class PushConsumer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def run_until_stopped(self, *, handle_signals: bool = True) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from random import Random
-from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from ariane_record.encoding.kept_memory import expect_large_blocks
@@ -213,12 +212,7 @@ class ProducerLife(TransactionalSends):
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def wait_for_room(self) -> None:

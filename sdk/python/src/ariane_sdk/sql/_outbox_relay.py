@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from random import Random
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -184,12 +183,7 @@ class OutboxRelay:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _claim_free_ones(self) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from types import TracebackType
 from typing import Final, Self
 
 from ariane_broker.log.held_requests import HeldRequests, Watch
@@ -72,12 +71,7 @@ class OpenPull:
         """Begin."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Take note of nothing that arrives any longer."""
         if self._watch is not None:
             self._held.forget(self._watch)

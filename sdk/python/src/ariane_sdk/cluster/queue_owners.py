@@ -1,0 +1,40 @@
+"""Which member of a group has each queue in work, as the members say themselves."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ariane_sdk.client.broker_calls import BrokerCalls
+from ariane_sdk.errors import CallError
+from ariane_sdk.message import MessageQueue, queue_from_text
+from ariane_sdk.routing.live_broker import LiveBroker, route_to
+
+
+class QueueOwners:
+    """Asks the members of a group that are attached to some brokers.
+
+    Attributes:
+        found: The client id of the owner of each queue that a member named.
+    """
+
+    def __init__(self, calls: BrokerCalls, group: str) -> None:
+        self.found: dict[MessageQueue, str] = {}
+        self._calls = calls
+        self._group = group
+
+    async def ask(self, broker: LiveBroker) -> None:
+        """Ask the members that are attached to a broker.
+
+        Raises:
+            CallError: The broker did not tell who they are.
+        """
+        members = await self._calls.group_members(route_to(broker), self._group)
+        await asyncio.gather(*(self._ask_member(broker, each.client_id) for each in members))
+
+    async def _ask_member(self, broker: LiveBroker, client_id: str) -> None:
+        try:
+            facts = await self._calls.client_facts(route_to(broker), client_id)
+        except CallError:
+            return  # The member has left since, or is too busy to answer.
+        queues = (queue_from_text(fact) for fact in facts)
+        self.found.update((queue, client_id) for queue in queues if queue is not None)
