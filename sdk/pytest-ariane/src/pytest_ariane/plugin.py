@@ -10,6 +10,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_ariane.cluster import InProcessCluster
+    from pytest_ariane.failover import FailoverCluster
     from pytest_ariane.faults import Faults
     from pytest_ariane.forward_clock import ForwardClock
 
@@ -61,3 +62,22 @@ def ariane_faults(ariane_cluster: InProcessCluster) -> Iterator[Faults]:
     """Switches for faults; when the test ends all are off, and the broker lives."""
     yield ariane_cluster.faults
     ariane_cluster.heal()
+
+
+@pytest.fixture(scope="session")
+def _ariane_failover_cluster(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[FailoverCluster]:
+    """A name server and two brokers of one name, in processes, for the whole session."""
+    import ariane_sdk  # noqa: F401, PLC0415 - first: it says what gRPC must know before it begins
+    from pytest_ariane.failover import FailoverCluster  # noqa: PLC0415 - heavy
+
+    with FailoverCluster(tmp_path_factory.mktemp("ariane-failover")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def ariane_failover(_ariane_failover_cluster: FailoverCluster) -> Iterator[FailoverCluster]:
+    """A broker with a replica that can fail over; when the test ends both are in sync again."""
+    yield _ariane_failover_cluster
+    _ariane_failover_cluster.heal()

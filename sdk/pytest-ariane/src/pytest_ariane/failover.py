@@ -1,0 +1,148 @@
+"""A broker with a replica, as processes: for tests of what an application does in a failover."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from ariane_sdk import ClusterClient
+from ariane_servicekit.running.broker_groups import BrokerGroup, broker_groups
+from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
+
+_LEASE_S: Final = 2.0
+"""Seconds that a primary may be silent: short, so that a test need not wait long."""
+
+_FLAGS: Final = (
+    # Small files, whatever else fills the disk.
+    *("--segment-bytes", str(16 << 20), "--consume-queue-entries", "4000"),
+    *("--index-slots", "1000", "--index-items", "4000"),
+    *("--disk-clean-ratio", "0.97", "--disk-force-ratio", "0.98", "--disk-refuse-ratio", "0.99"),
+    *("--primary-lease-s", str(_LEASE_S), "--replica-behind-s-max", str(_LEASE_S)),
+)
+
+
+class FailoverCluster:
+    """A name server, and a broker of one replica: three processes, so that deaths are real ones.
+
+    Its methods wait until it is so: a failover takes some 2.5 s.
+    """
+
+    def __init__(self, data_path: Path) -> None:
+        """Start nothing yet.
+
+        Args:
+            data_path: A folder for all that they keep.
+        """
+        self._cluster = LocalCluster(data_path, replicas=1, extra_broker_args=_FLAGS)
+        self._group: BrokerGroup | None = None
+        self._away: list[ServiceProcess] = []
+
+    @property
+    def name_servers(self) -> str:
+        """What clients take as their first argument."""
+        return self._cluster.name_servers
+
+    def __enter__(self) -> Self:
+        """Start all; the replica is in sync when this returns.
+
+        Raises:
+            ProcessFailed: One did not start.
+        """
+        self._cluster.start_blocking()
+        try:
+            [self._group] = broker_groups(self._cluster)
+            self._cluster.call_blocking(self._group.wait_in_sync)
+        except BaseException:
+            self._cluster.stop_blocking()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._wake()
+        self._cluster.stop_blocking()
+
+    @property
+    def primary_address(self) -> str:
+        """Where the broker is that takes messages now; waits until there is one."""
+        return self._cluster.call_blocking(self._running_group.primary).address
+
+    def kill_primary(self) -> None:
+        """End the primary by SIGKILL; returns at once. ``failover`` waits for its successor."""
+        process = self._cluster.call_blocking(self._running_group.primary)
+
+        async def kill() -> None:
+            process.kill()
+            await process.wait()
+
+        self._cluster.call_blocking(kill)
+        self._away.append(process)
+
+    def failover(self) -> float:
+        """Kill the primary, and wait until the replica has taken over.
+
+        Returns:
+            The seconds from one to the other.
+
+        Raises:
+            ProcessFailed: It does not take over.
+        """
+        begin_s = time.monotonic()
+        killed = self._cluster.call_blocking(self._running_group.kill_primary)
+        self._away.append(killed)
+        return time.monotonic() - begin_s
+
+    def pause_primary(self) -> None:
+        """Stop the primary by SIGSTOP, and wait until the replica has taken over.
+
+        It runs on with ``heal``, and finds itself fenced.
+
+        Raises:
+            ProcessFailed: The replica does not take over.
+        """
+        group = self._running_group
+        paused = self._cluster.call_blocking(group.primary)
+        os.kill(paused.pid, signal.SIGSTOP)
+        self._away.append(paused)
+        self._cluster.call_blocking(lambda: group.primary(but=paused))
+
+    def heal(self) -> None:
+        """Let everything run again, and wait until both brokers are in sync.
+
+        Raises:
+            ProcessFailed: One does not come back.
+        """
+        self._wake()
+        for process in self._away:
+            if not process.running:
+                self._cluster.call_blocking(process.start)
+        self._away.clear()
+        self._cluster.call_blocking(self._running_group.wait_in_sync)
+
+    def create_topic(self, topic: str, *, queue_count: int = 4, fifo: bool = False) -> None:
+        """Create a topic, which stands in the routes when this returns."""
+
+        async def create() -> None:
+            async with ClusterClient(self.name_servers) as client:
+                await client.create_topic(topic, queue_count=queue_count, fifo=fifo)
+
+        self._cluster.call_blocking(create)
+
+    def _wake(self) -> None:
+        for process in self._away:
+            if process.running:
+                os.kill(process.pid, signal.SIGCONT)
+
+    @property
+    def _running_group(self) -> BrokerGroup:
+        if self._group is None:
+            raise RuntimeError("the cluster was not started")
+        return self._group
