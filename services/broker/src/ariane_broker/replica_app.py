@@ -72,10 +72,11 @@ def compose_replica(outside: Outside, on_won: Callable[[Won], None]) -> ReplicaL
     storing = storing_room(outside)
     store, files = storing.store, StoreFiles(settings.store_path)
     state = StateCopies(outside.disk, files.config)
+    taker = LogTaker(store, state.forget_snapshots)
     client = ReplicaClient(
         ReplicaIdentity(*names, settings.broker_id),
         store,
-        LogTaker(store, state.forget_snapshots),
+        taker,
         state,
         keeper=outside.threads.keeper,
         flusher=outside.threads.flusher,
@@ -94,6 +95,7 @@ def compose_replica(outside: Outside, on_won: Callable[[Won], None]) -> ReplicaL
             may_lack_end=may_lack_end,
             is_new=not store.copying.epochs,
             latest_epoch=lambda: max((start.epoch for start in store.copying.epochs), default=0),
+            confirmed=lambda: taker.confirmed,
             monotonic=clock.monotonic,
         )
 

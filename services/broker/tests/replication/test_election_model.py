@@ -115,6 +115,7 @@ class Node:
             lease_s=LEASE_S,
             may_lack_end=self.may_lack_end,
             is_new=False,
+            confirmed=lambda: None,
             latest_epoch=lambda: self.starts[-1].epoch if self.starts else 0,
             monotonic=self.monotonic,
         )

@@ -16,9 +16,10 @@ from ariane_broker.replication.promises import ReplicatedPromise, by_enough, fen
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.tables import SCHEMA
+from ariane_record import BlockEncoder
 from ariane_servicekit import ServiceError, SystemClock
 from ariane_servicekit.database import Database
-from ariane_storage import Store
+from ariane_storage import QueueOffsetOutOfRange, Store, StoreConfig
 
 
 @pytest.fixture
@@ -180,6 +181,76 @@ class TestPrimary:
         assert caught.value.row.name == "BROKER_NOT_PRIMARY"
 
 
+class TestWhatIsHandedOut:
+    """A new primary hands out what is confirmed; the rest once the others in sync have it, too."""
+
+    @pytest.fixture
+    def begun(self, tmp_path):
+        store = Store(tmp_path / "store", StoreConfig(segment_bytes=1 << 20))
+        store.recover(("127.0.0.1", 1))
+        encoder = BlockEncoder("orders", size_bytes_max=1 << 16)
+        for body in (b"confirmed", b"perhaps"):
+            encoder.add(body, born_timestamp_ms=1)
+        appended = store.append_block(encoder.finish(), 0)
+        edge = int(appended.commit_log_offsets[1])
+        told = []
+
+        def begun(in_sync, known):
+            elected = ReplicaSet(epoch=2, primary_id=1, in_sync=frozenset({1, *in_sync}))
+            reign = Reign(
+                None,
+                elected,
+                1,
+                elected_at_s=0.0,
+                lease_s=5.0,
+                monotonic=lambda: 0.0,
+                on_deposed=lambda: None,
+            )
+            primary = Primary(
+                reign,
+                store,
+                Copies(in_sync, 0.0, flushed=False, behind_s_max=5.0),
+                Confirmation(lambda: True, wait_s_max=1),
+                monotonic=lambda: 0.0,
+                is_sync_flush=False,
+                is_replicated=True,
+                in_sync_min=1,
+                on_confirmed=lambda: None,
+                known_confirmed=edge if known else None,
+                on_hidden=told.append,
+            )
+            primary.begin()
+            return primary, store, told
+
+        yield begun
+        store.close()
+
+    def read(self, store, queue_offset):
+        return store.read_queue("orders", 0, queue_offset, max_count=9, max_bytes=1 << 16)
+
+    def test_what_others_in_sync_may_lack_waits_for_them(self, begun):
+        primary, store, told = begun({2}, known=True)
+        end = store.max_offset
+        assert told == [end]
+        assert primary.hides_end
+        assert len(self.read(store, 0).sizes) == 1
+        # Whoever was given the second one by the primary before waits, and is not set back.
+        assert len(self.read(store, 2).sizes) == 0
+        with pytest.raises(QueueOffsetOutOfRange):
+            self.read(store, 3)
+        copy = primary.copies.attached(2, "b", 0.0)
+        copy.progressed(end, end, end=end, now_s=0.0)
+        primary.advance()
+        assert not primary.hides_end
+        assert len(self.read(store, 0).sizes) == 2
+
+    @pytest.mark.parametrize(("in_sync", "known"), [((), True), ((2,), False)])
+    def test_alone_or_told_nothing_it_hands_out_all(self, begun, in_sync, known):
+        _, store, told = begun(set(in_sync), known)
+        assert told == []
+        assert len(self.read(store, 0).sizes) == 2
+
+
 class TestStanding:
     @pytest.fixture
     def standing(self, rows):
@@ -190,6 +261,7 @@ class TestStanding:
                 broker_id,
                 f"h:{broker_id}",
                 lease_s=5.0,
+                confirmed=lambda: None,
                 latest_epoch=lambda: epoch,
                 monotonic=lambda: 10.0,
                 **what,

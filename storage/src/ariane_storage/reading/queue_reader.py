@@ -71,7 +71,9 @@ class QueueReader:
         queue = parts.queues.find(topic, queue_id)
         low, high = (0, 0) if queue is None else self._bounds(queue, limit)
         if not low <= queue_offset <= high:
-            raise QueueOffsetOutOfRange(topic, queue_id, queue_offset, low, high)
+            if queue is None or not self._is_hidden(queue, queue_offset, limit):
+                raise QueueOffsetOutOfRange(topic, queue_id, queue_offset, low, high)
+            high = queue_offset
         if queue is None or queue_offset == high or max_count <= 0:
             return _nothing(QueueReadStatus.EMPTY, queue_offset, low, high)
         window = max_count
@@ -143,6 +145,14 @@ class QueueReader:
             trusted_from=parts.trusted_from,
             is_lost=partial(is_lost, parts.quarantine, queue),
         )
+
+    def _is_hidden(self, queue: ConsumeQueue, queue_offset: int, limit: int | None) -> bool:
+        """Whether an offset is beyond what is confirmed only because not all copies have it yet.
+
+        Another copy of this log may have handed out what lies before it.
+        """
+        is_copied = limit is None and self._parts.confirm_limit is not None
+        return is_copied and queue.min_offset <= queue_offset <= queue.end_offset
 
     def _under_repair(self, queue: ConsumeQueue, queue_offset: int) -> QueueUnderRepair:
         """Ask for the repair of an entry that leads astray."""

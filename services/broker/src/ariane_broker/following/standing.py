@@ -37,6 +37,7 @@ class Standing:
         may_lack_end: bool,
         is_new: bool,
         latest_epoch: Callable[[], int],
+        confirmed: Callable[[], int | None],
         monotonic: Callable[[], float],
     ) -> None:
         """Take the parts.
@@ -49,6 +50,7 @@ class Standing:
             may_lack_end: Whether the log may have lost what the set counts on.
             is_new: Whether the log has seen no epoch yet.
             latest_epoch: The newest epoch in the log.
+            confirmed: What primaries are known to have confirmed.
             monotonic: The clock.
         """
         self._row = row
@@ -57,6 +59,7 @@ class Standing:
         self._may_lack_end = may_lack_end
         self._is_new = is_new
         self._latest_epoch = latest_epoch
+        self._confirmed = confirmed
         self._monotonic = monotonic
         self._is_told = False
         self._candidacy = Candidacy(broker_id, lease_s=lease_s)
@@ -94,7 +97,7 @@ class Standing:
         if not await self._row.change(elected):
             return None
         _log.info("primary_elected", epoch=epoch, in_sync=sorted(elected.in_sync))
-        return Elected(self._row, elected, asked_at_s)
+        return Elected(self._row, elected, asked_at_s, self._confirmed())
 
     def _lost_store(self, found: ReplicaSet) -> bool:
         """Whether the set counts on a log that this broker has no more."""

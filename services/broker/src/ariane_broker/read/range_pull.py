@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -31,6 +31,9 @@ from ariane_storage.store import Store
 CHUNK_BYTES_MIN: Final = 64 << 10
 CHUNK_BYTES_MAX: Final = 4 << 20
 CHUNK_BYTES_DEFAULT: Final = 2 << 20
+HIDDEN_STEP_S: Final = 0.05
+"""How often it is looked whether the end of the log of a new primary is handed out."""
+
 CHUNK_RECORDS_MAX: Final = 65536
 
 
@@ -99,13 +102,26 @@ class PullRange:
         held: HeldRequests,
         statistics: BrokerStatistics,
         epochs: LogEpochs,
+        *,
+        hides_end: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Read from this log; ``held`` holds what reads a queue that is being repaired."""
+        """Take the parts.
+
+        Args:
+            log: What is read.
+            topics: The topics of this broker.
+            held: Holds what reads a queue that is being repaired.
+            statistics: Counts what is read.
+            epochs: Tells ranges of a log that was lost.
+            hides_end: Whether the log has an end that another primary may have handed out, and
+                that is not handed out here yet.
+        """
         self._log = log
         self._topics = topics
         self._held = held
         self._statistics = statistics
         self._epochs = epochs
+        self._hides_end = hides_end
 
     async def read(self, order: RangeOrder, lease: AnswerLease) -> AsyncGenerator[RangeChunk]:
         """Read a range; ends at its end or at the end that was readable when it began.
@@ -124,7 +140,11 @@ class PullRange:
         wanted = filter_for(order.filter)
         readable_queue(self._topics, order.topic, order.queue_id)
         self._epochs.check(QueueKey(order.topic, order.queue_id), order.end, order.log_epoch)
-        end = min(order.end, self._log.queue_bounds(order.topic, order.queue_id)[1])
+        key = QueueKey(order.topic, order.queue_id)
+        end = min(order.end, self._log.queue_bounds(*key)[1])
+        while end < order.end and self._hides_end():
+            await self._wait_handed_out()
+            end = min(order.end, self._log.queue_bounds(*key)[1])
         position = order.begin
         chunk_bytes = order.chunk_bytes or CHUNK_BYTES_DEFAULT
         while True:
@@ -144,7 +164,7 @@ class PullRange:
                 lease.release()
                 if position >= end:
                     return
-                await self._wait_repaired(QueueKey(order.topic, order.queue_id))
+                await self._wait_repaired(key)
                 continue
             lease.settle(granted, sum(map(len, read.chunks)))
             if position >= end:
@@ -160,6 +180,16 @@ class PullRange:
                 yield project(records, sizes, position, order.projection)
             else:
                 await asyncio.sleep(0)
+
+    async def _wait_handed_out(self) -> None:
+        """Wait a moment for others in sync to have the end of the log, too.
+
+        Raises:
+            ServiceError: SERVICE_DRAINING.
+        """
+        if not self._held.open:
+            raise broker_draining()
+        await asyncio.sleep(HIDDEN_STEP_S)
 
     async def _wait_repaired(self, queue: QueueKey) -> None:
         """Wait until a queue can be read again, or has grown.

@@ -37,7 +37,7 @@ def reading_room(
     changing: ChangingRoom,
 ) -> ReadingRoom:
     """Messages out."""
-    store, topics = storing.store, state.topics
+    store, topics, primary = storing.store, state.topics, storing.primary
     looks = QueueLooks(
         log=store,
         topics=topics,
@@ -54,7 +54,14 @@ def reading_room(
     )
     return ReadingRoom(
         pull_records=PullRecords(looks, storing.held, monotonic=outside.clock.monotonic),
-        pull_range=PullRange(store, topics, storing.held, storing.statistics, state.epochs),
+        pull_range=PullRange(
+            store,
+            topics,
+            storing.held,
+            storing.statistics,
+            state.epochs,
+            hides_end=lambda: primary is not None and primary.hides_end,
+        ),
         query=MessageQuery(
             store, topics, own_host=lambda: literal_host(naming.announcement.address)
         ),

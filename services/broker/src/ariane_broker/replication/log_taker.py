@@ -40,6 +40,7 @@ class LogTaker:
 
     Attributes:
         primary_end: Where the primary's log ended when it was heard of last.
+        confirmed: Everything before it was confirmed by some primary; None: it was never told.
     """
 
     def __init__(self, store: Store, forget_snapshots: Callable[[], None]) -> None:
@@ -53,6 +54,12 @@ class LogTaker:
         self._store = store
         self._forget_snapshots = forget_snapshots
         self.primary_end = 0
+        self.confirmed: int | None = None
+
+    def heard(self, *, end: int, confirmed: int) -> None:
+        """The primary says where its log ends, and what is confirmed of it."""
+        self.primary_end = end
+        self.confirmed = max(confirmed, self.confirmed or 0)
 
     def agree(self, welcome: Welcome) -> None:
         """Make this log end where the primary goes on. Blocks.

@@ -70,6 +70,8 @@ class Primary:
         is_replicated: bool,
         in_sync_min: int,
         on_confirmed: Callable[[], None],
+        known_confirmed: int | None = None,
+        on_hidden: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Take the parts.
 
@@ -83,6 +85,9 @@ class Primary:
             is_replicated: Whether acknowledgements, and so readers, wait for replicas.
             in_sync_min: How many must be in sync for a message to be taken, this one included.
             on_confirmed: Called when more is confirmed.
+            known_confirmed: What primaries before are known to have confirmed; None: nobody told.
+            on_hidden: Called when the end of the log is not handed out at first, with the
+                commit-log offset where it ends. Blocks.
         """
         self.reign = reign
         self.copies = copies
@@ -93,6 +98,9 @@ class Primary:
         self._is_replicated = is_replicated
         self._in_sync_min = in_sync_min if is_replicated else 1
         self._on_confirmed = on_confirmed
+        self._known_confirmed = known_confirmed
+        self._on_hidden = on_hidden
+        self._hidden_end = 0
         self._feeds: dict[int, LogFeed] = {}
         self._is_open = True
         self._has_begun = False
@@ -105,6 +113,11 @@ class Primary:
         return bool(self.copies.waited_for)
 
     @property
+    def hides_end(self) -> bool:
+        """Whether the log has an end from before this reign that is not handed out yet."""
+        return self._store.confirmed_offset < self._hidden_end
+
+    @property
     def in_sync_count(self) -> int:
         """How many brokers are in sync, this one included."""
         return len(self.reign.replica_set.in_sync)
@@ -115,7 +128,16 @@ class Primary:
         copying.begin_epoch(self.reign.epoch)
         if self._is_replicated:
             # Whatever the one before has handed out lies before this.
-            copying.confirm_up_to(self._store.max_offset)
+            end = self._store.max_offset
+            confirmed: int = end
+            if self.has_copies and self._known_confirmed is not None:
+                # The rest may be here alone: should this broker die before the others in sync have
+                # it, its place is taken by something else.
+                confirmed = min(end, self._known_confirmed)
+            copying.confirm_up_to(confirmed)
+            if confirmed < end:
+                self._hidden_end = end
+                self._on_hidden(end)
         self._has_begun = True
 
     # Appending.

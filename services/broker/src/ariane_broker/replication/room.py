@@ -16,6 +16,7 @@ from ariane_broker.log.promise import (
     flush_conditions,
 )
 from ariane_broker.outside import Outside
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.replication.confirmation import Confirmation
 from ariane_broker.replication.copies import Copies
 from ariane_broker.replication.primary import Primary
@@ -36,11 +37,14 @@ class Elected:
         row: The shared row.
         replica_set: What it says since.
         asked_at_s: When the election was asked for, by the monotonic clock.
+        confirmed: Everything before this commit-log offset was confirmed by those before; None:
+            nobody has told.
     """
 
     row: SharedRow
     replica_set: ReplicaSet
     asked_at_s: float
+    confirmed: int | None = None
 
 
 def primary_of(outside: Outside, elected: Elected, store: Store, arrivals: Arrivals) -> Primary:
@@ -71,7 +75,16 @@ def primary_of(outside: Outside, elected: Elected, store: Store, arrivals: Arriv
         is_replicated=settings.acknowledge == "replicated",
         in_sync_min=settings.in_sync_min,
         on_confirmed=arrivals.confirm,
+        known_confirmed=elected.confirmed,
+        on_hidden=lambda end: _hide(store, arrivals, end),
     )
+
+
+def _hide(store: Store, arrivals: Arrivals, end: int) -> None:
+    """Have those woken who wait in any queue once all before an offset is confirmed."""
+    queues = [QueueKey(*queue) for queue in store.queues()]
+    if queues:
+        arrivals.appended_at_once(queues, [end] * len(queues))
 
 
 class PrimaryPromises:

@@ -1,0 +1,78 @@
+"""A range of a new primary whose end is not handed out yet: it waits, and is not cut short."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from ariane_broker.log.held_requests import HeldRequests
+from ariane_broker.log.statistics import BrokerStatistics
+from ariane_broker.read.range_pull import PullRange, RangeOrder
+from ariane_broker.topics.topic_table import TopicConfig
+from ariane_record import BlockEncoder
+from ariane_servicekit import ServiceError
+from ariane_storage import Store, StoreConfig
+
+ORDER = RangeOrder(topic="orders", queue_id=0, begin=0, end=2)
+
+
+class AnyRoom:
+    """Room for every answer."""
+
+    async def take(self, wanted):
+        return wanted
+
+    def settle(self, granted, used):
+        pass
+
+    def release(self):
+        pass
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path / "store", StoreConfig(segment_bytes=1 << 20))
+    store.recover(("127.0.0.1", 1))
+    encoder = BlockEncoder("orders", size_bytes_max=1 << 16)
+    for body in (b"confirmed", b"perhaps"):
+        encoder.add(body, born_timestamp_ms=1)
+    appended = store.append_block(encoder.finish(), 0)
+    store.copying.confirm_up_to(int(appended.commit_log_offsets[1]))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def ranges(store):
+    held = HeldRequests(count_max=10)
+    pull_range = PullRange(
+        store,
+        SimpleNamespace(
+            find=lambda topic: TopicConfig(topic=topic, read_queue_count=1, write_queue_count=1)
+        ),
+        held,
+        BrokerStatistics(),
+        SimpleNamespace(check=lambda *_: None),
+        hides_end=lambda: store.confirmed_offset < store.max_offset,
+    )
+
+    async def read(order):
+        return [len(chunk.sizes) async for chunk in pull_range.read(order, AnyRoom())]
+
+    return SimpleNamespace(read=read, held=held)
+
+
+async def test_it_waits_for_the_end_that_it_asks_for(store, ranges):
+    reading = asyncio.ensure_future(ranges.read(ORDER))
+    assert await ranges.read(RangeOrder(topic="orders", queue_id=0, begin=0, end=1)) == [1]
+    assert not reading.done()
+    store.copying.confirm_up_to(store.max_offset)
+    assert await reading == [2]
+
+
+async def test_it_does_not_wait_for_a_broker_that_stops(ranges):
+    reading = asyncio.ensure_future(ranges.read(ORDER))
+    await asyncio.sleep(0)
+    ranges.held.close()
+    with pytest.raises(ServiceError, match="draining"):
+        await reading
