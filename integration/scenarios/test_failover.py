@@ -96,14 +96,16 @@ class Sending:
                 await self._grown.wait()
 
 
-async def read_all(cluster):
+async def read_all(cluster, reader=None):
     """The number in each body, by its place."""
+    if reader is None:
+        async with QueueReader(cluster.name_servers) as primary_reader:
+            return await read_all(cluster, primary_reader)
     found = {}
-    async with QueueReader(cluster.name_servers) as reader:
-        for queue, (begin, end) in (await reader.bounds("orders")).items():
-            async for columns in reader.read_range(queue, begin, end):
-                for message in map(columns.message, range(len(columns))):
-                    found[queue.queue_id, message.queue_offset] = int(message.body)
+    for queue, (begin, end) in (await reader.bounds("orders")).items():
+        async for columns in reader.read_range(queue, begin, end):
+            for message in map(columns.message, range(len(columns))):
+                found[queue.queue_id, message.queue_offset] = int(message.body)
     return found
 
 
@@ -174,6 +176,32 @@ async def test_primaries_that_are_killed_one_after_another_lose_nothing(local_cl
                 await in_sync(await reigning(brokers), 0, 1, 2)
         found = await read_all(cluster)
     check(sending, found)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_replica_lets_read_while_there_is_no_primary(local_cluster, until):
+    # Nobody is elected for a while.
+    async with local_cluster("--primary-lease-s", "20", replicas=1) as cluster:
+        first = cluster.brokers[0]
+        await in_sync(first, 0, 1)
+        async with Sending(cluster) as sending:
+            await sending.more(100)
+        before = await read_all(cluster)
+        # A heartbeat later the replica knows that all of it is confirmed.
+        replica = cluster.replicas[0]
+        end = (await state_of(first)).confirmed_commit_log_offset
+
+        async def told():
+            return (await state_of(replica)).confirmed_commit_log_offset >= end
+
+        await until(told)
+        async with QueueReader(cluster.name_servers, replicas=True, call_timeout_s=5) as reader:
+            assert len(await reader.bounds("orders")) > 0
+            first.kill()
+            await first.wait()
+            assert await read_all(cluster, reader) == before
+    check(sending, before)
 
 
 @pytest.mark.slow

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from ariane_broker.following.followed_state import FollowedState
 from ariane_broker.following.replica_client import ReplicaClient, ReplicaIdentity
 from ariane_broker.following.replica_life import ReplicaLife
 from ariane_broker.following.standing import Standing
-from ariane_broker.log.room import storing_room
+from ariane_broker.log import log_epochs
+from ariane_broker.log.log_epochs import LogEpochs
+from ariane_broker.log.room import StoringRoom, storing_room
 from ariane_broker.outside import Outside
+from ariane_broker.read.queue_lookup import QueueLookup
+from ariane_broker.read.range_pull import PullRange
 from ariane_broker.replication.database_row import DatabaseRow
 from ariane_broker.replication.log_taker import LogTaker
 from ariane_broker.replication.operating import ReplicaOperations, SetStatus
@@ -19,13 +25,19 @@ from ariane_broker.replication.room import Elected
 from ariane_broker.replication.state_copies import StateCopies
 from ariane_broker.replication.tables import SCHEMA
 from ariane_broker.rpc.not_primary import NotPrimary
+from ariane_broker.rpc.pull_servicer import PullServicer
+from ariane_broker.rpc.replica_pulls import ReplicaPulls
 from ariane_broker.rpc.replication_servicers import ReplicaSetServicer
 from ariane_broker.rpc.rpc_services import CLIENTS, REPLICATION, rpc_service
-from ariane_servicekit import StartRefused
+from ariane_broker.topics.topic_table import TopicTable
+from ariane_servicekit import AnswerBudget, StartRefused
 from ariane_servicekit.database import Database, DatabaseError
 from ariane_storage.disk.disk import Disk
 from ariane_storage.state_file import StateFile
 from ariane_storage.store_files import StoreFiles
+
+if TYPE_CHECKING:
+    from ariane_broker.read.pull import PullRecords
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 DATABASE_WAIT_S: Final = 30.0
@@ -41,6 +53,50 @@ class Won(NamedTuple):
 
     elected: Elected
     close_row: Callable[[], None]
+
+
+class _Reading(NamedTuple):
+    """What lets a replica be read.
+
+    Attributes:
+        pulls: Answers pulls.
+        read_state: Takes over what the files of topics say.
+    """
+
+    pulls: ReplicaPulls
+    read_state: Callable[[], Awaitable[None]]
+
+
+def _reading(
+    outside: Outside, storing: StoringRoom, files: StoreFiles, primary_address: Callable[[], str]
+) -> _Reading:
+    settings, store = outside.settings, storing.store
+    topics = TopicTable(
+        now_ms=outside.clock.now_ms, default_queue_count=settings.default_queue_count
+    )
+    epochs = LogEpochs(store, storing.statistics, draw=lambda _: 0)
+    followed = FollowedState(
+        topics,
+        epochs,
+        StateFile(files.config / "topics.json", outside.disk),
+        StateFile(files.config / log_epochs.FILE_NAME, outside.disk),
+    )
+
+    async def read_state() -> None:
+        loop = asyncio.get_running_loop()
+        followed.take(*await loop.run_in_executor(outside.threads.keeper, followed.read))
+
+    servicer = PullServicer(
+        # Nobody asks it: these methods are refused before.
+        cast("PullRecords", None),
+        storing.held,
+        PullRange(store, topics, storing.held, storing.statistics, epochs),
+        QueueLookup(store, topics),
+        epochs=epochs,
+        answers=AnswerBudget(settings.answer_bytes_max),
+        broker_name=settings.broker_name,
+    )
+    return _Reading(ReplicaPulls(primary_address, servicer, store), read_state)
 
 
 def compose_replica(outside: Outside, on_won: Callable[[Won], None]) -> ReplicaLife:
@@ -62,17 +118,11 @@ def compose_replica(outside: Outside, on_won: Callable[[Won], None]) -> ReplicaL
         raise StartRefused(str(error)) from error
     names = (settings.cluster_name, settings.broker_name)
     row = DatabaseRow(database, *names)
-
-    async def open_row() -> None:
-        try:
-            await database.open(wait_s=DATABASE_WAIT_S)
-        except DatabaseError as error:
-            raise StartRefused(str(error)) from error
-
     storing = storing_room(outside)
     store, files = storing.store, StoreFiles(settings.store_path)
     state = StateCopies(outside.disk, files.config)
     taker = LogTaker(store, state.forget_snapshots)
+    reading = _reading(outside, storing, files, lambda: status().replica_set.primary_address)
     client = ReplicaClient(
         ReplicaIdentity(*names, settings.broker_id),
         store,
@@ -84,6 +134,7 @@ def compose_replica(outside: Outside, on_won: Callable[[Won], None]) -> ReplicaL
         state_interval_s=settings.replica_state_s,
         sleep=clock.sleep,
         on_taken=lambda: storing.keeping.appended(store.max_offset),
+        on_state=reading.read_state,
     )
 
     def make_standing(address: str, may_lack_end: bool) -> Standing:
@@ -107,6 +158,7 @@ def compose_replica(outside: Outside, on_won: Callable[[Won], None]) -> ReplicaL
     servicers["ReplicaSetService"] = ReplicaSetServicer(
         ReplicaOperations(names, row, status), store
     )
+    servicers["PullService"] = reading.pulls
     life = ReplicaLife(
         outside,
         storing,
@@ -114,11 +166,19 @@ def compose_replica(outside: Outside, on_won: Callable[[Won], None]) -> ReplicaL
         client=client,
         rpc_services=[rpc_service(name, servicer) for name, servicer in servicers.items()],
         lost_power=lambda crashed: _lost_power(outside.disk, files, crashed=crashed),
-        open_row=open_row,
+        open_row=lambda: _open(database),
         close_row=database.close,
         on_elected=lambda elected: on_won(Won(elected, database.close)),
+        read_state=reading.read_state,
     )
     return life
+
+
+async def _open(database: Database) -> None:
+    try:
+        await database.open(wait_s=DATABASE_WAIT_S)
+    except DatabaseError as error:
+        raise StartRefused(str(error)) from error
 
 
 def _lost_power(disk: Disk, files: StoreFiles, *, crashed: bool) -> bool:

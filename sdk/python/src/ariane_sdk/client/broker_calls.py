@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
@@ -26,7 +27,7 @@ from ariane.broker.v1.offset_service_pb2 import (
 from ariane.broker.v1.pull_service_pb2 import FindQueueOffsetsRequest, ListQueueBoundsRequest
 from ariane_sdk.client.caution import NO_CAUTION, Caution, InWork
 from ariane_sdk.client.queue_position import QueuePosition
-from ariane_sdk.errors import CallError, ServiceUnavailable
+from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
 from ariane_sdk.message import MessageQueue
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.pages import PAGE_SIZE_MAX, collect_pages
@@ -94,19 +95,32 @@ class BrokerCalls:
         self._timeout_s = timeout_s
 
     async def queue_bounds(
-        self, broker: BrokerRoute, topic: str
+        self, broker: BrokerRoute, topic: str, *, replicas: bool = False
     ) -> list[tuple[MessageQueue, pull_service_pb2.QueueBounds]]:
         """Bounds of all readable queues of a topic on a broker.
+
+        Args:
+            broker: The broker.
+            topic: The topic.
+            replicas: Whether replicas are asked while the primary does not answer.
 
         Raises:
             CallError: The broker did not tell.
         """
-        address = read_address(broker)
+        *others, last = read_addresses(broker, replicas=replicas)
+        for address in others:
+            with suppress(ServiceUnavailable, DeadlinePassed):
+                return await self._bounds_at(address, broker, topic)
+        return await self._bounds_at(last, broker, topic)
+
+    async def _bounds_at(
+        self, address: str, broker: BrokerRoute, topic: str
+    ) -> list[tuple[MessageQueue, pull_service_pb2.QueueBounds]]:
         response = await answer_of(
             self._connections.pull(address).ListQueueBounds(
                 ListQueueBoundsRequest(topic=topic), timeout=self._timeout_s
             ),
-            peer_name(broker),
+            f"broker {broker.broker_name} at {address}",
         )
         return [
             (MessageQueue(topic, broker.broker_name, bounds.queue_id), bounds)
@@ -342,6 +356,18 @@ class BrokerCalls:
 def peer_name(broker: BrokerRoute) -> str:
     """How a broker is called in the text of an error."""
     return f"broker {broker.broker_name} at {broker.read_address}"
+
+
+def read_addresses(broker: BrokerRoute, *, replicas: bool) -> list[str]:
+    """Where a broker is asked by position: the primary, and perhaps its replicas behind it.
+
+    Raises:
+        ServiceUnavailable: No process of it is known to live.
+    """
+    first = read_address(broker)
+    if not replicas:
+        return [first]
+    return [broker.addresses[broker_id] for broker_id in sorted(broker.addresses)]
 
 
 def read_address(broker: BrokerRoute) -> str:

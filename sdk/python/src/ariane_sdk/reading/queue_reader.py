@@ -9,6 +9,7 @@ from contextlib import aclosing
 from datetime import datetime
 from enum import Enum
 from itertools import chain
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 from ariane.broker.v1.pull_service_pb2 import (
@@ -24,7 +25,7 @@ from ariane_sdk.checks.queue_arguments import (
     checked_offsets,
     checked_queue,
 )
-from ariane_sdk.client.stateless_client import StatelessClient
+from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S, StatelessClient
 from ariane_sdk.errors import (
     CallError,
     ConsumerOffsetRefused,
@@ -36,8 +37,10 @@ from ariane_sdk.net.timestamps import timestamp_from
 from ariane_sdk.reading.columns_out import RangeColumns
 from ariane_sdk.reading.message_query import MessageQueries
 from ariane_sdk.reading.range_chunks import RangeChunks, chunk_columns
+from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.routing.routes import find_broker
+from ariane_sdk.runtime.clock import Clock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,6 +69,33 @@ class QueueReader(StatelessClient):
                     print(queue, len(columns))
     """
 
+    def __init__(
+        self,
+        name_servers: NameServerAddresses,
+        *,
+        replicas: bool = False,
+        call_timeout_s: float = CALL_TIMEOUT_S,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        """Set up; nothing is connected before ``start``.
+
+        Args:
+            name_servers: "host:port" of each name server, as a list or separated by commas.
+            replicas: Whether ``bounds`` and ``read_range`` ask the replicas of a broker whose
+                primary does not answer. A replica tells what its primary had confirmed when it was
+                heard of last, so that a queue may seem to end a little earlier than before. The
+                primary is asked first each time.
+            call_timeout_s: As for other clients without state.
+            clock: For tests.
+            random: For tests.
+
+        Raises:
+            IllegalArgument: An address is none.
+        """
+        super().__init__(name_servers, call_timeout_s=call_timeout_s, clock=clock, random=random)
+        self._replicas = replicas
+
     async def bounds(
         self, topic: str, *, broker_names: Collection[str] = ()
     ) -> dict[MessageQueue, tuple[int, int]]:
@@ -82,7 +112,10 @@ class QueueReader(StatelessClient):
         route = await self._route(topic)
         calls = self._session.calls
         answers = await asyncio.gather(
-            *(calls.queue_bounds(broker, topic) for broker in _readable(route, broker_names))
+            *(
+                calls.queue_bounds(broker, topic, replicas=self._replicas)
+                for broker in _readable(route, broker_names)
+            )
         )
         return {
             queue: (bounds.min_queue_offset, bounds.max_queue_offset)
@@ -347,7 +380,12 @@ class QueueReader(StatelessClient):
 
     @property
     def _chunks(self) -> RangeChunks:
-        return RangeChunks(lambda: self._session, self._clock, silence_s=self._call_timeout_s)
+        return RangeChunks(
+            lambda: self._session,
+            self._clock,
+            silence_s=self._call_timeout_s,
+            replicas=self._replicas,
+        )
 
     @property
     def _queries(self) -> MessageQueries:

@@ -17,7 +17,7 @@ from ariane.broker.v1.pull_service_pb2 import (
 from ariane_record.decoding.columns import RecordColumns, decode_columns
 from ariane_record.errors import RecordCorrupted
 from ariane_sdk.checks.queue_arguments import checked_count, checked_offset, checked_queue
-from ariane_sdk.client.broker_calls import peer_name, read_address
+from ariane_sdk.client.broker_calls import read_addresses
 from ariane_sdk.client.session import Session
 from ariane_sdk.errors import CallError, RecordDamaged
 from ariane_sdk.message import MessageQueue
@@ -37,7 +37,14 @@ READ_RETRY_S_MAX: Final = 2.0
 class RangeChunks:
     """Asks brokers for ranges of their queues."""
 
-    def __init__(self, running: Callable[[], Session], clock: Clock, *, silence_s: float) -> None:
+    def __init__(
+        self,
+        running: Callable[[], Session],
+        clock: Clock,
+        *,
+        silence_s: float,
+        replicas: bool = False,
+    ) -> None:
         """Ask nothing yet.
 
         Args:
@@ -45,10 +52,12 @@ class RangeChunks:
             clock: Paces repeats.
             silence_s: How long a chunk may be waited for before the broker is asked whether it
                 lives.
+            replicas: Whether replicas are asked while the primary does not answer.
         """
         self._running = running
         self._clock = clock
         self._silence_s = silence_s
+        self._replicas = replicas
 
     async def of(
         self,
@@ -80,6 +89,7 @@ class RangeChunks:
         checked_offset(end)
         checked_count("chunk_bytes", chunk_bytes)
         retry_s = READ_RETRY_S_MIN
+        turn = 0
         progress_s = self._clock.monotonic_s()
         while next_offset < end:
             request = PullRangeRequest(
@@ -91,7 +101,10 @@ class RangeChunks:
                 projection=projection,
             )
             broker = await find_broker(self._running().routes, queue)
-            call = self._running().connections.pull(read_address(broker)).PullRange(request)
+            # The primary, and while it does not answer its replicas by turns.
+            addresses = read_addresses(broker, replicas=self._replicas)
+            address = addresses[turn % len(addresses)]
+            call = self._running().connections.pull(address).PullRange(request)
             ask = partial(self._running().calls.queue_bounds, broker, queue.topic)
             stream = LivingStream(call, ask, silence_s=self._silence_s)
             try:
@@ -105,7 +118,9 @@ class RangeChunks:
                 silence.outcome_unknown = False
                 raise
             except AioRpcError as rpc_error:
-                error = error_from_rpc(rpc_error, peer=peer_name(broker))
+                peer = f"broker {broker.broker_name} at {address}"
+                error = error_from_rpc(rpc_error, peer=peer)
+                turn += 1
                 error.outcome_unknown = False  # Reading changes nothing.
                 if error.reason == "QUEUE_UNDER_REPAIR":
                     progress_s = self._clock.monotonic_s()  # The broker works on it.

@@ -12,10 +12,17 @@ class QueueReader(BlockingClient[_queue_reader.QueueReader]):
     """Reads ranges of queues, their bounds, and the offsets of groups."""
 
     def __init__(
-        self, name_servers: NameServerAddresses, *, call_timeout_s: float = CALL_TIMEOUT_S
+        self,
+        name_servers: NameServerAddresses,
+        *,
+        replicas: bool = False,
+        call_timeout_s: float = CALL_TIMEOUT_S,
     ) -> None:
         """Set up; see ``ariane_sdk.QueueReader``."""
-        super().__init__(_queue_reader.QueueReader(name_servers, call_timeout_s=call_timeout_s))
+        reader = _queue_reader.QueueReader(
+            name_servers, replicas=replicas, call_timeout_s=call_timeout_s
+        )
+        super().__init__(reader)
 
     bounds = blocking(_queue_reader.QueueReader.bounds)
     offsets_at = blocking(_queue_reader.QueueReader.offsets_at)

@@ -89,6 +89,7 @@ class ReplicaClient:
         state_interval_s: float,
         sleep: Callable[[float], Awaitable[None]],
         on_taken: Callable[[], None],
+        on_state: Callable[[], Awaitable[None]],
     ) -> None:
         """Take the parts.
 
@@ -103,6 +104,7 @@ class ReplicaClient:
             state_interval_s: Seconds between two pulls of state.
             sleep: Waits for seconds.
             on_taken: Called when bytes were appended.
+            on_state: Awaited when what was decided may have changed.
         """
         self._identity = identity
         self._store = store
@@ -114,6 +116,7 @@ class ReplicaClient:
         self._state_interval_s = state_interval_s
         self._sleep = sleep
         self._on_taken = on_taken
+        self._on_state = on_state
         self._state_version = 0
         self._state_wanted = asyncio.Event()
         self._progressed = asyncio.Event()
@@ -299,6 +302,8 @@ class ReplicaClient:
         """
         decided = [part for part in pull.parts if part.name in DECIDED]
         await self._run(self._put_parts, decided, pull.deleted_topics)
+        if decided:
+            await self._on_state()
         self._state_version = pull.version
         self._progressed.set()
         snapshots = [part for part in pull.parts if part.name not in DECIDED]

@@ -74,6 +74,7 @@ class ReplicaLife:
         open_row: Callable[[], Awaitable[None]],
         close_row: Callable[[], None],
         on_elected: Callable[[Elected], None],
+        read_state: Callable[[], Awaitable[None]],
     ) -> None:
         """Take the parts.
 
@@ -88,6 +89,7 @@ class ReplicaLife:
             open_row: Makes the shared row ready; awaited.
             close_row: Lets it go.
             on_elected: Is given the election that was won: the row stays open for it.
+            read_state: Takes over what the files of topics say.
         """
         self._outside = outside
         self._storing = storing
@@ -97,6 +99,7 @@ class ReplicaLife:
         self._open_row = open_row
         self._close_row = close_row
         self._on_elected = on_elected
+        self._read_state = read_state
         self._standing: Standing | None = None
         self._following: asyncio.Task[None] | None = None
         self._followed = ("", 0)
@@ -146,6 +149,9 @@ class ReplicaLife:
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(threads.state, self._open_store, reached)
+            # Nobody has told yet what is confirmed.
+            self._storing.store.copying.confirm_up_to(self._storing.store.min_offset)
+            await self._read_state()
             crashed = self._storing.store.recovery.crashed
             off = await loop.run_in_executor(threads.state, self._lost_power, crashed)
         except (StorageError, OSError) as error:

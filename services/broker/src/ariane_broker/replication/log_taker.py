@@ -60,6 +60,7 @@ class LogTaker:
         """The primary says where its log ends, and what is confirmed of it."""
         self.primary_end = end
         self.confirmed = max(confirmed, self.confirmed or 0)
+        self._store.copying.confirm_up_to(self.confirmed)
 
     def agree(self, welcome: Welcome) -> None:
         """Make this log end where the primary goes on. Blocks.
