@@ -98,6 +98,7 @@ BAD_IMPORTS = [
     (LIGHT_COMMANDS, "ariane_admin.commands", "ariane_admin.service"),
     (LIGHT_COMMANDS, "ariane_admin.asking", "starlette"),
     (LIGHT_COMMANDS, "ariane_admin.servicers", "ariane_admin.audit"),
+    (LIGHT_COMMANDS, "ariane_admin.commands", "ariane_admin.alerts"),
     (PROTOBUF, "ariane_broker.receive", "ariane.broker.v1.receive_service_pb2"),
     (PROTOBUF, "ariane_broker.transactions", "ariane.common.v1.message_pb2"),
 ]

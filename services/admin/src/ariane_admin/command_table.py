@@ -35,6 +35,19 @@ class Wing(NamedTuple):
 
 
 OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
+    "alert": Wing(
+        "See what admin watches, and what is out of bounds.",
+        {
+            "list": Room(
+                "ariane_admin.commands.alert:list_alerts",
+                "List alerts, newest first.",
+            ),
+            "rules": Room(
+                "ariane_admin.commands.alert:rules",
+                "List what is watched: settings of admin say it.",
+            ),
+        },
+    ),
     "audit": Wing(
         "See who changed what through admin, and whether the trail is whole.",
         {

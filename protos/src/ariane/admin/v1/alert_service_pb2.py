@@ -27,7 +27,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/admin/v1/alert_service.proto\x12\x0f\x61riane.admin.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xba\x01\n\tAlertRule\x12\x0c\n\x04rule\x18\x01 \x01(\t\x12,\n\x06\x66igure\x18\x02 \x01(\x0e\x32\x1c.ariane.admin.v1.AlertFigure\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\x11\n\tthreshold\x18\x04 \x01(\x01\x12+\n\x08patience\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07\x65nabled\x18\x06 \x01(\x08\x12\x0f\n\x07version\x18\x07 \x01(\x03\"\xad\x01\n\x05\x41lert\x12\x0c\n\x04rule\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x13\n\x0b\x66irst_value\x18\x03 \x01(\x01\x12\x12\n\nlast_value\x18\x04 \x01(\x01\x12.\n\nraise_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"B\n\x16\x43reateAlertRuleRequest\x12(\n\x04rule\x18\x01 \x01(\x0b\x32\x1a.ariane.admin.v1.AlertRule\"C\n\x17\x43reateAlertRuleResponse\x12(\n\x04rule\x18\x01 \x01(\x0b\x32\x1a.ariane.admin.v1.AlertRule\"#\n\x13GetAlertRuleRequest\x12\x0c\n\x04rule\x18\x01 \x01(\t\"@\n\x14GetAlertRuleResponse\x12(\n\x04rule\x18\x01 \x01(\x0b\x32\x1a.ariane.admin.v1.AlertRule\">\n\x15ListAlertRulesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"\\\n\x16ListAlertRulesResponse\x12)\n\x05rules\x18\x01 \x03(\x0b\x32\x1a.ariane.admin.v1.AlertRule\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Y\n\x16UpdateAlertRuleRequest\x12(\n\x04rule\x18\x01 \x01(\x0b\x32\x1a.ariane.admin.v1.AlertRule\x12\x15\n\rknown_version\x18\x02 \x01(\x03\"C\n\x17UpdateAlertRuleResponse\x12(\n\x04rule\x18\x01 \x01(\x0b\x32\x1a.ariane.admin.v1.AlertRule\"&\n\x16\x44\x65leteAlertRuleRequest\x12\x0c\n\x04rule\x18\x01 \x01(\t\"\x19\n\x17\x44\x65leteAlertRuleResponse\"_\n\x11ListAlertsRequest\x12\x0c\n\x04rule\x18\x01 \x01(\t\x12\x15\n\rinclude_ended\x18\x02 \x01(\x08\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"U\n\x12ListAlertsResponse\x12&\n\x06\x61lerts\x18\x01 \x03(\x0b\x32\x16.ariane.admin.v1.Alert\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\xa2\x02\n\x0b\x41lertFigure\x12\x1c\n\x18\x41LERT_FIGURE_UNSPECIFIED\x10\x00\x12\"\n\x1e\x41LERT_FIGURE_LAG_MESSAGE_COUNT\x10\x01\x12\x1c\n\x18\x41LERT_FIGURE_LAG_SECONDS\x10\x02\x12\x1d\n\x19\x41LERT_FIGURE_MEMBER_COUNT\x10\x03\x12\"\n\x1e\x41LERT_FIGURE_DEAD_LETTER_COUNT\x10\x04\x12\'\n#ALERT_FIGURE_BROKER_SILENCE_SECONDS\x10\x05\x12 \n\x1c\x41LERT_FIGURE_DISK_USED_RATIO\x10\x06\x12%\n!ALERT_FIGURE_REPLICA_BEHIND_BYTES\x10\x07\x32\x93\x05\n\x0c\x41lertService\x12n\n\x0f\x43reateAlertRule\x12\'.ariane.admin.v1.CreateAlertRuleRequest\x1a(.ariane.admin.v1.CreateAlertRuleResponse\"\x08\xca\xf3\x18\x04\x08\x04\x10\x01\x12\x65\n\x0cGetAlertRule\x12$.ariane.admin.v1.GetAlertRuleRequest\x1a%.ariane.admin.v1.GetAlertRuleResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x01\x12k\n\x0eListAlertRules\x12&.ariane.admin.v1.ListAlertRulesRequest\x1a\'.ariane.admin.v1.ListAlertRulesResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x12n\n\x0fUpdateAlertRule\x12\'.ariane.admin.v1.UpdateAlertRuleRequest\x1a(.ariane.admin.v1.UpdateAlertRuleResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x01\x12n\n\x0f\x44\x65leteAlertRule\x12\'.ariane.admin.v1.DeleteAlertRuleRequest\x1a(.ariane.admin.v1.DeleteAlertRuleResponse\"\x08\xca\xf3\x18\x04\x08\x06\x10\x01\x12_\n\nListAlerts\x12\".ariane.admin.v1.ListAlertsRequest\x1a#.ariane.admin.v1.ListAlertsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/admin/v1/alert_service.proto\x12\x0f\x61riane.admin.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"y\n\tAlertRule\x12,\n\x06\x66igure\x18\x01 \x01(\x0e\x32\x1c.ariane.admin.v1.AlertFigure\x12\x11\n\tthreshold\x18\x02 \x01(\x01\x12+\n\x08patience\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xe0\x01\n\x05\x41lert\x12,\n\x06\x66igure\x18\x01 \x01(\x0e\x32\x1c.ariane.admin.v1.AlertFigure\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x13\n\x0b\x66irst_value\x18\x03 \x01(\x01\x12\x12\n\nlast_value\x18\x04 \x01(\x01\x12.\n\nraise_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tthreshold\x18\x07 \x01(\x01\"\x17\n\x15ListAlertRulesRequest\"T\n\x16ListAlertRulesResponse\x12)\n\x05rules\x18\x01 \x03(\x0b\x32\x1a.ariane.admin.v1.AlertRule\x12\x0f\n\x07webhook\x18\x02 \x01(\x08\"\x7f\n\x11ListAlertsRequest\x12,\n\x06\x66igure\x18\x01 \x01(\x0e\x32\x1c.ariane.admin.v1.AlertFigure\x12\x15\n\rinclude_ended\x18\x02 \x01(\x08\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"U\n\x12ListAlertsResponse\x12&\n\x06\x61lerts\x18\x01 \x03(\x0b\x32\x16.ariane.admin.v1.Alert\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\xda\x01\n\x0b\x41lertFigure\x12\x1c\n\x18\x41LERT_FIGURE_UNSPECIFIED\x10\x00\x12\"\n\x1e\x41LERT_FIGURE_LAG_MESSAGE_COUNT\x10\x01\x12\x1c\n\x18\x41LERT_FIGURE_LAG_SECONDS\x10\x02\x12\"\n\x1e\x41LERT_FIGURE_DEAD_LETTER_COUNT\x10\x03\x12 \n\x1c\x41LERT_FIGURE_DISK_USED_RATIO\x10\x04\x12%\n!ALERT_FIGURE_REPLICAS_OUT_OF_SYNC\x10\x05\x32\xdc\x01\n\x0c\x41lertService\x12k\n\x0eListAlertRules\x12&.ariane.admin.v1.ListAlertRulesRequest\x1a\'.ariane.admin.v1.ListAlertRulesResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x12_\n\nListAlerts\x12\".ariane.admin.v1.ListAlertsRequest\x1a#.ariane.admin.v1.ListAlertsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,48 +35,24 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ariane.admin.v1.alert_servi
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\022mq.ariane.admin.v1P\001Z&ariane.mq/go/arianepb/admin/v1;adminv1'
-  _globals['_ALERTSERVICE'].methods_by_name['CreateAlertRule']._loaded_options = None
-  _globals['_ALERTSERVICE'].methods_by_name['CreateAlertRule']._serialized_options = b'\312\363\030\004\010\004\020\001'
-  _globals['_ALERTSERVICE'].methods_by_name['GetAlertRule']._loaded_options = None
-  _globals['_ALERTSERVICE'].methods_by_name['GetAlertRule']._serialized_options = b'\312\363\030\004\010\007\020\001'
   _globals['_ALERTSERVICE'].methods_by_name['ListAlertRules']._loaded_options = None
   _globals['_ALERTSERVICE'].methods_by_name['ListAlertRules']._serialized_options = b'\312\363\030\004\010\010\020\001'
-  _globals['_ALERTSERVICE'].methods_by_name['UpdateAlertRule']._loaded_options = None
-  _globals['_ALERTSERVICE'].methods_by_name['UpdateAlertRule']._serialized_options = b'\312\363\030\004\010\005\020\001'
-  _globals['_ALERTSERVICE'].methods_by_name['DeleteAlertRule']._loaded_options = None
-  _globals['_ALERTSERVICE'].methods_by_name['DeleteAlertRule']._serialized_options = b'\312\363\030\004\010\006\020\001'
   _globals['_ALERTSERVICE'].methods_by_name['ListAlerts']._loaded_options = None
   _globals['_ALERTSERVICE'].methods_by_name['ListAlerts']._serialized_options = b'\312\363\030\004\010\010\020\001'
-  _globals['_ALERTFIGURE']._serialized_start=1327
-  _globals['_ALERTFIGURE']._serialized_end=1617
-  _globals['_ALERTRULE']._serialized_start=153
-  _globals['_ALERTRULE']._serialized_end=339
-  _globals['_ALERT']._serialized_start=342
-  _globals['_ALERT']._serialized_end=515
-  _globals['_CREATEALERTRULEREQUEST']._serialized_start=517
-  _globals['_CREATEALERTRULEREQUEST']._serialized_end=583
-  _globals['_CREATEALERTRULERESPONSE']._serialized_start=585
-  _globals['_CREATEALERTRULERESPONSE']._serialized_end=652
-  _globals['_GETALERTRULEREQUEST']._serialized_start=654
-  _globals['_GETALERTRULEREQUEST']._serialized_end=689
-  _globals['_GETALERTRULERESPONSE']._serialized_start=691
-  _globals['_GETALERTRULERESPONSE']._serialized_end=755
-  _globals['_LISTALERTRULESREQUEST']._serialized_start=757
-  _globals['_LISTALERTRULESREQUEST']._serialized_end=819
-  _globals['_LISTALERTRULESRESPONSE']._serialized_start=821
-  _globals['_LISTALERTRULESRESPONSE']._serialized_end=913
-  _globals['_UPDATEALERTRULEREQUEST']._serialized_start=915
-  _globals['_UPDATEALERTRULEREQUEST']._serialized_end=1004
-  _globals['_UPDATEALERTRULERESPONSE']._serialized_start=1006
-  _globals['_UPDATEALERTRULERESPONSE']._serialized_end=1073
-  _globals['_DELETEALERTRULEREQUEST']._serialized_start=1075
-  _globals['_DELETEALERTRULEREQUEST']._serialized_end=1113
-  _globals['_DELETEALERTRULERESPONSE']._serialized_start=1115
-  _globals['_DELETEALERTRULERESPONSE']._serialized_end=1140
-  _globals['_LISTALERTSREQUEST']._serialized_start=1142
-  _globals['_LISTALERTSREQUEST']._serialized_end=1237
-  _globals['_LISTALERTSRESPONSE']._serialized_start=1239
-  _globals['_LISTALERTSRESPONSE']._serialized_end=1324
-  _globals['_ALERTSERVICE']._serialized_start=1620
-  _globals['_ALERTSERVICE']._serialized_end=2279
+  _globals['_ALERTFIGURE']._serialized_start=830
+  _globals['_ALERTFIGURE']._serialized_end=1048
+  _globals['_ALERTRULE']._serialized_start=152
+  _globals['_ALERTRULE']._serialized_end=273
+  _globals['_ALERT']._serialized_start=276
+  _globals['_ALERT']._serialized_end=500
+  _globals['_LISTALERTRULESREQUEST']._serialized_start=502
+  _globals['_LISTALERTRULESREQUEST']._serialized_end=525
+  _globals['_LISTALERTRULESRESPONSE']._serialized_start=527
+  _globals['_LISTALERTRULESRESPONSE']._serialized_end=611
+  _globals['_LISTALERTSREQUEST']._serialized_start=613
+  _globals['_LISTALERTSREQUEST']._serialized_end=740
+  _globals['_LISTALERTSRESPONSE']._serialized_start=742
+  _globals['_LISTALERTSRESPONSE']._serialized_end=827
+  _globals['_ALERTSERVICE']._serialized_start=1051
+  _globals['_ALERTSERVICE']._serialized_end=1271
 # @@protoc_insertion_point(module_scope)

@@ -28,86 +28,62 @@ class _AlertFigure:
 class _AlertFigureEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AlertFigure.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     ALERT_FIGURE_UNSPECIFIED: _AlertFigure.ValueType  # 0
-    """Never valid on write."""
+    """Of every figure, where one is asked for."""
     ALERT_FIGURE_LAG_MESSAGE_COUNT: _AlertFigure.ValueType  # 1
-    """Messages that a group has not consumed yet; out of bounds above the threshold."""
+    """Messages that a group has not consumed yet."""
     ALERT_FIGURE_LAG_SECONDS: _AlertFigure.ValueType  # 2
-    """Seconds that a group's oldest message has waited; out of bounds above the threshold."""
-    ALERT_FIGURE_MEMBER_COUNT: _AlertFigure.ValueType  # 3
-    """Live members of a group; out of bounds below the threshold."""
-    ALERT_FIGURE_DEAD_LETTER_COUNT: _AlertFigure.ValueType  # 4
-    """Messages in a group's dead-letter queue; out of bounds above the threshold."""
-    ALERT_FIGURE_BROKER_SILENCE_SECONDS: _AlertFigure.ValueType  # 5
-    """Seconds since a broker was heard of; out of bounds above the threshold."""
-    ALERT_FIGURE_DISK_USED_RATIO: _AlertFigure.ValueType  # 6
-    """Share of a broker's disk in use, 0 to 1; out of bounds above the threshold."""
-    ALERT_FIGURE_REPLICA_BEHIND_BYTES: _AlertFigure.ValueType  # 7
-    """Bytes that a broker's slowest in-sync replica is behind; out of bounds above the threshold."""
+    """Seconds that a group's oldest message has waited."""
+    ALERT_FIGURE_DEAD_LETTER_COUNT: _AlertFigure.ValueType  # 3
+    """Messages in a group's dead-letter queue."""
+    ALERT_FIGURE_DISK_USED_RATIO: _AlertFigure.ValueType  # 4
+    """Share of a broker's disk in use, 0 to 1."""
+    ALERT_FIGURE_REPLICAS_OUT_OF_SYNC: _AlertFigure.ValueType  # 5
+    """Replicas of a broker that are not in sync."""
 
 class AlertFigure(_AlertFigure, metaclass=_AlertFigureEnumTypeWrapper):
-    """A figure that can be watched."""
+    """A figure that can be watched; out of bounds above its threshold."""
 
 ALERT_FIGURE_UNSPECIFIED: AlertFigure.ValueType  # 0
-"""Never valid on write."""
+"""Of every figure, where one is asked for."""
 ALERT_FIGURE_LAG_MESSAGE_COUNT: AlertFigure.ValueType  # 1
-"""Messages that a group has not consumed yet; out of bounds above the threshold."""
+"""Messages that a group has not consumed yet."""
 ALERT_FIGURE_LAG_SECONDS: AlertFigure.ValueType  # 2
-"""Seconds that a group's oldest message has waited; out of bounds above the threshold."""
-ALERT_FIGURE_MEMBER_COUNT: AlertFigure.ValueType  # 3
-"""Live members of a group; out of bounds below the threshold."""
-ALERT_FIGURE_DEAD_LETTER_COUNT: AlertFigure.ValueType  # 4
-"""Messages in a group's dead-letter queue; out of bounds above the threshold."""
-ALERT_FIGURE_BROKER_SILENCE_SECONDS: AlertFigure.ValueType  # 5
-"""Seconds since a broker was heard of; out of bounds above the threshold."""
-ALERT_FIGURE_DISK_USED_RATIO: AlertFigure.ValueType  # 6
-"""Share of a broker's disk in use, 0 to 1; out of bounds above the threshold."""
-ALERT_FIGURE_REPLICA_BEHIND_BYTES: AlertFigure.ValueType  # 7
-"""Bytes that a broker's slowest in-sync replica is behind; out of bounds above the threshold."""
+"""Seconds that a group's oldest message has waited."""
+ALERT_FIGURE_DEAD_LETTER_COUNT: AlertFigure.ValueType  # 3
+"""Messages in a group's dead-letter queue."""
+ALERT_FIGURE_DISK_USED_RATIO: AlertFigure.ValueType  # 4
+"""Share of a broker's disk in use, 0 to 1."""
+ALERT_FIGURE_REPLICAS_OUT_OF_SYNC: AlertFigure.ValueType  # 5
+"""Replicas of a broker that are not in sync."""
 Global___AlertFigure: _TypeAlias = AlertFigure  # noqa: Y015
 
 @_typing.final
 class AlertRule(_message.Message):
-    """When to say something."""
+    """When something is said."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    RULE_FIELD_NUMBER: _builtins.int
     FIGURE_FIELD_NUMBER: _builtins.int
-    SUBJECT_FIELD_NUMBER: _builtins.int
     THRESHOLD_FIELD_NUMBER: _builtins.int
     PATIENCE_FIELD_NUMBER: _builtins.int
-    ENABLED_FIELD_NUMBER: _builtins.int
-    VERSION_FIELD_NUMBER: _builtins.int
-    rule: _builtins.str
-    """The name. 1 to 120 characters of A-Z a-z 0-9 _ and -."""
     figure: Global___AlertFigure.ValueType
-    """The figure that is watched."""
-    subject: _builtins.str
-    """What it is watched for: a group, topic or broker, as the figure asks; "*" means each one."""
+    """The figure that is watched, of each group or broker."""
     threshold: _builtins.float
-    """The bound, in the unit of the figure."""
-    enabled: _builtins.bool
-    """Whether the rule is watched at all."""
-    version: _builtins.int
-    """Grows with each change. Output only."""
+    """The greatest value within bounds, in the unit of the figure."""
     @_builtins.property
     def patience(self) -> _duration_pb2.Duration:
-        """How long the figure must be out of bounds before the alert is raised. Absent: at once."""
+        """How long the figure must be out of bounds before the alert is raised."""
 
     def __init__(
         self,
         *,
-        rule: _builtins.str = ...,
         figure: Global___AlertFigure.ValueType = ...,
-        subject: _builtins.str = ...,
         threshold: _builtins.float = ...,
         patience: _duration_pb2.Duration | None = ...,
-        enabled: _builtins.bool = ...,
-        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["patience", b"patience"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enabled", b"enabled", "figure", b"figure", "patience", b"patience", "rule", b"rule", "subject", b"subject", "threshold", b"threshold", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["figure", b"figure", "patience", b"patience", "threshold", b"threshold"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -119,271 +95,53 @@ class Alert(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    RULE_FIELD_NUMBER: _builtins.int
+    FIGURE_FIELD_NUMBER: _builtins.int
     SUBJECT_FIELD_NUMBER: _builtins.int
     FIRST_VALUE_FIELD_NUMBER: _builtins.int
     LAST_VALUE_FIELD_NUMBER: _builtins.int
     RAISE_TIME_FIELD_NUMBER: _builtins.int
     END_TIME_FIELD_NUMBER: _builtins.int
-    rule: _builtins.str
-    """The rule that raised it."""
+    THRESHOLD_FIELD_NUMBER: _builtins.int
+    figure: Global___AlertFigure.ValueType
+    """The figure."""
     subject: _builtins.str
-    """The group, topic or broker."""
+    """The group or broker."""
     first_value: _builtins.float
     """The figure when the alert was raised."""
     last_value: _builtins.float
-    """The figure when it was last looked at."""
+    """The figure when it was last looked at and known."""
+    threshold: _builtins.float
+    """The greatest value within bounds when it was raised."""
     @_builtins.property
     def raise_time(self) -> _timestamp_pb2.Timestamp:
         """When it was raised."""
 
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp:
-        """When the figure came back, or the rule went. Absent: it stands."""
+        """When the figure came back, or its subject went. Absent: it stands."""
 
     def __init__(
         self,
         *,
-        rule: _builtins.str = ...,
+        figure: Global___AlertFigure.ValueType = ...,
         subject: _builtins.str = ...,
         first_value: _builtins.float = ...,
         last_value: _builtins.float = ...,
         raise_time: _timestamp_pb2.Timestamp | None = ...,
         end_time: _timestamp_pb2.Timestamp | None = ...,
+        threshold: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "raise_time", b"raise_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "first_value", b"first_value", "last_value", b"last_value", "raise_time", b"raise_time", "rule", b"rule", "subject", b"subject"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "figure", b"figure", "first_value", b"first_value", "last_value", b"last_value", "raise_time", b"raise_time", "subject", b"subject", "threshold", b"threshold"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Alert: _TypeAlias = Alert  # noqa: Y015
 
 @_typing.final
-class CreateAlertRuleRequest(_message.Message):
-    """Creates a rule."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    RULE_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def rule(self) -> Global___AlertRule:
-        """What to create."""
-
-    def __init__(
-        self,
-        *,
-        rule: Global___AlertRule | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["rule", b"rule"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["rule", b"rule"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___CreateAlertRuleRequest: _TypeAlias = CreateAlertRuleRequest  # noqa: Y015
-
-@_typing.final
-class CreateAlertRuleResponse(_message.Message):
-    """Answers a creation."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    RULE_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def rule(self) -> Global___AlertRule:
-        """As created."""
-
-    def __init__(
-        self,
-        *,
-        rule: Global___AlertRule | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["rule", b"rule"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["rule", b"rule"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___CreateAlertRuleResponse: _TypeAlias = CreateAlertRuleResponse  # noqa: Y015
-
-@_typing.final
-class GetAlertRuleRequest(_message.Message):
-    """Asks for one rule."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    RULE_FIELD_NUMBER: _builtins.int
-    rule: _builtins.str
-    """The rule's name."""
-    def __init__(
-        self,
-        *,
-        rule: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["rule", b"rule"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___GetAlertRuleRequest: _TypeAlias = GetAlertRuleRequest  # noqa: Y015
-
-@_typing.final
-class GetAlertRuleResponse(_message.Message):
-    """Answers with one rule."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    RULE_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def rule(self) -> Global___AlertRule:
-        """The rule."""
-
-    def __init__(
-        self,
-        *,
-        rule: Global___AlertRule | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["rule", b"rule"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["rule", b"rule"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___GetAlertRuleResponse: _TypeAlias = GetAlertRuleResponse  # noqa: Y015
-
-@_typing.final
 class ListAlertRulesRequest(_message.Message):
-    """Asks for rules."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PAGE_SIZE_FIELD_NUMBER: _builtins.int
-    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    page_size: _builtins.int
-    """At most this many, 1 to 1000; 0 means 100."""
-    page_token: _builtins.str
-    """Where to go on: `next_page_token` of the page before, empty for the first."""
-    def __init__(
-        self,
-        *,
-        page_size: _builtins.int = ...,
-        page_token: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ListAlertRulesRequest: _TypeAlias = ListAlertRulesRequest  # noqa: Y015
-
-@_typing.final
-class ListAlertRulesResponse(_message.Message):
-    """Answers with rules."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    RULES_FIELD_NUMBER: _builtins.int
-    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    next_page_token: _builtins.str
-    """Empty at the end."""
-    @_builtins.property
-    def rules(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlertRule]:
-        """Rules, by name."""
-
-    def __init__(
-        self,
-        *,
-        rules: _abc.Iterable[Global___AlertRule] | None = ...,
-        next_page_token: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "rules", b"rules"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ListAlertRulesResponse: _TypeAlias = ListAlertRulesResponse  # noqa: Y015
-
-@_typing.final
-class UpdateAlertRuleRequest(_message.Message):
-    """Replaces a rule."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    RULE_FIELD_NUMBER: _builtins.int
-    KNOWN_VERSION_FIELD_NUMBER: _builtins.int
-    known_version: _builtins.int
-    """The version that the caller saw; another one is refused. 0: whatever it is."""
-    @_builtins.property
-    def rule(self) -> Global___AlertRule:
-        """The rule; the name says which."""
-
-    def __init__(
-        self,
-        *,
-        rule: Global___AlertRule | None = ...,
-        known_version: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["rule", b"rule"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["known_version", b"known_version", "rule", b"rule"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___UpdateAlertRuleRequest: _TypeAlias = UpdateAlertRuleRequest  # noqa: Y015
-
-@_typing.final
-class UpdateAlertRuleResponse(_message.Message):
-    """Answers a change."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    RULE_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def rule(self) -> Global___AlertRule:
-        """As it is now."""
-
-    def __init__(
-        self,
-        *,
-        rule: Global___AlertRule | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["rule", b"rule"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["rule", b"rule"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___UpdateAlertRuleResponse: _TypeAlias = UpdateAlertRuleResponse  # noqa: Y015
-
-@_typing.final
-class DeleteAlertRuleRequest(_message.Message):
-    """Deletes a rule."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    RULE_FIELD_NUMBER: _builtins.int
-    rule: _builtins.str
-    """The rule's name."""
-    def __init__(
-        self,
-        *,
-        rule: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["rule", b"rule"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___DeleteAlertRuleRequest: _TypeAlias = DeleteAlertRuleRequest  # noqa: Y015
-
-@_typing.final
-class DeleteAlertRuleResponse(_message.Message):
-    """Answers a deletion."""
+    """Asks what is watched."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -396,7 +154,35 @@ class DeleteAlertRuleResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___DeleteAlertRuleResponse: _TypeAlias = DeleteAlertRuleResponse  # noqa: Y015
+Global___ListAlertRulesRequest: _TypeAlias = ListAlertRulesRequest  # noqa: Y015
+
+@_typing.final
+class ListAlertRulesResponse(_message.Message):
+    """Answers with what is watched."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULES_FIELD_NUMBER: _builtins.int
+    WEBHOOK_FIELD_NUMBER: _builtins.int
+    webhook: _builtins.bool
+    """Whether a webhook is told."""
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlertRule]:
+        """Rules, by figure. Not paged: there are as many as figures."""
+
+    def __init__(
+        self,
+        *,
+        rules: _abc.Iterable[Global___AlertRule] | None = ...,
+        webhook: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules", "webhook", b"webhook"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAlertRulesResponse: _TypeAlias = ListAlertRulesResponse  # noqa: Y015
 
 @_typing.final
 class ListAlertsRequest(_message.Message):
@@ -404,12 +190,12 @@ class ListAlertsRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    RULE_FIELD_NUMBER: _builtins.int
+    FIGURE_FIELD_NUMBER: _builtins.int
     INCLUDE_ENDED_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    rule: _builtins.str
-    """Only alerts of this rule. Empty: all."""
+    figure: Global___AlertFigure.ValueType
+    """Only alerts of this figure. Unspecified: all."""
     include_ended: _builtins.bool
     """Whether to list ended alerts too."""
     page_size: _builtins.int
@@ -419,14 +205,14 @@ class ListAlertsRequest(_message.Message):
     def __init__(
         self,
         *,
-        rule: _builtins.str = ...,
+        figure: Global___AlertFigure.ValueType = ...,
         include_ended: _builtins.bool = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_ended", b"include_ended", "page_size", b"page_size", "page_token", b"page_token", "rule", b"rule"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["figure", b"figure", "include_ended", b"include_ended", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

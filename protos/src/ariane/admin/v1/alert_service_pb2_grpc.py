@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class AlertServiceStub(object):
-    """Watches figures of the cluster and says when one leaves its bounds.
+    """Watches figures of the cluster and says when one leaves its bounds. What is watched, and the
+    webhook that is told, are settings of admin.
     """
 
     def __init__(self, channel):
@@ -35,30 +36,10 @@ class AlertServiceStub(object):
         Args:
             channel: A grpc.Channel.
         """
-        self.CreateAlertRule = channel.unary_unary(
-                '/ariane.admin.v1.AlertService/CreateAlertRule',
-                request_serializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.CreateAlertRuleRequest.SerializeToString,
-                response_deserializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.CreateAlertRuleResponse.FromString,
-                _registered_method=True)
-        self.GetAlertRule = channel.unary_unary(
-                '/ariane.admin.v1.AlertService/GetAlertRule',
-                request_serializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.GetAlertRuleRequest.SerializeToString,
-                response_deserializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.GetAlertRuleResponse.FromString,
-                _registered_method=True)
         self.ListAlertRules = channel.unary_unary(
                 '/ariane.admin.v1.AlertService/ListAlertRules',
                 request_serializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.ListAlertRulesRequest.SerializeToString,
                 response_deserializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.ListAlertRulesResponse.FromString,
-                _registered_method=True)
-        self.UpdateAlertRule = channel.unary_unary(
-                '/ariane.admin.v1.AlertService/UpdateAlertRule',
-                request_serializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.UpdateAlertRuleRequest.SerializeToString,
-                response_deserializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.UpdateAlertRuleResponse.FromString,
-                _registered_method=True)
-        self.DeleteAlertRule = channel.unary_unary(
-                '/ariane.admin.v1.AlertService/DeleteAlertRule',
-                request_serializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.DeleteAlertRuleRequest.SerializeToString,
-                response_deserializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.DeleteAlertRuleResponse.FromString,
                 _registered_method=True)
         self.ListAlerts = channel.unary_unary(
                 '/ariane.admin.v1.AlertService/ListAlerts',
@@ -68,44 +49,12 @@ class AlertServiceStub(object):
 
 
 class AlertServiceServicer(object):
-    """Watches figures of the cluster and says when one leaves its bounds.
+    """Watches figures of the cluster and says when one leaves its bounds. What is watched, and the
+    webhook that is told, are settings of admin.
     """
 
-    def CreateAlertRule(self, request, context):
-        """Creates a rule.
-        Errors: ALERT_RULE_EXISTS, FIELD_INVALID.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def GetAlertRule(self, request, context):
-        """Reads one rule.
-        Errors: ALERT_RULE_NOT_FOUND.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def ListAlertRules(self, request, context):
-        """Lists rules by name.
-        Errors: PAGE_TOKEN_INVALID.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def UpdateAlertRule(self, request, context):
-        """Replaces a rule.
-        Errors: ALERT_RULE_NOT_FOUND, RESOURCE_CHANGED, FIELD_INVALID.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def DeleteAlertRule(self, request, context):
-        """Deletes a rule; its alerts end.
-        Errors: ALERT_RULE_NOT_FOUND.
+        """Lists what is watched, by figure.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -122,30 +71,10 @@ class AlertServiceServicer(object):
 
 def add_AlertServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'CreateAlertRule': grpc.unary_unary_rpc_method_handler(
-                    servicer.CreateAlertRule,
-                    request_deserializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.CreateAlertRuleRequest.FromString,
-                    response_serializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.CreateAlertRuleResponse.SerializeToString,
-            ),
-            'GetAlertRule': grpc.unary_unary_rpc_method_handler(
-                    servicer.GetAlertRule,
-                    request_deserializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.GetAlertRuleRequest.FromString,
-                    response_serializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.GetAlertRuleResponse.SerializeToString,
-            ),
             'ListAlertRules': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAlertRules,
                     request_deserializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.ListAlertRulesRequest.FromString,
                     response_serializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.ListAlertRulesResponse.SerializeToString,
-            ),
-            'UpdateAlertRule': grpc.unary_unary_rpc_method_handler(
-                    servicer.UpdateAlertRule,
-                    request_deserializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.UpdateAlertRuleRequest.FromString,
-                    response_serializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.UpdateAlertRuleResponse.SerializeToString,
-            ),
-            'DeleteAlertRule': grpc.unary_unary_rpc_method_handler(
-                    servicer.DeleteAlertRule,
-                    request_deserializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.DeleteAlertRuleRequest.FromString,
-                    response_serializer=ariane_dot_admin_dot_v1_dot_alert__service__pb2.DeleteAlertRuleResponse.SerializeToString,
             ),
             'ListAlerts': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAlerts,
@@ -161,62 +90,9 @@ def add_AlertServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AlertService(object):
-    """Watches figures of the cluster and says when one leaves its bounds.
+    """Watches figures of the cluster and says when one leaves its bounds. What is watched, and the
+    webhook that is told, are settings of admin.
     """
-
-    @staticmethod
-    def CreateAlertRule(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ariane.admin.v1.AlertService/CreateAlertRule',
-            ariane_dot_admin_dot_v1_dot_alert__service__pb2.CreateAlertRuleRequest.SerializeToString,
-            ariane_dot_admin_dot_v1_dot_alert__service__pb2.CreateAlertRuleResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def GetAlertRule(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ariane.admin.v1.AlertService/GetAlertRule',
-            ariane_dot_admin_dot_v1_dot_alert__service__pb2.GetAlertRuleRequest.SerializeToString,
-            ariane_dot_admin_dot_v1_dot_alert__service__pb2.GetAlertRuleResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
 
     @staticmethod
     def ListAlertRules(request,
@@ -235,60 +111,6 @@ class AlertService(object):
             '/ariane.admin.v1.AlertService/ListAlertRules',
             ariane_dot_admin_dot_v1_dot_alert__service__pb2.ListAlertRulesRequest.SerializeToString,
             ariane_dot_admin_dot_v1_dot_alert__service__pb2.ListAlertRulesResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def UpdateAlertRule(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ariane.admin.v1.AlertService/UpdateAlertRule',
-            ariane_dot_admin_dot_v1_dot_alert__service__pb2.UpdateAlertRuleRequest.SerializeToString,
-            ariane_dot_admin_dot_v1_dot_alert__service__pb2.UpdateAlertRuleResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def DeleteAlertRule(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ariane.admin.v1.AlertService/DeleteAlertRule',
-            ariane_dot_admin_dot_v1_dot_alert__service__pb2.DeleteAlertRuleRequest.SerializeToString,
-            ariane_dot_admin_dot_v1_dot_alert__service__pb2.DeleteAlertRuleResponse.FromString,
             options,
             channel_credentials,
             insecure,

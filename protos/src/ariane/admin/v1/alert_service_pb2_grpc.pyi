@@ -27,32 +27,16 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AlertServiceStub:
-    """Watches figures of the cluster and says when one leaves its bounds."""
+    """Watches figures of the cluster and says when one leaves its bounds. What is watched, and the
+    webhook that is told, are settings of admin.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AlertServiceAsyncStub: ...
-    CreateAlertRule: _grpc.UnaryUnaryMultiCallable[_alert_service_pb2.CreateAlertRuleRequest, _alert_service_pb2.CreateAlertRuleResponse]
-    """Creates a rule.
-    Errors: ALERT_RULE_EXISTS, FIELD_INVALID.
-    """
-    GetAlertRule: _grpc.UnaryUnaryMultiCallable[_alert_service_pb2.GetAlertRuleRequest, _alert_service_pb2.GetAlertRuleResponse]
-    """Reads one rule.
-    Errors: ALERT_RULE_NOT_FOUND.
-    """
     ListAlertRules: _grpc.UnaryUnaryMultiCallable[_alert_service_pb2.ListAlertRulesRequest, _alert_service_pb2.ListAlertRulesResponse]
-    """Lists rules by name.
-    Errors: PAGE_TOKEN_INVALID.
-    """
-    UpdateAlertRule: _grpc.UnaryUnaryMultiCallable[_alert_service_pb2.UpdateAlertRuleRequest, _alert_service_pb2.UpdateAlertRuleResponse]
-    """Replaces a rule.
-    Errors: ALERT_RULE_NOT_FOUND, RESOURCE_CHANGED, FIELD_INVALID.
-    """
-    DeleteAlertRule: _grpc.UnaryUnaryMultiCallable[_alert_service_pb2.DeleteAlertRuleRequest, _alert_service_pb2.DeleteAlertRuleResponse]
-    """Deletes a rule; its alerts end.
-    Errors: ALERT_RULE_NOT_FOUND.
-    """
+    """Lists what is watched, by figure."""
     ListAlerts: _grpc.UnaryUnaryMultiCallable[_alert_service_pb2.ListAlertsRequest, _alert_service_pb2.ListAlertsResponse]
     """Lists alerts, newest first. Ended ones are kept for 30 days.
     Errors: PAGE_TOKEN_INVALID.
@@ -60,56 +44,22 @@ class AlertServiceStub:
 
 @_typing.type_check_only
 class AlertServiceAsyncStub(AlertServiceStub):
-    """Watches figures of the cluster and says when one leaves its bounds."""
+    """Watches figures of the cluster and says when one leaves its bounds. What is watched, and the
+    webhook that is told, are settings of admin.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    CreateAlertRule: _aio.UnaryUnaryMultiCallable[_alert_service_pb2.CreateAlertRuleRequest, _alert_service_pb2.CreateAlertRuleResponse]  # type: ignore[assignment]
-    """Creates a rule.
-    Errors: ALERT_RULE_EXISTS, FIELD_INVALID.
-    """
-    GetAlertRule: _aio.UnaryUnaryMultiCallable[_alert_service_pb2.GetAlertRuleRequest, _alert_service_pb2.GetAlertRuleResponse]  # type: ignore[assignment]
-    """Reads one rule.
-    Errors: ALERT_RULE_NOT_FOUND.
-    """
     ListAlertRules: _aio.UnaryUnaryMultiCallable[_alert_service_pb2.ListAlertRulesRequest, _alert_service_pb2.ListAlertRulesResponse]  # type: ignore[assignment]
-    """Lists rules by name.
-    Errors: PAGE_TOKEN_INVALID.
-    """
-    UpdateAlertRule: _aio.UnaryUnaryMultiCallable[_alert_service_pb2.UpdateAlertRuleRequest, _alert_service_pb2.UpdateAlertRuleResponse]  # type: ignore[assignment]
-    """Replaces a rule.
-    Errors: ALERT_RULE_NOT_FOUND, RESOURCE_CHANGED, FIELD_INVALID.
-    """
-    DeleteAlertRule: _aio.UnaryUnaryMultiCallable[_alert_service_pb2.DeleteAlertRuleRequest, _alert_service_pb2.DeleteAlertRuleResponse]  # type: ignore[assignment]
-    """Deletes a rule; its alerts end.
-    Errors: ALERT_RULE_NOT_FOUND.
-    """
+    """Lists what is watched, by figure."""
     ListAlerts: _aio.UnaryUnaryMultiCallable[_alert_service_pb2.ListAlertsRequest, _alert_service_pb2.ListAlertsResponse]  # type: ignore[assignment]
     """Lists alerts, newest first. Ended ones are kept for 30 days.
     Errors: PAGE_TOKEN_INVALID.
     """
 
 class AlertServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Watches figures of the cluster and says when one leaves its bounds."""
-
-    @_abc_1.abstractmethod
-    def CreateAlertRule(
-        self,
-        request: _alert_service_pb2.CreateAlertRuleRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_alert_service_pb2.CreateAlertRuleResponse, _abc.Awaitable[_alert_service_pb2.CreateAlertRuleResponse]]:
-        """Creates a rule.
-        Errors: ALERT_RULE_EXISTS, FIELD_INVALID.
-        """
-
-    @_abc_1.abstractmethod
-    def GetAlertRule(
-        self,
-        request: _alert_service_pb2.GetAlertRuleRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_alert_service_pb2.GetAlertRuleResponse, _abc.Awaitable[_alert_service_pb2.GetAlertRuleResponse]]:
-        """Reads one rule.
-        Errors: ALERT_RULE_NOT_FOUND.
-        """
+    """Watches figures of the cluster and says when one leaves its bounds. What is watched, and the
+    webhook that is told, are settings of admin.
+    """
 
     @_abc_1.abstractmethod
     def ListAlertRules(
@@ -117,29 +67,7 @@ class AlertServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _alert_service_pb2.ListAlertRulesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_alert_service_pb2.ListAlertRulesResponse, _abc.Awaitable[_alert_service_pb2.ListAlertRulesResponse]]:
-        """Lists rules by name.
-        Errors: PAGE_TOKEN_INVALID.
-        """
-
-    @_abc_1.abstractmethod
-    def UpdateAlertRule(
-        self,
-        request: _alert_service_pb2.UpdateAlertRuleRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_alert_service_pb2.UpdateAlertRuleResponse, _abc.Awaitable[_alert_service_pb2.UpdateAlertRuleResponse]]:
-        """Replaces a rule.
-        Errors: ALERT_RULE_NOT_FOUND, RESOURCE_CHANGED, FIELD_INVALID.
-        """
-
-    @_abc_1.abstractmethod
-    def DeleteAlertRule(
-        self,
-        request: _alert_service_pb2.DeleteAlertRuleRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_alert_service_pb2.DeleteAlertRuleResponse, _abc.Awaitable[_alert_service_pb2.DeleteAlertRuleResponse]]:
-        """Deletes a rule; its alerts end.
-        Errors: ALERT_RULE_NOT_FOUND.
-        """
+        """Lists what is watched, by figure."""
 
     @_abc_1.abstractmethod
     def ListAlerts(

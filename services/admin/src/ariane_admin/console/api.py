@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from google.protobuf.message import Message
 from grpc import aio
 
+from ariane.admin.v1.alert_service_pb2_grpc import AlertServiceStub
 from ariane.admin.v1.audit_service_pb2_grpc import AuditServiceStub
 from ariane.admin.v1.client_service_pb2_grpc import ClientServiceStub
 from ariane.admin.v1.cluster_service_pb2_grpc import ClusterServiceStub
@@ -41,6 +42,7 @@ class Api:
 
     def __init__(self, channel: aio.Channel, proof: str) -> None:
         self._proof = proof
+        self.alerts = AlertServiceStub(channel)
         self.audit = AuditServiceStub(channel)
         self.clients = ClientServiceStub(channel)
         self.cluster = ClusterServiceStub(channel)

@@ -26,6 +26,7 @@ from ariane_admin.console.change import Change, Given, WronglyFilled
 from ariane_admin.console.changes import CHANGES
 from ariane_admin.console.guard import FIELD, HEADERS, FormGuard
 from ariane_admin.console.pages import (
+    alerts,
     filters,
     groups,
     messages,
@@ -49,6 +50,7 @@ SECTIONS: Final = (
     ("Transactions", "/transactions", "x"),
     ("Filters", "/filters", "f"),
     ("Cluster", "/cluster", "b"),
+    ("Alerts", "/alerts", "e"),
     ("Audit", "/audit", "a"),
     ("Settings", "/settings", "s"),
 )
@@ -72,6 +74,7 @@ PAGES: Final[Mapping[str, Show]] = {
     "/filters/{name}/{version}": filters.one_filter,
     "/cluster": operations.cluster,
     "/cluster/{broker}": operations.broker,
+    "/alerts": alerts.alerts,
     "/audit": operations.audit,
     "/audit/{sequence:int}": operations.entry,
     "/settings": operations.settings,

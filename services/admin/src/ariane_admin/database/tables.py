@@ -5,6 +5,7 @@
     audit_record   one row for each begin and each end of a change; rows are only ever added
     audit_head     one row: the last place in the chain, and its hash; who adds a record locks it
     sample         one row for each sample of a series
+    alert          one row for each time that a figure was out of bounds; one that stands has no end
 
 Changes need a revision below ``versions/``; a test holds both together.
 """
@@ -27,6 +28,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    text,
 )
 
 from ariane_servicekit.database import Schema
@@ -83,4 +85,34 @@ SAMPLE: Final = Table(
     Column("time_ms", BigInteger, primary_key=True, autoincrement=False),
     Column("value", Float(53), nullable=False),
     Index("ix_sample_time", "time_ms"),
+)
+
+ALERT: Final = Table(
+    "alert",
+    METADATA,
+    # SQLite numbers rows of this type only, and never gives a number again.
+    Column(
+        "alert_id",
+        BigInteger().with_variant(Integer, "sqlite"),
+        primary_key=True,
+        autoincrement=True,
+    ),
+    Column("figure", SmallInteger, nullable=False),
+    Column("subject", String(NAME_LENGTH_MAX), nullable=False),
+    Column("threshold", Float(53), nullable=False),
+    Column("first_value", Float(53), nullable=False),
+    Column("last_value", Float(53), nullable=False),
+    Column("raised_ms", BigInteger, nullable=False),
+    Column("ended_ms", BigInteger, nullable=True),
+    Column("told_raise", Boolean, nullable=False),
+    Column("told_end", Boolean, nullable=False),
+    # Of several admins one raises an alert.
+    Index(
+        "ix_alert_standing",
+        "figure",
+        "subject",
+        unique=True,
+        sqlite_where=text("ended_ms IS NULL"),
+        postgresql_where=text("ended_ms IS NULL"),
+    ),
 )

@@ -9,6 +9,7 @@ from typing import Any
 from google.protobuf.descriptor import FileDescriptor
 from grpc import aio
 
+from ariane.admin.v1 import alert_service_pb2 as alert_pb
 from ariane.admin.v1 import audit_service_pb2 as audit_pb
 from ariane.admin.v1 import client_service_pb2 as client_pb
 from ariane.admin.v1 import cluster_service_pb2 as cluster_pb
@@ -24,6 +25,7 @@ from ariane.admin.v1 import replica_set_service_pb2 as replica_set_pb
 from ariane.admin.v1 import setting_service_pb2 as setting_pb
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane.admin.v1 import transaction_service_pb2 as transaction_pb
+from ariane.admin.v1.alert_service_pb2_grpc import add_AlertServiceServicer_to_server
 from ariane.admin.v1.audit_service_pb2_grpc import add_AuditServiceServicer_to_server
 from ariane.admin.v1.client_service_pb2_grpc import add_ClientServiceServicer_to_server
 from ariane.admin.v1.cluster_service_pb2_grpc import add_ClusterServiceServicer_to_server
@@ -41,6 +43,10 @@ from ariane.admin.v1.replica_set_service_pb2_grpc import add_ReplicaSetServiceSe
 from ariane.admin.v1.setting_service_pb2_grpc import add_SettingServiceServicer_to_server
 from ariane.admin.v1.topic_service_pb2_grpc import add_TopicServiceServicer_to_server
 from ariane.admin.v1.transaction_service_pb2_grpc import add_TransactionServiceServicer_to_server
+from ariane_admin.alerts.servicer import AlertServicer
+from ariane_admin.alerts.store import AlertStore
+from ariane_admin.alerts.watcher import Watcher
+from ariane_admin.alerts.webhook import Webhook
 from ariane_admin.audit.auditing import Auditing
 from ariane_admin.audit.servicer import AuditServicer
 from ariane_admin.audit.trail import AuditTrail
@@ -105,16 +111,20 @@ class AdminApp:
         samples = SampleStore(self._database)
         rates = RateMemory()
         self._sampling = self._sampling_loop(samples, rates, clock)
+        alerts = AlertStore(self._database)
+        self._watching = self._watching_loop(alerts, clock)
         checkers = tuple(map(str, settings.checkers))
         self._settings_servicer = SettingServicer(self._cluster, checkers)
         audit = AuditServicer(trail, self._database)
         interval_ms = round(settings.sample_interval_s * 1000)
         history = HistoryServicer(samples, self._database, clock, interval_ms=interval_ms)
         auditing = Auditing(trail, self._database, translator, self._console_pass)
+        alert_servicer = self._alert_servicer(alerts)
         one = self._cluster
         self.rpc_services: Sequence[RpcService] = [
             auditing.audited(_service(module.DESCRIPTOR, add, servicer))
             for module, add, servicer in (
+                (alert_pb, add_AlertServiceServicer_to_server, alert_servicer),
                 (audit_pb, add_AuditServiceServicer_to_server, audit),
                 (client_pb, add_ClientServiceServicer_to_server, ClientServicer(one)),
                 (
@@ -170,6 +180,7 @@ class AdminApp:
     async def serve_started(self, address: Address) -> None:
         """Begin to sample, and to show pages."""
         self._sampling.start(at_once=True)
+        self._watching.start(at_once=True)
         if self._console_address is None:
             return
         # A wildcard is no address to call.
@@ -190,8 +201,31 @@ class AdminApp:
         if self._channel is not None:
             await self._channel.close()
         await self._sampling.stop()
+        await self._watching.stop()
         await self._cluster.close()
         self._database.close()
+
+    def _alert_servicer(self, alerts: AlertStore) -> AlertServicer:
+        return AlertServicer(
+            alerts,
+            self._database,
+            thresholds=self._settings.alert_thresholds,
+            patience_s=self._settings.alert_patience_s,
+            webhook=self._settings.alert_webhook is not None,
+        )
+
+    def _watching_loop(self, alerts: AlertStore, clock: SystemClock) -> Loop:
+        settings, hook = self._settings, self._settings.alert_webhook
+        watcher = Watcher(
+            self._cluster,
+            alerts,
+            self._database,
+            clock,
+            thresholds=settings.alert_thresholds,
+            patience_s=settings.alert_patience_s,
+            webhook=None if hook is None else Webhook(hook.get_secret_value()),
+        )
+        return Loop("alerts", watcher.look, interval_s=settings.alert_interval_s, clock=clock)
 
     def _sampling_loop(self, samples: SampleStore, rates: RateMemory, clock: SystemClock) -> Loop:
         settings = self._settings

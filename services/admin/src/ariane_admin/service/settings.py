@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 
 from pydantic import Field, SecretStr, model_validator
 
+from ariane.admin.v1 import alert_service_pb2 as alert_pb
 from ariane_servicekit import Address, AddressList, CommaSeparated, ListenAddress, ServiceSettings
 
 DATABASE_FILE = "admin.db"
@@ -83,6 +84,49 @@ class AdminSettings(ServiceSettings):
         "groups without one cost nothing.",
     )
 
+    alert_interval_s: float = Field(
+        30,
+        ge=1,
+        le=3600,
+        description="Seconds between two looks at what alerts watch. One is some calls to each "
+        "broker, and two for each dead-letter queue.",
+    )
+    alert_patience_s: float = Field(
+        60, ge=0, description="Seconds that a figure must be out of bounds before it is an alert."
+    )
+    alert_lag_messages: int = Field(
+        0,
+        ge=0,
+        description="More messages than this that a group has not consumed yet are an alert; 0: "
+        "not watched. What is much is another figure for each cluster.",
+    )
+    alert_lag_s: float = Field(
+        900,
+        ge=0,
+        description="A message of a group that waits for more seconds than this is an alert; 0: "
+        "not watched.",
+    )
+    alert_dead_letters: int = Field(
+        1000,
+        ge=0,
+        description="More dead letters of a group than this are an alert; 0: not watched.",
+    )
+    alert_disk_ratio: float = Field(
+        0.85,
+        ge=0,
+        le=1,
+        description="A broker's disk of which more than this share is in use is an alert; 0: not "
+        "watched. A broker gives up old messages at its own bound, and refuses new ones later.",
+    )
+    alert_replicas: bool = Field(
+        default=True, description="Whether a replica that is not in sync is an alert."
+    )
+    alert_webhook: SecretStr | None = Field(
+        None,
+        description="URL that is told by POST, in JSON, of each alert that is raised or ends; "
+        "again where it fails. It may hold a secret, and no log shows it.",
+    )
+
     @model_validator(mode="after")
     def _enough_to_begin(self) -> Self:
         if not self.name_servers:
@@ -96,7 +140,24 @@ class AdminSettings(ServiceSettings):
                 "is closed"
             )
             raise ValueError(msg)
+        hook = self.alert_webhook
+        if hook is not None and not hook.get_secret_value().startswith(("http://", "https://")):
+            raise ValueError("alert_webhook must begin with http:// or https://")
         return self
+
+    @property
+    def alert_thresholds(self) -> dict[int, float]:
+        """The greatest value within bounds by ``AlertFigure``, of those that are watched."""
+        bounds = {
+            alert_pb.ALERT_FIGURE_LAG_MESSAGE_COUNT: self.alert_lag_messages,
+            alert_pb.ALERT_FIGURE_LAG_SECONDS: self.alert_lag_s,
+            alert_pb.ALERT_FIGURE_DEAD_LETTER_COUNT: self.alert_dead_letters,
+            alert_pb.ALERT_FIGURE_DISK_USED_RATIO: self.alert_disk_ratio,
+        }
+        found = {int(figure): float(bound) for figure, bound in bounds.items() if bound}
+        if self.alert_replicas:
+            found[int(alert_pb.ALERT_FIGURE_REPLICAS_OUT_OF_SYNC)] = 0.0
+        return found
 
     @property
     def url(self) -> str:

@@ -1,0 +1,1 @@
+"""What admin watches: figures out of bounds, kept in the database and told to a webhook."""

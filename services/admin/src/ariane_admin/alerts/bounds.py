@@ -1,0 +1,94 @@
+"""When a figure raises an alert, and when it ends. Pure.
+
+::
+
+    within bounds -- out of them for the patience --> stands -- within again, or gone --> ended
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Watched(NamedTuple):
+    """A figure of one thing.
+
+    Attributes:
+        figure: ``AlertFigure`` of the contract.
+        subject: The group or broker.
+    """
+
+    figure: int
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """What one look has changed.
+
+    Attributes:
+        raised: Figures that are an alert now, with their values.
+        ended: Those that are none any more.
+        standing: Alerts that go on, with their values now.
+    """
+
+    raised: Mapping[Watched, float]
+    ended: Collection[Watched]
+    standing: Mapping[Watched, float]
+
+
+class Bounds:
+    """Remembers since when each figure is out of bounds.
+
+    Args:
+        thresholds: The greatest value within bounds, by figure; a figure without one is not
+            watched.
+        patience_s: Seconds that a figure must be out of bounds.
+        standing: Alerts that stand already.
+    """
+
+    def __init__(
+        self,
+        thresholds: Mapping[int, float],
+        *,
+        patience_s: float,
+        standing: Collection[Watched] = (),
+    ) -> None:
+        self._thresholds = thresholds
+        self._patience_s = patience_s
+        self._standing = set(standing)
+        self._since_s: dict[Watched, float] = {}
+
+    @property
+    def standing(self) -> frozenset[Watched]:
+        """Alerts that stand."""
+        return frozenset(self._standing)
+
+    def look(self, values: Mapping[Watched, float | None], at_s: float) -> Turns:
+        """Judge what is seen.
+
+        Args:
+            values: Figures by what they are of. None is not known, and changes nothing; what is
+                not there at all is gone, and its alert ends.
+            at_s: When, by a clock that does not jump.
+        """
+        raised: dict[Watched, float] = {}
+        going_on: dict[Watched, float] = {}
+        ended = {one for one in self._standing if one not in values}
+        for one, value in values.items():
+            threshold = self._thresholds.get(one.figure)
+            if value is None and threshold is not None:
+                continue
+            if value is None or threshold is None or value <= threshold:
+                self._since_s.pop(one, None)
+                if one in self._standing:
+                    ended.add(one)
+            elif one in self._standing:
+                going_on[one] = value
+            elif at_s - self._since_s.setdefault(one, at_s) >= self._patience_s:
+                raised[one] = value
+        self._since_s = {one: since for one, since in self._since_s.items() if one in values}
+        self._standing = (self._standing - ended) | set(raised)
+        return Turns(raised, ended, going_on)

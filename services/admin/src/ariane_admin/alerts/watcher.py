@@ -1,0 +1,210 @@
+"""Looks at the figures of a cluster again and again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from ariane.admin.v1 import alert_service_pb2 as alert_pb
+from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest
+from ariane.replication.v1.replica_set_service_pb2 import GetReplicaSetRequest
+from ariane_admin.alerts.bounds import Bounds, Watched
+from ariane_admin.alerts.store import AlertStore, KeptAlert
+from ariane_admin.alerts.webhook import WebhookFailed
+from ariane_admin.asking.answers import Answers
+from ariane_admin.asking.cluster_doors import (
+    CALL_SECONDS_MAX,
+    answer_to_question,
+    broker_peer,
+)
+from ariane_admin.servicers.cluster_access import ClusterAccess
+from ariane_record.names import dead_letter_topic, is_system_group
+from ariane_sdk import LiveBroker, QueueLag
+from ariane_sdk.errors import ArianeError, CallError, RouteNotFound
+from ariane_servicekit import Clock, get_logger
+from ariane_servicekit.database import Database
+
+TOLD_MAX: Final = 100
+"""Events that one look tells the webhook of."""
+
+_LAG_COUNT: Final = alert_pb.ALERT_FIGURE_LAG_MESSAGE_COUNT
+_LAG_SECONDS: Final = alert_pb.ALERT_FIGURE_LAG_SECONDS
+_DEAD: Final = alert_pb.ALERT_FIGURE_DEAD_LETTER_COUNT
+_DISK: Final = alert_pb.ALERT_FIGURE_DISK_USED_RATIO
+_OUT_OF_SYNC: Final = alert_pb.ALERT_FIGURE_REPLICAS_OUT_OF_SYNC
+
+_log = get_logger(__name__)
+
+Values = dict[Watched, float | None]
+
+
+class Teller(Protocol):
+    """Who is told of alerts."""
+
+    async def tell(self, event: Mapping[str, object]) -> None:
+        """Tell one event.
+
+        Raises:
+            WebhookFailed: It was not taken.
+        """
+
+
+class Watcher:
+    """One look is some calls to each broker, and what alerts come of it.
+
+    Args:
+        cluster: Whom to ask.
+        store: Where alerts are kept.
+        database: Whose threads do that.
+        clock: Of admin.
+        thresholds: The greatest value within bounds by figure.
+        patience_s: Seconds that a figure must be out of bounds.
+        webhook: Who is told; nobody without one.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterAccess,
+        store: AlertStore,
+        database: Database,
+        clock: Clock,
+        *,
+        thresholds: Mapping[int, float],
+        patience_s: float,
+        webhook: Teller | None,
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._database = database
+        self._clock = clock
+        self._thresholds = dict(thresholds)
+        self._patience_s = patience_s
+        self._webhook = webhook
+        self._bounds: Bounds | None = None
+
+    async def look(self) -> None:
+        """Look once, keep what came of it, and tell what is not told yet."""
+        bounds = self._bounds
+        if bounds is None:
+            standing = await self._database.call(self._store.standing)
+            bounds = Bounds(self._thresholds, patience_s=self._patience_s, standing=standing)
+            self._bounds = bounds
+        try:
+            values = await self._values(bounds)
+        except ArianeError as error:
+            _log.info("alerts_not_judged", error=str(error))
+        else:
+            turns = bounds.look(values, self._clock.monotonic())
+            for one, value in turns.raised.items():
+                _log.warning("alert_raised", figure=_word(one), subject=one.subject, value=value)
+            now_ms = self._clock.now_ms()
+            await self._database.call(self._store.take, turns, self._thresholds, now_ms)
+        if self._webhook is not None:
+            await self._tell(self._webhook)
+
+    async def _values(self, bounds: Bounds) -> Values:
+        doors = self._cluster.doors
+        answers = Answers(await doors.primaries())
+        values: Values = {}
+        for broker, used, behind in await answers.ask(self._of_broker, nobody_ok=True):
+            values[Watched(_DISK, broker.broker_name)] = used
+            if behind is not None:
+                values[Watched(_OUT_OF_SYNC, broker.broker_name)] = behind
+        lags = await answers.ask(self._lags, nobody_ok=True)
+        self._add_lags(values, [lag for found in lags for lag in found])
+        await self._add_dead_letters(values, answers)
+        if answers.silent:
+            # What a silent broker has is not known: its alerts, and those of groups, stand.
+            for one in bounds.standing:
+                values.setdefault(one, None)
+        return values
+
+    async def _of_broker(self, broker: LiveBroker) -> tuple[LiveBroker, float, float | None]:
+        doors, peer = self._cluster.doors, broker_peer(broker)
+        call = doors.brokers(broker.address).GetBrokerState(
+            GetBrokerStateRequest(), timeout=CALL_SECONDS_MAX
+        )
+        used = (await answer_to_question(call, peer)).store.disk_used_ratio
+        asked = doors.replica_sets(broker.address).GetReplicaSet(
+            GetReplicaSetRequest(), timeout=CALL_SECONDS_MAX
+        )
+        try:
+            replicas = (await answer_to_question(asked, peer)).replica_set
+        except CallError as error:
+            if error.reason != "FEATURE_NOT_AVAILABLE":
+                raise
+            return broker, used, None
+        return broker, used, len(replicas.addresses) - len(replicas.in_sync_broker_ids)
+
+    async def _lags(self, broker: LiveBroker) -> list[QueueLag]:
+        client = self._cluster.doors.client
+        return await client.consumer_lag(broker_names=[broker.broker_name])
+
+    def _add_lags(self, values: Values, lags: list[QueueLag]) -> None:
+        counts: dict[str, int] = defaultdict(int)
+        ages_s: dict[str, float] = defaultdict(float)
+        now_s = self._clock.now_ms() / 1000
+        for lag in lags:
+            if is_system_group(lag.group):
+                continue
+            counts[lag.group] += lag.message_count
+            if lag.oldest_store_time is not None:
+                age_s = max(0.0, now_s - lag.oldest_store_time.timestamp())
+                ages_s[lag.group] = max(ages_s[lag.group], age_s)
+        for group, count in counts.items():
+            values[Watched(_LAG_COUNT, group)] = count
+            values[Watched(_LAG_SECONDS, group)] = ages_s[group]
+
+    async def _add_dead_letters(self, values: Values, answers: Answers) -> None:
+        if _DEAD not in self._thresholds:
+            return
+        prefix = dead_letter_topic("")
+        topics = await self._cluster.doors.client.list_topics(include_system=True)
+        for topic in (each for each in topics if each.startswith(prefix)):
+            one = Watched(_DEAD, topic.removeprefix(prefix))
+            if answers.silent:
+                values[one] = None
+                continue
+            try:
+                bounds = await self._cluster.reader.bounds(topic)
+            except RouteNotFound:
+                continue
+            values[one] = sum(end - begin for begin, end in bounds.values())
+
+    async def _tell(self, webhook: Teller) -> None:
+        for alert in await self._database.call(self._store.untold, TOLD_MAX):
+            for is_end in (False, True):
+                if is_end and alert.ended_ms is None:
+                    continue
+                mine = await self._database.call(self._store.claim, alert.alert_id, is_end=is_end)
+                if not mine:
+                    continue
+                try:
+                    await webhook.tell(_event(alert, is_end=is_end))
+                except BaseException as error:
+                    await self._database.call(
+                        self._store.claim, alert.alert_id, is_end=is_end, told=False
+                    )
+                    if not isinstance(error, WebhookFailed):
+                        raise
+                    _log.warning("alert_untold", alert=alert.alert_id, error=str(error))
+                    # The next look tries again.
+                    return
+
+
+def _word(one: Watched) -> str:
+    return alert_pb.AlertFigure.Name(one.figure).removeprefix("ALERT_FIGURE_")  # type: ignore[arg-type]
+
+
+def _event(alert: KeptAlert, *, is_end: bool) -> Mapping[str, object]:
+    return {
+        "event": "ended" if is_end else "raised",
+        "alert": alert.alert_id,
+        "figure": _word(alert.watched),
+        "subject": alert.watched.subject,
+        "value": alert.last_value if is_end else alert.first_value,
+        "threshold": alert.threshold,
+        "raised_ms": alert.raised_ms,
+        "ended_ms": alert.ended_ms,
+    }
