@@ -1,0 +1,120 @@
+"""Every line of ``ariane`` that README and docs show is one that the command line takes.
+
+They are read as the command line reads them, and not run: many name machines that are not there.
+Those of the quick starts are run by tests of their own.
+"""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from ariane_admin.cli import root
+
+ROOT = Path(__file__).parents[3]
+PATTERNS = ("*.md", "docs/*.md", "*/README.md", "*/*/README.md", "compose/**/*.md")
+PAGES = sorted({path for pattern in PATTERNS for path in ROOT.glob(pattern)})
+SEPARATORS = set("|&;<>()")
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+REDIRECTION = re.compile(r"\d>(&\d)?")
+SHELL = {"sh", "bash", "console", "shell"}
+
+
+def shown_lines(path):
+    """Lines of shell of a page that name ariane; those that end in a backslash go on."""
+    for language, block in FENCE.findall(path.read_text()):
+        if language in SHELL:
+            for line in map(str.strip, block.replace("\\\n", " ").splitlines()):
+                if language == "console" and not line.startswith("$ "):
+                    continue  # What a command wrote.
+                if re.search(r"\bariane ", line):
+                    yield line.removeprefix("$ ")
+
+
+def commands_in(line):
+    """The words behind each ``ariane`` of a line of shell."""
+    lexer = shlex.shlex(REDIRECTION.sub(" ", line), posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    part = []
+    for word in [*lexer, ";"]:
+        if set(word) <= SEPARATORS:
+            if "ariane" in part:
+                yield part[part.index("ariane") + 1 :]
+            part = []
+        else:
+            part.append(word)
+
+
+def take(words):
+    """Read a command line to its end without doing anything.
+
+    Raises:
+        click.UsageError: It is not taken.
+    """
+    command, context = root, click.Context(root, info_name="ariane")
+    while isinstance(command, click.Group):
+        # Options of the root stand before the command.
+        with command.make_context(context.info_name, list(words), parent=context.parent) as here:
+            words = [*here._protected_args, *here.args]
+            if not words or here.params.get("help"):
+                return
+            name, command, words = command.resolve_command(here, words)
+            context = click.Context(command, parent=here, info_name=name)
+    with command.make_context(context.info_name, list(words), parent=context.parent):
+        pass
+
+
+LINES = [
+    pytest.param(line, id=f"{path.relative_to(ROOT)}: {line[:60]}")
+    for path in PAGES
+    for line in shown_lines(path)
+]
+
+
+def test_there_are_lines_to_look_at():
+    assert len(LINES) > 60
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_that_is_shown_is_one_that_is_taken(line, monkeypatch, tmp_path):
+    for kind in (click.File, click.Path):
+        monkeypatch.setattr(kind, "convert", lambda _self, value, _param, _context: value)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    words = list(commands_in(line))
+    assert words, line
+    for each in words:
+        try:
+            take(each)
+        except click.exceptions.Exit:
+            pass
+        except click.ClickException as error:
+            pytest.fail(f"{line}\n{error.format_message()}")
+
+
+@pytest.mark.parametrize(
+    "line", ["ariane topik list", "ariane topic list --nonsense", "ariane topic show"]
+)
+def test_a_line_that_is_not_taken_is_found(line):
+    [words] = commands_in(line)
+    with pytest.raises(click.ClickException):
+        take(words)
+
+
+def test_the_table_of_the_dashboard_names_tests_that_there_are():
+    page = (ROOT / "docs" / "admin.md").read_text()
+    table = page.partition("## RocketMQ's dashboard")[2]
+    rows = [line.split("|")[1:-1] for line in table.splitlines() if line.startswith("|")][2:]
+    assert len(rows) > 25
+    found = {
+        f"{path.name}::{name}"
+        for path in (ROOT / "services" / "admin" / "tests").rglob("test_*.py")
+        for name in re.findall(r"^(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE)
+    }
+    for theirs, ours, shown_by in rows:
+        named = re.findall(r"`(test_\w+\.py::test_\w+)`", shown_by)
+        assert set(named) <= found, theirs
+        # What there is has a test; what there is not says why.
+        assert bool(named) == (ours.strip() != "-"), theirs
