@@ -24,12 +24,6 @@ Int64s = NDArray[np.int64]
 ByteBuffer = bytes | bytearray | memoryview
 
 
-def even_stride(sizes: NDArray[Any]) -> int:
-    """The size that all have in common, or 0."""
-    first = int(sizes[0])
-    return first if bool((sizes == first).all()) else 0
-
-
 class FieldColumn:
     """One value per record, wherever it lies in a buffer.
 

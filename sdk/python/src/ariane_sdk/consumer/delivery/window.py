@@ -102,11 +102,6 @@ class QueueWindow:
         """Distance of the newest from the oldest unfinished message."""
         return self._last_offset - self.consumer_offset if self.message_count else 0
 
-    @property
-    def in_work_count(self) -> int:
-        """Deliveries that the listener has."""
-        return len(self._in_work)
-
     def has_room(self, *, count_max: int, bytes_max: int, span_max: int) -> bool:
         """Whether another pull is worth its while within these limits."""
         return (
