@@ -51,7 +51,7 @@ SERVER_ADDRESS: Final = "server.address"
 SERVER_PORT: Final = "server.port"
 ERROR_TYPE: Final = "error.type"
 
-LINKS_MAX: Final = 64
+LINKS_MAX: Final = 16
 """Messages of a batch that its span is linked to: each costs as much as a message does."""
 
 SENT_MESSAGES: Final = "messaging.client.sent.messages"
