@@ -36,6 +36,7 @@ from ariane_filter.settings import FilterSettings
 from ariane_filter.trials import Trials
 from ariane_servicekit import (
     Address,
+    AnswerBudget,
     Clock,
     ErrorRules,
     Loop,
@@ -68,7 +69,8 @@ class FilterApp:
             workers_max=settings.workers_max,
             idle_s=settings.worker_idle_s,
         )
-        self._pulls = FilteredPulls(self._link, self._running)
+        answers = AnswerBudget(settings.answer_bytes_max)
+        self._pulls = FilteredPulls(self._link, self._running, answers)
         self._idle = Loop(
             "idle-filters", self._running.end_idle, interval_s=IDLE_LOOK_S, clock=clock
         )
@@ -85,7 +87,7 @@ class FilterApp:
             RpcService(
                 pull_service_pb2.DESCRIPTOR.services_by_name["PullService"],
                 pull_service_pb2_grpc.add_PullServiceServicer_to_server,
-                FilteredPullServicer(self._pulls),
+                FilteredPullServicer(self._pulls, answers),
             ),
             RpcService(
                 filter_service_pb2.DESCRIPTOR.services_by_name["FilterService"],

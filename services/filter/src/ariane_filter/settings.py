@@ -81,6 +81,14 @@ class FilterSettings(ServiceSettings):
     fuel_per_message: int = Field(
         10_000_000, ge=1, description="WebAssembly instructions for one message."
     )
+    answer_bytes_max: int = Field(
+        64 << 20,
+        ge=8 << 20,
+        description="Bytes of messages that the broker is asked for, or that consumers have not "
+        "taken yet, of all consumers together; one connection may hold half of what is left. Who "
+        "wants more waits. Less than half of what the broker gives to all (its "
+        "answer_bytes_max), so that who takes nothing keeps no other consumer waiting there.",
+    )
     concurrent_calls_max: int = Field(
         512,
         ge=1,

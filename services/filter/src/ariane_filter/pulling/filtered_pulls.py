@@ -8,6 +8,11 @@
 Everything else about a pull is the broker's: holds, positions, locks, epochs, errors of queues. A
 stream of pulls is a stream to the broker; the next request goes on at once, and ends the hold of
 the one before there.
+
+Before the broker is asked for messages, room for them is taken from a budget, and it is given back
+when what is left of them has gone to the consumer. So a consumer that asks and takes nothing fills
+no memory here; nor there, where all consumers of a FilterServer are one connection, of which one
+could block the others.
 """
 
 from __future__ import annotations
@@ -16,8 +21,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from contextlib import suppress
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
+import numpy as np
 from grpc import StatusCode, aio
 
 from ariane.broker.v1.pull_service_pb2 import (
@@ -37,7 +43,7 @@ from ariane_filter.pulling.plain import as_records, plain_selection
 from ariane_filter.pulling.selection import selected
 from ariane_filter.running.running_filter import RunningFilter
 from ariane_filter.running.running_filters import RunningFilters
-from ariane_servicekit import ServiceError, first_request
+from ariane_servicekit import AnswerBudget, AnswerLease, ServiceError, first_request
 
 Filters: TypeAlias = Mapping[str, RunningFilter]
 """The uploaded filters of a pull, by topic."""
@@ -50,12 +56,24 @@ _T = TypeVar("_T")
 _REQUESTS_AHEAD: Final = 8
 """Requests of a stream that have gone to the broker and are not answered."""
 
+SIZE_BYTES_DEFAULT: Final = 1 << 20
+"""What a pull brings at most that does not say it."""
+
+
+class _Asked(NamedTuple):
+    """A request of a stream that the broker has not answered."""
+
+    pull: PullRecordsRequest
+    filters: Filters
+    lease: AnswerLease
+
 
 class FilteredPulls:
     """Asks the broker, and filters what it answers."""
 
-    def __init__(self, link: BrokerLink, running: RunningFilters) -> None:
+    def __init__(self, link: BrokerLink, running: RunningFilters, answers: AnswerBudget) -> None:
         """Use a link that is connected by the time of the first call."""
+        self._answers = answers
         self._link = link
         self._running = running
         self._draining = asyncio.Event()
@@ -65,43 +83,52 @@ class FilteredPulls:
         self._draining.set()
 
     async def records(
-        self, request: PullRecordsRequest, *, timeout_s: float | None
+        self, request: PullRecordsRequest, lease: AnswerLease, *, timeout_s: float | None
     ) -> PullRecordsResponse:
         """One pull of packed records.
 
         Args:
             request: As it came.
+            lease: Room for the answer; the caller releases it.
             timeout_s: What the call's deadline leaves, in seconds.
 
         Raises:
             ServiceError: The filter is not there or does not run; or what the broker says.
         """
         filters = await self._filters_of(request)
-        call = self._link.pulls.PullRecords(_to_broker(request), timeout=timeout_s)
+        asked = _to_broker(request)
+        await self._until_drained(_take_room(lease, asked))
+        call = self._link.pulls.PullRecords(asked, timeout=timeout_s)
         return await selected(await self._until_drained(call), self._still(filters, request))
 
     async def messages(
-        self, request: PullMessagesRequest, *, timeout_s: float | None
+        self, request: PullMessagesRequest, lease: AnswerLease, *, timeout_s: float | None
     ) -> PullMessagesResponse:
         """One pull of plain messages: what is to be handed out is pulled as records first.
 
         Args:
             request: As it came.
+            lease: Room for the answer; the caller releases it.
             timeout_s: What the call's deadline leaves, in seconds.
 
         Raises:
             ServiceError: The filter is not there or does not run; or what the broker says.
         """
-        chosen = await self.records(as_records(request), timeout_s=timeout_s)
+        chosen = await self.records(as_records(request), lease, timeout_s=timeout_s)
         asked = _to_broker(request)
+        asked.size_bytes_max = max(1, min(_wanted(asked), lease.held_bytes))
         asked.ClearField("hold_duration")
         everything = await self._link.pulls.PullMessages(asked, timeout=timeout_s)
         return plain_selection(chosen, everything, _uploaded_topics(request))
 
     async def stream(
-        self, requests: AsyncIterator[StreamPullsRequest]
+        self, requests: AsyncIterator[StreamPullsRequest], peer: str
     ) -> AsyncGenerator[StreamPullsResponse]:
         """Pulls one after another; each has one answer, whether it may follow or not.
+
+        Args:
+            requests: As they come.
+            peer: The caller's connection.
 
         Raises:
             ServiceError: As ``records``; ends the stream.
@@ -111,15 +138,20 @@ class FilteredPulls:
             return
         # The stub's type knows streams of requests only that are there beforehand.
         call = cast("_PullStream", cast("Any", self._link.pulls).StreamPulls())
-        asked: deque[tuple[PullRecordsRequest, Filters]] = deque()
+        asked: deque[_Asked] = deque()
+        lease = self._answers.lease(peer)
         room = asyncio.Semaphore(_REQUESTS_AHEAD)
 
         async def forward() -> None:
             request: StreamPullsRequest | None = first
             while request is not None:
                 await room.acquire()
-                asked.append((request.pull, await self._filters_of(request.pull)))
-                await call.write(StreamPullsRequest(pull=_to_broker(request.pull)))
+                filters = await self._filters_of(request.pull)
+                pull = _to_broker(request.pull)
+                each = _Asked(request.pull, filters, self._answers.lease(peer))
+                await _take_room(each.lease, pull)
+                asked.append(each)
+                await call.write(StreamPullsRequest(pull=pull))
                 request = await anext(requests, None)
             await call.done_writing()
 
@@ -130,15 +162,21 @@ class FilteredPulls:
                 if not isinstance(answer, StreamPullsResponse):
                     await _raise_end(call)
                     return
-                pull, filters = asked.popleft()
+                pull, filters, lease = asked.popleft()
                 room.release()
                 pulled = await selected(answer.pulled, self._still(filters, pull))
+                del answer
+                lease.settle(lease.held_bytes, _size_of(pulled))
                 yield StreamPullsResponse(pulled=pulled)
+                lease.release()
         finally:
             call.cancel()
             forwarding.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await forwarding
+            lease.release()
+            for each in asked:
+                each.lease.release()
 
     async def _until_drained(
         self, work: Awaitable[_T], beside: asyncio.Task[None] | None = None
@@ -214,6 +252,28 @@ async def _raise_end(call: _PullStream) -> None:
             await call.trailing_metadata(),
             await call.details(),
         )
+
+
+async def _take_room(lease: AnswerLease, asked: PullRecordsRequest) -> None:
+    """Take room for an answer, and ask for no more than that.
+
+    What the broker will refuse is left as it is.
+    """
+    wanted = _wanted(asked)
+    granted = await lease.take(wanted)
+    if asked.size_bytes_max >= 0:
+        asked.size_bytes_max = granted
+
+
+def _wanted(asked: AnyPull) -> int:
+    """The bytes that a pull asks for."""
+    return asked.size_bytes_max if asked.size_bytes_max > 0 else SIZE_BYTES_DEFAULT
+
+
+def _size_of(pulled: PullRecordsResponse) -> int:
+    """Bytes of records in an answer."""
+    sizes = (np.frombuffer(queue.record_sizes, "<i4") for queue in pulled.queues)
+    return sum(int(each.sum()) for each in sizes)
 
 
 def _to_broker(request: PullT) -> PullT:

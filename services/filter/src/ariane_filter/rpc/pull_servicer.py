@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 from grpc import aio
 
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceServicer
 from ariane_filter.pulling.filtered_pulls import FilteredPulls
-from ariane_servicekit import ServiceError, feature_not_available
+from ariane_servicekit import AnswerBudget, AnswerLease, ServiceError, feature_not_available
 
 ANSWER_S: Final = 0.1
 """A held call is answered this long before its deadline, so that the answer still arrives."""
@@ -21,14 +21,16 @@ ANSWER_S: Final = 0.1
 class FilteredPullServicer(PullServiceServicer):
     """Translates pulls. Ranges and lookups are for the broker: groups are not in them."""
 
-    def __init__(self, pulls: FilteredPulls) -> None:
+    def __init__(self, pulls: FilteredPulls, answers: AnswerBudget) -> None:
         self._pulls = pulls
+        self._answers = answers
 
     async def PullRecords(
         self, request: pull_pb.PullRecordsRequest, context: aio.ServicerContext[Any, Any]
     ) -> pull_pb.PullRecordsResponse:
         """Pull packed records of many queues."""
-        return await self._pulls.records(request, timeout_s=_timeout_s(context))
+        lease = self._lease_of(context)
+        return await self._pulls.records(request, lease, timeout_s=_timeout_s(context))
 
     async def StreamPulls(
         self,
@@ -36,7 +38,7 @@ class FilteredPullServicer(PullServiceServicer):
         context: aio.ServicerContext[Any, Any],
     ) -> AsyncIterator[pull_pb.StreamPullsResponse]:
         """Pull packed records again and again."""
-        async with aclosing(self._pulls.stream(request_iterator)) as answers:
+        async with aclosing(self._pulls.stream(request_iterator, context.peer())) as answers:
             async for answer in answers:
                 yield answer
 
@@ -60,7 +62,18 @@ class FilteredPullServicer(PullServiceServicer):
         self, request: pull_pb.PullMessagesRequest, context: aio.ServicerContext[Any, Any]
     ) -> pull_pb.PullMessagesResponse:
         """Pull plain messages of many queues."""
-        return await self._pulls.messages(request, timeout_s=_timeout_s(context))
+        lease = self._lease_of(context)
+        return await self._pulls.messages(request, lease, timeout_s=_timeout_s(context))
+
+    def _lease_of(self, context: aio.ServicerContext[Any, Any]) -> AnswerLease:
+        """Room for the answer of a call, which is free again when that has left."""
+        lease = self._answers.lease(context.peer())
+
+        def release(_: aio.ServicerContext[Any, Any]) -> None:
+            lease.release()
+
+        context.add_done_callback(cast("Any", release))  # Its type is only in the stubs.
+        return lease
 
 
 def _only_at_the_broker(what: str) -> ServiceError:
