@@ -106,6 +106,14 @@ async def test_a_broker_that_stopped_in_order_is_found_soon_after_it_is_back(cli
     assert len(client.looks_s) == looks_count, "nothing is missing any longer"
 
 
+async def test_a_primary_that_may_be_replaced_is_looked_for_every_half_second(client):
+    while client.clock.now_s < _route_doubts.TAKEOVER_S:
+        client.doubts.report("orders")
+        await client.clock.run_until(client.clock.now_s + 0.05)
+    gaps_s = [after - before for before, after in pairwise(client.looks_s)]
+    assert max(gaps_s) <= _route_doubts.TAKEOVER_LOOK_S + 0.1
+
+
 async def test_one_that_never_comes_back_is_given_up(client):
     leave(client)
     await client.clock.run_until(HOUR_S)

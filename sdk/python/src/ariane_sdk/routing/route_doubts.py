@@ -2,8 +2,9 @@
 
 A broker that restarts is away for seconds and may come back elsewhere; its messages wait for
 whoever notices last. So a route in doubt is looked at again and again: at once, and then after a
-quarter of the time that the trouble has lasted, 30 s at most. A client that cannot reach a broker
-for an hour looks every 30 s in the end, however often it fails meanwhile.
+quarter of the time that the trouble has lasted, 30 s at most, and half a second at most while a
+replica may be about to take over. A client that cannot reach a broker for an hour looks every 30 s
+in the end, however often it fails meanwhile.
 
 * **A call failed**: the route may be out of date. Each failure is a reason for one look.
 * **A broker has left the routes**, as brokers do that stop in order: it is looked for without any
@@ -33,6 +34,12 @@ MISSING_LOOK_S: Final = 1.0
 
 AGE_PART: Final = 0.25
 """The part of the age of the trouble after which there is another look."""
+
+TAKEOVER_S: Final = 15.0
+"""For how long after the beginning of the trouble a replica may take over: three leases."""
+
+TAKEOVER_LOOK_S: Final = 0.5
+"""The longest time between looks meanwhile: what waits for the new primary waits for them."""
 
 QUIET_S: Final = 30.0
 """Trouble that pauses for so long is over: what comes then is new."""
@@ -149,7 +156,10 @@ class RouteDoubts:
     def _put_off(self, doubt: Doubt) -> None:
         """Say when the look after this one is allowed; whoever is missed for long is given up."""
         now_s = self._clock.monotonic_s()
-        delay_s = AGE_PART * (now_s - doubt.began_s)
+        age_s = now_s - doubt.began_s
+        delay_s = AGE_PART * age_s
+        if age_s < TAKEOVER_S:
+            delay_s = min(delay_s, TAKEOVER_LOOK_S)
         if delay_s >= LOOK_INTERVAL_S_MAX:
             doubt.missing = frozenset()
         least_s = MISSING_LOOK_S if doubt.missing else LOOK_INTERVAL_S_MIN

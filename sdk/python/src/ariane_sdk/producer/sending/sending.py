@@ -14,6 +14,7 @@ from ariane_sdk.producer.sending.latency import BrokerLatencies
 from ariane_sdk.producer.sending.queue_streams import QueueStreams
 from ariane_sdk.producer.sending.repeats import Repeats
 from ariane_sdk.producer.sending.unsettled import Unsettled
+from ariane_sdk.routing.route import Route
 from ariane_sdk.routing.routes import Routes
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
@@ -60,6 +61,8 @@ class Sending:
         self._settings = settings
         self._clock = clock
         self._bundle_settings = bundle_settings
+        self._primaries: dict[str, str] = {}
+        routes.on_change(self._follow)
         self._repeats = Repeats(
             self.senders,
             routes,
@@ -117,6 +120,24 @@ class Sending:
             self.unsettled.held.discard(batch)
             batch.not_before_s = 0.0
             self.senders[batch.queue.broker_name].look_again()
+
+    def _follow(self, route: Route) -> None:
+        """Where another primary has taken over, send at once what waits for its next round."""
+        for broker in route.brokers:
+            address = broker.addresses.get(0, "")
+            if not address:
+                continue
+            before = self._primaries.get(broker.broker_name, address)
+            self._primaries[broker.broker_name] = address
+            if address != before:
+                self._send_now(broker.broker_name)
+
+    def _send_now(self, broker_name: str) -> None:
+        for batch in self.unsettled.batches:
+            if batch.queue.broker_name == broker_name and batch not in self.unsettled.held:
+                batch.not_before_s = 0.0
+        if broker_name in self.senders:
+            self.senders[broker_name].look_again()
 
     async def close(self) -> None:
         """Give everything up; what is in flight may have been stored."""
