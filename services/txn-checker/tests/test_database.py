@@ -104,6 +104,21 @@ async def test_a_later_versions_schema_is_refused(database, database_url):
     older.close()
 
 
+async def test_a_postgresql_that_takes_any_bytes_for_text_is_read_as_utf8(postgresql_url):
+    server = create_engine(postgresql_url, isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.execute(
+            text("CREATE DATABASE ascii ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C'")
+        )
+    server.dispose()
+    url = make_url(postgresql_url).set(database="ascii").render_as_string(hide_password=False)
+    database = Database(url, SCHEMA, SystemClock())
+    await database.open(wait_s=0)
+    with database.reading() as connection:
+        assert connection.scalar(text("SELECT 'Ångström'")) == "Ångström"
+    database.close()
+
+
 @pytest.mark.parametrize(
     ("url", "words"),
     [("nonsense", "none of SQLAlchemy's"), ("mysql://localhost/x", "mysql: the database is")],

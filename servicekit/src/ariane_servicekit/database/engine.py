@@ -93,6 +93,8 @@ class Database:
             options["connect_args"] = {
                 "connect_timeout": 5,
                 "application_name": schema.application,
+                # Where a database has no encoding (SQL_ASCII), texts would come as bytes.
+                "client_encoding": "utf8",
             }
             options.update(pool_size=max(1, threads), max_overflow=0)
         try:
