@@ -123,7 +123,7 @@ func (c *Client) Connection(address string) (*grpc.ClientConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, errors.New("ariane: the client is closed")
+		return nil, closedError()
 	}
 	if connection := c.connections[address]; connection != nil {
 		return connection, nil
@@ -205,6 +205,7 @@ func (c *Client) askNameServer(
 			return nil
 		}
 		failure := errorOf(err, address)
+		failure.OutcomeUnknown = false // To ask changes nothing.
 		if !failure.Retriable {
 			return failure
 		}

@@ -135,7 +135,7 @@ func (c *Consumer) Receive(ctx context.Context, wait time.Duration) ([]Delivery,
 		case <-ctx.Done():
 			return nil, failure
 		case <-c.ctx.Done():
-			return nil, errors.New("ariane: the consumer is closed")
+			return nil, closedError()
 		}
 	}
 }

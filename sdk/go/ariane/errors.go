@@ -54,6 +54,8 @@ type Error struct {
 	RetryAfter time.Duration
 	// Peer is whom the call was to, "host:port".
 	Peer string
+
+	closed bool
 }
 
 func (e *Error) Error() string {
@@ -61,13 +63,23 @@ func (e *Error) Error() string {
 	if word == "" {
 		word = e.Code.String()
 	}
+	if e.Peer == "" {
+		return fmt.Sprintf("ariane: %s [%s]", e.Message, word)
+	}
 	return fmt.Sprintf("ariane: %s: %s [%s]", e.Peer, e.Message, word)
 }
 
-// Is makes errors.Is(err, context.DeadlineExceeded) hold for calls whose time was over.
+// Is makes errors.Is hold: for [context.DeadlineExceeded], [context.Canceled] and [ErrClosed].
 func (e *Error) Is(target error) bool {
 	return target == context.DeadlineExceeded && e.Code == codes.DeadlineExceeded ||
-		target == context.Canceled && e.Code == codes.Canceled
+		target == context.Canceled && e.Code == codes.Canceled || target == ErrClosed && e.closed
+}
+
+// ErrClosed holds, by errors.Is, for calls of a client, or of a consumer, that was closed.
+var ErrClosed = errors.New("ariane: the client is closed")
+
+func closedError() *Error {
+	return &Error{Code: codes.FailedPrecondition, Message: "the client is closed", closed: true}
 }
 
 // ReasonOf tells the contract's reason of an error, and "" for errors of others.
@@ -83,6 +95,9 @@ func errorOf(err error, peer string) *Error {
 	var known *Error
 	if errors.As(err, &known) {
 		return known
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return errorOfStatus(status.FromContextError(err).Proto(), peer)
 	}
 	return errorOfStatus(status.Convert(err).Proto(), peer)
 }

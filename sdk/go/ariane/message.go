@@ -3,7 +3,9 @@ package ariane
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -59,6 +61,20 @@ type Delivery struct {
 
 	handle  string
 	address string
+}
+
+// check refuses texts that no call can carry.
+func (m *Message) check() error {
+	texts := append([]string{m.Topic, m.Tag, m.Group, m.ID}, m.Keys...)
+	for name, value := range m.Properties {
+		texts = append(texts, name, value)
+	}
+	for _, text := range texts {
+		if !utf8.ValidString(text) {
+			return fmt.Errorf("ariane: %q is not UTF-8; only a body may hold any bytes", text)
+		}
+	}
+	return nil
 }
 
 // wire is the message as the contract has it. All that the broker would fill in is filled in here, so

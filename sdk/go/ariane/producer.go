@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	brokerv1 "ariane.mq/go/arianepb/broker/v1"
 	commonv1 "ariane.mq/go/arianepb/common/v1"
@@ -72,6 +73,9 @@ func (p *Producer) SendBatch(ctx context.Context, messages []Message) ([]Receipt
 		if message.Topic != topic || message.Group != group {
 			return nil, errors.New("ariane: messages of a batch share their topic and their group")
 		}
+		if err := message.check(); err != nil {
+			return nil, err
+		}
 		wire[position] = message.wire(commonv1.MessageType_MESSAGE_TYPE_UNSPECIFIED, p.client.packing)
 	}
 	ctx, cancel := p.client.bounded(ctx)
@@ -95,7 +99,11 @@ func (p *Producer) SendBatch(ctx context.Context, messages []Message) ([]Receipt
 	}
 }
 
-const routingRepeats = 5
+const (
+	routingRepeats = 5
+	// requestBytesSure is what brokers take in a call however they are set.
+	requestBytesSure = 4 << 20
+)
 
 // sendTo sends to one queue, and again to the same one while it is not known what became of it. An
 // error that leaves the outcome known says that nothing is stored.
@@ -120,6 +128,9 @@ func (p *Producer) sendTo(
 			return receiptsOf(answer), nil
 		}
 		failure := errorOf(err, address)
+		if failure.Code == codes.ResourceExhausted && failure.Reason == "" {
+			failure.judgeSize(messages)
+		}
 		if failure.Reason == "SEQUENCE_GAP" && (since.IsZero() || surelyMissing(failure, since)) {
 			// The broker has no memory of what came before, and nothing of this is stored.
 			line.restart()
@@ -167,6 +178,19 @@ func (p *Producer) trySend(
 		return err
 	})
 	return answer, err
+}
+
+// judgeSize says of a call that gRPC refused because of its size that nothing of it is stored.
+func (e *Error) judgeSize(messages []*commonv1.Message) {
+	size := 0
+	for _, message := range messages {
+		size += proto.Size(message)
+	}
+	if size > requestBytesSure {
+		e.Code, e.Reason, e.OutcomeUnknown = codes.InvalidArgument, ReasonMessageTooLarge, false
+		e.Message = fmt.Sprintf("%d messages in one call have %d bytes, more than the broker takes; send fewer, or smaller ones",
+			len(messages), size)
+	}
 }
 
 // restart begins a new stream: a larger epoch, from 0.

@@ -72,6 +72,9 @@ func (p *TransactionProducer) Close() { p.cancel() }
 
 // Begin stores a message that nobody sees until the transaction commits.
 func (p *TransactionProducer) Begin(ctx context.Context, message Message) (*Transaction, error) {
+	if err := message.check(); err != nil {
+		return nil, err
+	}
 	wire := message.wire(commonv1.MessageType_MESSAGE_TYPE_TRANSACTION, p.client.packing)
 	ctx, cancel := p.client.bounded(ctx)
 	defer cancel()

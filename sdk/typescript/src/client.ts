@@ -171,8 +171,10 @@ export class Client {
         try {
           return await ask(this.stub(RouteServiceClient, address), address, end);
         } catch (error) {
-          if (!errorOf(error).retriable) throw error;
-          last = error;
+          const failure = errorOf(error, address);
+          failure.outcomeUnknown = false; // To ask changes nothing.
+          if (!failure.retriable) throw failure;
+          last = failure;
         }
       }
       throw last;

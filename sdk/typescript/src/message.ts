@@ -65,6 +65,9 @@ export interface Delivery extends Received {
  * repeat is the same message to the byte.
  */
 export function wireOf(message: Message, packing: Packing, kind?: MessageType): WireMessage {
+  if (!(message.body instanceof Uint8Array)) {
+    throw new TypeError("the body of a message is bytes, such as Buffer.from(text)");
+  }
   const { body, compression } = packed(message.body, packing);
   const plain = message.deliverAt ? MessageType.MESSAGE_TYPE_DELAY
     : message.group ? MessageType.MESSAGE_TYPE_FIFO : MessageType.MESSAGE_TYPE_UNSPECIFIED;

@@ -24,6 +24,8 @@ interface Lane {
 }
 
 const ROUTING_REPEATS = 5;
+/** What brokers take in a call however they are set. */
+const REQUEST_BYTES_SURE = 4 << 20;
 const WRITABLE = new Set([
   TopicPermission.TOPIC_PERMISSION_WRITE, TopicPermission.TOPIC_PERMISSION_READ_WRITE,
 ]);
@@ -140,6 +142,12 @@ export class Producer {
         return answer;
       } catch (error) {
         const failure = errorOf(error, address);
+        const size = messages.reduce((sum, each) => sum + each.body.length, 0);
+        if (failure.code === Code.RESOURCE_EXHAUSTED && !failure.reason && size > REQUEST_BYTES_SURE) {
+          const text = `${messages.length} messages in one call have ${size} bytes of bodies, more than the broker `
+            + "takes; send fewer, or smaller ones";
+          throw new ArianeError(text, Code.INVALID_ARGUMENT, "MESSAGE_TOO_LARGE");
+        }
         if (failure.reason === "SEQUENCE_GAP" && (!since || surelyMissing(failure, since))) {
           // The broker has no memory of what came before, and nothing of this is stored.
           restart(lane);

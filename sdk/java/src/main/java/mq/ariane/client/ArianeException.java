@@ -135,6 +135,8 @@ public final class ArianeException extends RuntimeException {
                     broken);
         }
         Status.Code code = Status.fromCodeValue(said.getCode()).getCode();
-        return new ArianeException(peer, said.getMessage(), code, reason, metadata, retryAfter, cause);
+        Throwable below = cause == null ? null : cause.getCause(); // gRPC itself says "io exception" only.
+        String text = below == null ? said.getMessage() : said.getMessage() + ": " + below.getMessage();
+        return new ArianeException(peer, text, code, reason, metadata, retryAfter, cause);
     }
 }

@@ -128,7 +128,7 @@ public final class Client implements AutoCloseable {
     /** The channel to a process of the cluster, for calls of generated stubs that are not wrapped here. */
     public ManagedChannel channel(String address) {
         if (closed) {
-            throw new IllegalStateException("the client is closed");
+            throw ArianeException.of(Status.Code.FAILED_PRECONDITION, "", "the client is closed");
         }
         return channels.computeIfAbsent(address, each -> Grpc
                 .newChannelBuilder(each, settings.channelCredentials())
@@ -218,7 +218,7 @@ public final class Client implements AutoCloseable {
                 try {
                     return ask.apply(oneTry(RouteServiceGrpc::newBlockingStub, address, deadline));
                 } catch (RuntimeException error) {
-                    last = ArianeException.of(error, address);
+                    last = ArianeException.of(error, address).withOutcome(false); // To ask changes nothing.
                     if (!last.isRetriable()) {
                         throw last;
                     }

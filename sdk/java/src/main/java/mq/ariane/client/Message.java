@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.UUID;
 import mq.ariane.common.v1.Compression;
 import mq.ariane.common.v1.MessageType;
@@ -24,6 +25,14 @@ import mq.ariane.common.v1.MessageType;
  */
 public record Message(String topic, byte[] body, String tag, List<String> keys, String group,
         Map<String, String> properties, Instant deliverAt, String id, Compression compression) {
+    /** Checks that nothing is missing. */
+    public Message {
+        Objects.requireNonNull(topic, "topic");
+        Objects.requireNonNull(body, "body");
+        Objects.requireNonNull(tag, "tag: there is none by default");
+        Objects.requireNonNull(group, "group: there is none by default");
+    }
+
     /** A message of a topic and a body; the methods below add the rest. */
     public static Message of(String topic, byte[] body) {
         return new Message(topic, body, "", List.of(), "", Map.of(), null, newId(),

@@ -28,6 +28,9 @@ import mq.ariane.namesrv.v1.TopicPermission;
 public final class Producer {
     private static final int ROUTING_REPEATS = 5;
 
+    /** What brokers take in a call however they are set. */
+    private static final int REQUEST_BYTES_SURE = 4 << 20;
+
     record Queue(String topic, String brokerName, int queueId) {}
 
     record Place(Queue queue, String address) {}
@@ -68,6 +71,9 @@ public final class Producer {
     /** The same within a time limit. */
     public List<Receipt> sendBatch(List<Message> messages, Duration timeout) {
         Deadline deadline = Deadline.in(timeout);
+        if (messages.isEmpty()) {
+            throw new IllegalArgumentException("a batch needs a message");
+        }
         String topic = messages.get(0).topic();
         String group = messages.get(0).group();
         for (Message each : messages) {
@@ -175,6 +181,13 @@ public final class Producer {
                 return answer;
             } catch (RuntimeException error) {
                 ArianeException failure = ArianeException.of(error, address);
+                int size = messages.stream().mapToInt(mq.ariane.common.v1.Message::getSerializedSize).sum();
+                if (failure.code() == Status.Code.RESOURCE_EXHAUSTED && failure.reason().isEmpty()
+                        && size > REQUEST_BYTES_SURE) {
+                    throw ArianeException.of(Status.Code.INVALID_ARGUMENT, "MESSAGE_TOO_LARGE", messages.size()
+                            + " messages in one call have " + size
+                            + " bytes, more than the broker takes; send fewer, or smaller ones");
+                }
                 if (failure.reason().equals("SEQUENCE_GAP") && (!maybeStored || isMissing(failure, since))) {
                     // The broker has no memory of what came before, and nothing of this is stored.
                     lane.restart();
