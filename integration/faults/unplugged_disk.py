@@ -23,7 +23,9 @@ def why_not() -> str:
     """Why this machine cannot mount such a disk; empty when it can."""
     if os.geteuid() != 0:
         return "mounting needs root"
-    missing = [tool for tool in ("mkfs.ext4", "mount", "umount") if not shutil.which(tool)]
+    missing = [
+        tool for tool in ("mkfs.ext4", "mount", "umount", "losetup") if not shutil.which(tool)
+    ]
     return f"missing: {', '.join(missing)}" if missing else ""
 
 
@@ -43,7 +45,14 @@ class UnpluggedDisk:
 
     def plug_in(self) -> None:
         """Mount the disk; ext4 replays its journal."""
-        subprocess.run(["mount", "-o", "loop", str(self.image), str(self.mount_point)], check=True)
+        # A loop device of its own each time: somebody else's view of all mounts (a jail, a network
+        # namespace) may keep the one before, and "mount -o loop" would take that, shut down, again.
+        losetup = ["losetup", "--find", "--show", str(self.image)]
+        made = subprocess.run(losetup, check=True, capture_output=True, text=True)
+        device = made.stdout.strip()
+        subprocess.run(["mount", device, str(self.mount_point)], check=True)
+        # It goes when it is unmounted.
+        subprocess.run(["losetup", "--detach", device], check=True)
 
     def pull_the_plug(self) -> None:
         """Lose everything that was not synced. From here on writes to the disk fail."""
