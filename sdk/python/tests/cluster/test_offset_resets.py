@@ -194,8 +194,8 @@ async def test_a_clone_goes_on_where_the_other_group_stands(
                 return blocking.clone_offsets("original", "copy", topic)
 
         assert set((await asyncio.to_thread(clone)).values()) == {0}
-        await wait_until(lambda: len(copy_tally.done) == 35)
-    assert copy_tally.done == {n: 2 if n >= 30 else 1 for n in range(35)}
+        expected = {n: 2 if n >= 30 else 1 for n in range(35)}
+        await wait_until(lambda: copy_tally.done == expected)
 
 
 async def test_a_clone_to_the_group_itself_disturbs_nobody(client, topic):
