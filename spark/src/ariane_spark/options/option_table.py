@@ -323,7 +323,12 @@ OPTIONS: Final = (
         "Where bad rows go; with `onBadRow=deadLetter` only.",
         "required there",
     ),
-    _later("pushdown", (Use.BATCH_READ,), "Let Spark hand down its filters."),
+    _later(
+        "pushdown",
+        (Use.BATCH_READ,),
+        "Let Spark hand down its filters. Spark 4.3 gives those of one query to all queries over"
+        " the same `load()`, which would then miss rows; the option `filter` has no such fault.",
+    ),
 )
 
 OPTION_BY_KEY: Final = {option.name.lower(): option for option in OPTIONS}
