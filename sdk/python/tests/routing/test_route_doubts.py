@@ -114,6 +114,19 @@ async def test_a_primary_that_may_be_replaced_is_looked_for_every_half_second(cl
     assert max(gaps_s) <= _route_doubts.TAKEOVER_LOOK_S + 0.1
 
 
+async def test_primaries_that_change_again_and_again_are_each_looked_for_soon(client):
+    for port in range(2, 12):
+        begin_s = client.clock.now_s
+        while client.clock.now_s < begin_s + 6.0:
+            client.doubts.report("orders")
+            await client.clock.run_until(client.clock.now_s + 0.05)
+        client.found = route("a", "b", port=port)
+        for _ in range(12):
+            client.doubts.report("orders")
+            await client.clock.run_until(client.clock.now_s + 0.05)
+        assert client.known == client.found
+
+
 async def test_one_that_never_comes_back_is_given_up(client):
     leave(client)
     await client.clock.run_until(HOUR_S)

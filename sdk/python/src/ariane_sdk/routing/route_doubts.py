@@ -115,6 +115,10 @@ class RouteDoubts:
             return
         doubt = self._doubt(now.topic)
         doubt.missing = missing
+        if before.brokers != now.brokers:
+            # What was found mends the trouble; what comes after it is new.
+            doubt.began_s = self._clock.monotonic_s()
+            doubt.due_s = min(doubt.due_s, doubt.began_s + LOOK_INTERVAL_S_MIN)
         if missing - missed:
             # However long there was trouble with others, this one is missed as eagerly.
             doubt.began_s = doubt.reported_s = self._clock.monotonic_s()
