@@ -13,15 +13,15 @@ ALL = b"def matches(message): return True  # adm"
 
 async def test_a_filter_is_uploaded_stopped_released_and_deleted(ready, admin, entries):
     stub = FilterServiceStub(admin)
-    upload = filter_pb.UploadFilterRequest(name="adm-all", module=ALL)
+    upload = filter_pb.UploadFilterRequest(filter="adm-all", module=ALL)
     told = await stub.UploadFilter(upload)
     assert [each.HasField("error") for each in told.outcomes] == [False, False]
     assert not told.duplicate
     assert (await stub.UploadFilter(upload)).duplicate
     version = told.filter.version
-    [found] = (await stub.ListFilters(filter_pb.ListFiltersRequest(name="adm-all"))).filters
+    [found] = (await stub.ListFilters(filter_pb.ListFiltersRequest(filter="adm-all"))).filters
     assert (len(found.filters), found.filter_server_count) == (2, 2)
-    named = {"name": "adm-all", "version": version}
+    named = {"filter": "adm-all", "version": version}
     read = await stub.GetFilter(filter_pb.GetFilterRequest(**named))
     assert read.module == ALL
     stop = filter_pb.UpdateFilterQuarantineRequest(**named, cause="wild")

@@ -27,7 +27,7 @@ from ariane.filter.v1 import filter_pb2 as ariane_dot_filter_dot_v1_dot_filter__
 from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/admin/v1/filter_service.proto\x12\x0f\x61riane.admin.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1d\x61riane/filter/v1/filter.proto\x1a\x17google/rpc/status.proto\"\xb4\x01\n\rClusterFilter\x12<\n\x07\x66ilters\x18\x01 \x03(\x0b\x32+.ariane.admin.v1.ClusterFilter.FiltersEntry\x12\x1b\n\x13\x66ilter_server_count\x18\x02 \x01(\x05\x1aH\n\x0c\x46iltersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\'\n\x05value\x18\x02 \x01(\x0b\x32\x18.ariane.filter.v1.Filter:\x02\x38\x01\"^\n\x13\x46ilterServerOutcome\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status\"I\n\x12ListFiltersRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\x9d\x01\n\x13ListFiltersResponse\x12/\n\x07\x66ilters\x18\x01 \x03(\x0b\x32\x1e.ariane.admin.v1.ClusterFilter\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12<\n\x0esilent_servers\x18\x03 \x03(\x0b\x32$.ariane.admin.v1.FilterServerOutcome\"1\n\x10GetFilterRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"\x91\x01\n\x11GetFilterResponse\x12.\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1e.ariane.admin.v1.ClusterFilter\x12\x0e\n\x06module\x18\x02 \x01(\x0c\x12<\n\x0esilent_servers\x18\x03 \x03(\x0b\x32$.ariane.admin.v1.FilterServerOutcome\"3\n\x13UploadFilterRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06module\x18\x02 \x01(\x0c\"\x8b\x01\n\x14UploadFilterResponse\x12(\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x18.ariane.filter.v1.Filter\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x36\n\x08outcomes\x18\x03 \x03(\x0b\x32$.ariane.admin.v1.FilterServerOutcome\"^\n\x1dUpdateFilterQuarantineRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0f\n\x07release\x18\x03 \x01(\x08\x12\r\n\x05\x63\x61use\x18\x04 \x01(\t\"X\n\x1eUpdateFilterQuarantineResponse\x12\x36\n\x08outcomes\x18\x01 \x03(\x0b\x32$.ariane.admin.v1.FilterServerOutcome\"4\n\x13\x44\x65leteFilterRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"N\n\x14\x44\x65leteFilterResponse\x12\x36\n\x08outcomes\x18\x01 \x03(\x0b\x32$.ariane.admin.v1.FilterServerOutcome2\xa5\x04\n\rFilterService\x12\x62\n\x0bListFilters\x12#.ariane.admin.v1.ListFiltersRequest\x1a$.ariane.admin.v1.ListFiltersResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x05\x12\\\n\tGetFilter\x12!.ariane.admin.v1.GetFilterRequest\x1a\".ariane.admin.v1.GetFilterResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x05\x12\x65\n\x0cUploadFilter\x12$.ariane.admin.v1.UploadFilterRequest\x1a%.ariane.admin.v1.UploadFilterResponse\"\x08\xca\xf3\x18\x04\x08\x04\x10\x05\x12\x83\x01\n\x16UpdateFilterQuarantine\x12..ariane.admin.v1.UpdateFilterQuarantineRequest\x1a/.ariane.admin.v1.UpdateFilterQuarantineResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x05\x12\x65\n\x0c\x44\x65leteFilter\x12$.ariane.admin.v1.DeleteFilterRequest\x1a%.ariane.admin.v1.DeleteFilterResponse\"\x08\xca\xf3\x18\x04\x08\x06\x10\x05\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/admin/v1/filter_service.proto\x12\x0f\x61riane.admin.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1d\x61riane/filter/v1/filter.proto\x1a\x17google/rpc/status.proto\"\xb4\x01\n\rClusterFilter\x12<\n\x07\x66ilters\x18\x01 \x03(\x0b\x32+.ariane.admin.v1.ClusterFilter.FiltersEntry\x12\x1b\n\x13\x66ilter_server_count\x18\x02 \x01(\x05\x1aH\n\x0c\x46iltersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\'\n\x05value\x18\x02 \x01(\x0b\x32\x18.ariane.filter.v1.Filter:\x02\x38\x01\"^\n\x13\x46ilterServerOutcome\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status\"K\n\x12ListFiltersRequest\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\x9d\x01\n\x13ListFiltersResponse\x12/\n\x07\x66ilters\x18\x01 \x03(\x0b\x32\x1e.ariane.admin.v1.ClusterFilter\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12<\n\x0esilent_servers\x18\x03 \x03(\x0b\x32$.ariane.admin.v1.FilterServerOutcome\"3\n\x10GetFilterRequest\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"\x91\x01\n\x11GetFilterResponse\x12.\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1e.ariane.admin.v1.ClusterFilter\x12\x0e\n\x06module\x18\x02 \x01(\x0c\x12<\n\x0esilent_servers\x18\x03 \x03(\x0b\x32$.ariane.admin.v1.FilterServerOutcome\"5\n\x13UploadFilterRequest\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12\x0e\n\x06module\x18\x02 \x01(\x0c\"\x8b\x01\n\x14UploadFilterResponse\x12(\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x18.ariane.filter.v1.Filter\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x36\n\x08outcomes\x18\x03 \x03(\x0b\x32$.ariane.admin.v1.FilterServerOutcome\"`\n\x1dUpdateFilterQuarantineRequest\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0f\n\x07release\x18\x03 \x01(\x08\x12\r\n\x05\x63\x61use\x18\x04 \x01(\t\"X\n\x1eUpdateFilterQuarantineResponse\x12\x36\n\x08outcomes\x18\x01 \x03(\x0b\x32$.ariane.admin.v1.FilterServerOutcome\"6\n\x13\x44\x65leteFilterRequest\x12\x0e\n\x06\x66ilter\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"N\n\x14\x44\x65leteFilterResponse\x12\x36\n\x08outcomes\x18\x01 \x03(\x0b\x32$.ariane.admin.v1.FilterServerOutcome2\xa5\x04\n\rFilterService\x12\x62\n\x0bListFilters\x12#.ariane.admin.v1.ListFiltersRequest\x1a$.ariane.admin.v1.ListFiltersResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x05\x12\\\n\tGetFilter\x12!.ariane.admin.v1.GetFilterRequest\x1a\".ariane.admin.v1.GetFilterResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x05\x12\x65\n\x0cUploadFilter\x12$.ariane.admin.v1.UploadFilterRequest\x1a%.ariane.admin.v1.UploadFilterResponse\"\x08\xca\xf3\x18\x04\x08\x04\x10\x05\x12\x83\x01\n\x16UpdateFilterQuarantine\x12..ariane.admin.v1.UpdateFilterQuarantineRequest\x1a/.ariane.admin.v1.UpdateFilterQuarantineResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x05\x12\x65\n\x0c\x44\x65leteFilter\x12$.ariane.admin.v1.DeleteFilterRequest\x1a%.ariane.admin.v1.DeleteFilterResponse\"\x08\xca\xf3\x18\x04\x08\x06\x10\x05\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -54,25 +54,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FILTERSERVEROUTCOME']._serialized_start=327
   _globals['_FILTERSERVEROUTCOME']._serialized_end=421
   _globals['_LISTFILTERSREQUEST']._serialized_start=423
-  _globals['_LISTFILTERSREQUEST']._serialized_end=496
-  _globals['_LISTFILTERSRESPONSE']._serialized_start=499
-  _globals['_LISTFILTERSRESPONSE']._serialized_end=656
-  _globals['_GETFILTERREQUEST']._serialized_start=658
-  _globals['_GETFILTERREQUEST']._serialized_end=707
-  _globals['_GETFILTERRESPONSE']._serialized_start=710
-  _globals['_GETFILTERRESPONSE']._serialized_end=855
-  _globals['_UPLOADFILTERREQUEST']._serialized_start=857
-  _globals['_UPLOADFILTERREQUEST']._serialized_end=908
-  _globals['_UPLOADFILTERRESPONSE']._serialized_start=911
-  _globals['_UPLOADFILTERRESPONSE']._serialized_end=1050
-  _globals['_UPDATEFILTERQUARANTINEREQUEST']._serialized_start=1052
-  _globals['_UPDATEFILTERQUARANTINEREQUEST']._serialized_end=1146
-  _globals['_UPDATEFILTERQUARANTINERESPONSE']._serialized_start=1148
-  _globals['_UPDATEFILTERQUARANTINERESPONSE']._serialized_end=1236
-  _globals['_DELETEFILTERREQUEST']._serialized_start=1238
-  _globals['_DELETEFILTERREQUEST']._serialized_end=1290
-  _globals['_DELETEFILTERRESPONSE']._serialized_start=1292
-  _globals['_DELETEFILTERRESPONSE']._serialized_end=1370
-  _globals['_FILTERSERVICE']._serialized_start=1373
-  _globals['_FILTERSERVICE']._serialized_end=1922
+  _globals['_LISTFILTERSREQUEST']._serialized_end=498
+  _globals['_LISTFILTERSRESPONSE']._serialized_start=501
+  _globals['_LISTFILTERSRESPONSE']._serialized_end=658
+  _globals['_GETFILTERREQUEST']._serialized_start=660
+  _globals['_GETFILTERREQUEST']._serialized_end=711
+  _globals['_GETFILTERRESPONSE']._serialized_start=714
+  _globals['_GETFILTERRESPONSE']._serialized_end=859
+  _globals['_UPLOADFILTERREQUEST']._serialized_start=861
+  _globals['_UPLOADFILTERREQUEST']._serialized_end=914
+  _globals['_UPLOADFILTERRESPONSE']._serialized_start=917
+  _globals['_UPLOADFILTERRESPONSE']._serialized_end=1056
+  _globals['_UPDATEFILTERQUARANTINEREQUEST']._serialized_start=1058
+  _globals['_UPDATEFILTERQUARANTINEREQUEST']._serialized_end=1154
+  _globals['_UPDATEFILTERQUARANTINERESPONSE']._serialized_start=1156
+  _globals['_UPDATEFILTERQUARANTINERESPONSE']._serialized_end=1244
+  _globals['_DELETEFILTERREQUEST']._serialized_start=1246
+  _globals['_DELETEFILTERREQUEST']._serialized_end=1300
+  _globals['_DELETEFILTERRESPONSE']._serialized_start=1302
+  _globals['_DELETEFILTERRESPONSE']._serialized_end=1380
+  _globals['_FILTERSERVICE']._serialized_start=1383
+  _globals['_FILTERSERVICE']._serialized_end=1932
 # @@protoc_insertion_point(module_scope)

@@ -67,7 +67,7 @@ def asking_of(broker, kept, timeout_s=None):
         return {"a:1": None}
 
     order = ReceiveOrder(message_count_max=BATCH, size_bytes_max=1 << 20)
-    return Asking(broker, brokers, order, kept, clock=SystemClock(), timeout_s=timeout_s)
+    return Asking(broker, brokers, order, kept, {}, clock=SystemClock(), timeout_s=timeout_s)
 
 
 def bodies(batches):

@@ -15,7 +15,7 @@ _LEFT_OUT: Final = frozenset({"body", "module"})
 
 _NAMES: Final = (
     *("topic", "consumer_group", "target_consumer_group", "broker_name", "transaction_id"),
-    *("recall_handle", "name", "cluster_name"),
+    *("recall_handle", "filter", "name", "cluster_name"),
 )
 """Fields that name what a request is about, the nearest first."""
 

@@ -58,7 +58,7 @@ def upload(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     code = _module(module)
 
-    request = admin_pb.UploadFilterRequest(name=name, module=code)
+    request = admin_pb.UploadFilterRequest(filter=name, module=code)
 
     async def ask() -> admin_pb.UploadFilterResponse:
         async with administration(name_servers, admin) as changes:
@@ -160,7 +160,7 @@ def quarantine(
       ariane filter quarantine late@3f2a9c1b5d6e --cause "drops flights of codeshares"
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     name, version = _parts(filter_version)
-    request = admin_pb.UpdateFilterQuarantineRequest(name=name, version=version, cause=cause)
+    request = admin_pb.UpdateFilterQuarantineRequest(filter=name, version=version, cause=cause)
     outcomes = run_async(_quarantined(name_servers, admin, request))
     _tell_done(output, filter_version, "is quarantined", outcomes)
 
@@ -178,7 +178,7 @@ def release(*, filter_version: str, name_servers: str, admin: AdminChoice, outpu
       ariane filter release late@3f2a9c1b5d6e
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     name, version = _parts(filter_version)
-    request = admin_pb.UpdateFilterQuarantineRequest(name=name, version=version, release=True)
+    request = admin_pb.UpdateFilterQuarantineRequest(filter=name, version=version, release=True)
     outcomes = run_async(_quarantined(name_servers, admin, request))
     _tell_done(output, filter_version, "may run again", outcomes)
 
@@ -202,7 +202,7 @@ def delete(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     name, version = _parts(filter_version)
     confirm(f"Delete filter {filter_version} at all FilterServers?", yes=yes)
-    request = admin_pb.DeleteFilterRequest(name=name, version=version)
+    request = admin_pb.DeleteFilterRequest(filter=name, version=version)
 
     async def ask() -> Sequence[admin_pb.FilterServerOutcome]:
         async with administration(name_servers, admin) as changes:

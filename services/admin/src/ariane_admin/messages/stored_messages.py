@@ -36,6 +36,7 @@ def message_row(message: Message, form: BodyForm) -> Mapping[str, object]:
         "tag": message.tag,
         "keys": list(message.keys),
         "message_group": message.message_group,
+        "priority": message.priority,
         "properties": dict(message.properties),
         "create_time": moment_text(message, "create_time"),
         "store_time": moment_text(position, "store_time"),

@@ -43,7 +43,7 @@ class FilterServicer(FilterServiceServicer):
         """The version as it is before it is changed."""
         if method == "UploadFilter":
             return None
-        answers = await self._kept(await self._servers(), request.name, request.version)
+        answers = await self._kept(await self._servers(), request.filter, request.version)
         return _cluster_filter(answers)
 
     async def ListFilters(
@@ -51,7 +51,7 @@ class FilterServicer(FilterServiceServicer):
     ) -> admin_pb.ListFiltersResponse:
         """List versions by name and version."""
         answers = await ask_all(
-            await self._servers(), lambda server: kept_filters(self._doors, server, request.name)
+            await self._servers(), lambda server: kept_filters(self._doors, server, request.filter)
         )
         _some(answers)
         found: dict[tuple[str, str], admin_pb.ClusterFilter] = defaultdict(admin_pb.ClusterFilter)
@@ -63,7 +63,7 @@ class FilterServicer(FilterServiceServicer):
             lambda key: key,
             page_size=request.page_size,
             page_token=request.page_token,
-            scope=f"filters:{request.name}",
+            scope=f"filters:{request.filter}",
         )
         for key in page.entries:
             found[key].filter_server_count = len(answers.given)
@@ -77,10 +77,10 @@ class FilterServicer(FilterServiceServicer):
         self, request: admin_pb.GetFilterRequest, context: _Context
     ) -> admin_pb.GetFilterResponse:
         """Read one version with its module."""
-        answers = await self._kept(await self._servers(), request.name, request.version)
+        answers = await self._kept(await self._servers(), request.filter, request.version)
         _some(answers)
         asked = filter_rpc.GetFilterRequest(
-            filter=request.name, version=request.version, include_module=True
+            filter=request.filter, version=request.version, include_module=True
         )
         first = next(iter(answers.given))
         read = await ask_all(
@@ -102,7 +102,7 @@ class FilterServicer(FilterServiceServicer):
         """Upload a module everywhere."""
         if not 1 <= len(request.module) <= MODULE_BYTES_MAX:
             raise field_invalid("module", f"must have 1 to {MODULE_BYTES_MAX:,} bytes")
-        asked = filter_rpc.UploadFilterRequest(filter=request.name, module=request.module)
+        asked = filter_rpc.UploadFilterRequest(filter=request.filter, module=request.module)
         answers = await ask_all(
             await self._servers(),
             lambda server: self._doors.filters(server.address).UploadFilter(
@@ -121,7 +121,7 @@ class FilterServicer(FilterServiceServicer):
         self, request: admin_pb.UpdateFilterQuarantineRequest, context: _Context
     ) -> admin_pb.UpdateFilterQuarantineResponse:
         """Stop a version everywhere, or let it run again."""
-        name, version = request.name, request.version
+        name, version = request.filter, request.version
 
         async def tell(server: FilterServer) -> object:
             stub = self._doors.filters(server.address)
@@ -141,7 +141,7 @@ class FilterServicer(FilterServiceServicer):
         self, request: admin_pb.DeleteFilterRequest, context: _Context
     ) -> admin_pb.DeleteFilterResponse:
         """Delete a version everywhere, unless a group pulls through it anywhere."""
-        name, version = request.name, request.version
+        name, version = request.filter, request.version
         kept = await self._kept(await self._servers(), name, version)
         _some(kept)
         for server, each in kept.given.items():

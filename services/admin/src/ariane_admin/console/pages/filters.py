@@ -46,7 +46,7 @@ async def filters(ask: Asker, request: Request) -> Page:
     """Versions of filters by name."""
     query = request.query_params
     asked = filter_pb.ListFiltersRequest(
-        name=query.get("name", ""), page_token=query.get("token", "")
+        filter=query.get("name", ""), page_token=query.get("token", "")
     )
     try:
         told = await ask(ask.api.filters.ListFilters, asked)
@@ -54,8 +54,8 @@ async def filters(ask: Asker, request: Request) -> Page:
         if error.code() is not StatusCode.UNAVAILABLE:
             raise
         return Page("Filters", [Notice(error.details() or "No FilterServer answers.")], SECTION)
-    search = Form("", "/filters", (Input("name", "Name", asked.name, "search"),), "Search", "get")
-    more = to("filters", name=asked.name, token=told.next_page_token)
+    search = Form("", "/filters", (Input("name", "Name", asked.filter, "search"),), "Search", "get")
+    more = to("filters", name=asked.filter, token=told.next_page_token)
     table = Table(
         "",
         ("Filter", "Language", "Size", "State", "Groups", "FilterServers", "Uploaded"),
@@ -71,7 +71,7 @@ async def one_filter(ask: Asker, request: Request) -> Page:
     path = request.path_params
     name, version = path["name"], path["version"]
     told = await ask(
-        ask.api.filters.GetFilter, filter_pb.GetFilterRequest(name=name, version=version)
+        ask.api.filters.GetFilter, filter_pb.GetFilterRequest(filter=name, version=version)
     )
     kept = list(told.filter.filters.values())
     first = kept[0]
@@ -108,7 +108,7 @@ async def one_filter(ask: Asker, request: Request) -> Page:
 
 
 async def _upload(ask: Asker, given: Given) -> str:
-    request = filter_pb.UploadFilterRequest(name=given["name"], module=given["module"].encode())
+    request = filter_pb.UploadFilterRequest(filter=given["name"], module=given["module"].encode())
     told = await ask(ask.api.filters.UploadFilter, request)
     called = f"{told.filter.filter}@{told.filter.version[:_DIGITS]}"
     done = "was there already" if told.duplicate else "is uploaded"
@@ -117,7 +117,7 @@ async def _upload(ask: Asker, given: Given) -> str:
 
 async def _stop(ask: Asker, given: Given) -> str:
     request = filter_pb.UpdateFilterQuarantineRequest(
-        name=given["name"], version=given["version"], cause=given.get("cause", "")
+        filter=given["name"], version=given["version"], cause=given.get("cause", "")
     )
     told = await ask(ask.api.filters.UpdateFilterQuarantine, request)
     return f"Filter {given['name']} is stopped.{_failed(told)}"
@@ -125,14 +125,14 @@ async def _stop(ask: Asker, given: Given) -> str:
 
 async def _release(ask: Asker, given: Given) -> str:
     request = filter_pb.UpdateFilterQuarantineRequest(
-        name=given["name"], version=given["version"], release=True
+        filter=given["name"], version=given["version"], release=True
     )
     told = await ask(ask.api.filters.UpdateFilterQuarantine, request)
     return f"Filter {given['name']} may run again.{_failed(told)}"
 
 
 async def _delete(ask: Asker, given: Given) -> str:
-    request = filter_pb.DeleteFilterRequest(name=given["name"], version=given["version"])
+    request = filter_pb.DeleteFilterRequest(filter=given["name"], version=given["version"])
     told = await ask(ask.api.filters.DeleteFilter, request)
     return f"Filter {given['name']} is deleted.{_failed(told)}"
 
