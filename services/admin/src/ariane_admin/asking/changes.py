@@ -155,6 +155,7 @@ async def administration(
                 " nobody writes it down",
                 ExitStatus.UNREACHABLE,
             )
+        say_warning(f"nobody writes this down: {trouble}")
     if choice.is_said:
         say_warning("admin writes nothing of this down: --admin none was said")
     # With the servicers comes what services are made of: only who needs them waits for it.

@@ -99,6 +99,8 @@ def address_of(context: click.Context, parameter: click.Parameter, value: str, w
             f"context {used.name} names no {what}; say it here, or keep it by"
             f" ariane context add {used.name} --{parameter.name}"
         )
+    if value == "none":
+        raise click.BadParameter(f"none is for commands that change something; say where {what} is")
     return check_address(value)
 
 
