@@ -284,7 +284,7 @@ class Store:
     def queue_offset_behind(self, topic: str, queue_id: int, commit_log_offset: int) -> QueueOffset:
         """The first queue offset whose record lies at or behind a commit-log offset.
 
-        The end of the readable part if there is none.
+        The end of the queue if there is none, what is not confirmed yet included.
         """
         return QueueOffset(self._reader.offset_behind(topic, queue_id, commit_log_offset))
 

@@ -1,12 +1,15 @@
-"""A range of a new primary whose end is not handed out yet: it waits, and is not cut short."""
+"""A new primary whose end is not handed out yet: readers wait, and are neither cut nor set back."""
 
 import asyncio
+from random import Random
 from types import SimpleNamespace
 
 import pytest
 
 from ariane_broker.log.held_requests import HeldRequests
+from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.statistics import BrokerStatistics
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.range_pull import PullRange, RangeOrder
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record import BlockEncoder
@@ -76,3 +79,18 @@ async def test_it_does_not_wait_for_a_broker_that_stops(ranges):
     ranges.held.close()
     with pytest.raises(ServiceError, match="draining"):
         await reading
+
+
+def test_a_position_behind_what_is_hidden_is_not_cut(store):
+    before = LogEpochs(store, BrokerStatistics(), draw=Random(1).randrange)
+    before.begin()
+    epochs = LogEpochs(store, BrokerStatistics(), draw=Random(2).randrange)
+    epochs.load(before.document())
+    epochs.begin()
+    queue = QueueKey("orders", 0)
+    # The primary before has handed out both.
+    epochs.check(queue, 2, before.current)
+    with pytest.raises(ServiceError) as cut:
+        epochs.check(queue, 3, before.current)
+    assert cut.value.row.name == "QUEUE_CUT"
+    assert cut.value.metadata["end"] == "2"

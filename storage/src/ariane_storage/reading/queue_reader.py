@@ -202,8 +202,9 @@ class QueueReader:
         queue = self._parts.queues.find(topic, queue_id)
         if queue is None:
             return 0
-        low, high = self._bounds(queue, None)
-        return max(low, min(queue.first_at_or_above(commit_log_offset), high))
+        # What is not confirmed yet is not lost, though nobody can read it now.
+        behind = min(queue.first_at_or_above(commit_log_offset), queue.end_offset)
+        return max(queue.min_offset, behind)
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> Entries:
         """Entries of a queue; see ``Store.queue_entries``."""
