@@ -74,15 +74,19 @@ async def test_a_backlog_is_an_alert_until_it_is_consumed(cluster, database, bac
         watching = watcher()
         teller.failures = 1
         await watching.look()
+        await watching.tell()
         assert told() == []
-        await watching.look()
+        await watching.tell()
         assert told() == [("raised", "LAG_MESSAGE_COUNT", GROUP, 3.0)]
-        await watcher().look()  # Admin was started again.
+        again = watcher()  # Admin was started again.
+        await again.look()
+        await again.tell()
         assert len(told()) == 1
         await backlog()
         async with asyncio.timeout(60):
             while len(told()) < 2:
                 await watching.look()
+                await watching.tell()
         assert told()[1][0] == "ended"
     finally:
         await access.close()

@@ -1,11 +1,13 @@
 """The webhook against a real server that fails at first."""
 
+import asyncio
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from ariane_admin.alerts import webhook
 from ariane_admin.alerts.webhook import TRIES_AGAIN, Webhook, WebhookFailed
 
 
@@ -17,8 +19,11 @@ def server():
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
             taking.events.append(json.loads(body))
+            taking.asked.set()
+            taking.open.wait()
             self.send_response(taking.statuses.pop(0) if taking.statuses else 204)
             self.send_header("Content-Length", "0")
+            self.send_header("Retry-After", "3600")
             self.end_headers()
 
         def log_message(self, *_):
@@ -26,22 +31,41 @@ def server():
 
     taking = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     taking.events, taking.statuses = [], []
+    taking.open, taking.asked = threading.Event(), threading.Event()
+    taking.open.set()
     taking.url = f"http://127.0.0.1:{taking.server_port}/hook/s3cret"
     thread = threading.Thread(target=taking.serve_forever)
     thread.start()
     yield taking
+    taking.open.set()
     taking.shutdown()
     taking.server_close()
     thread.join()
 
 
 async def test_an_event_is_posted_again_until_it_is_taken(server):
-    server.statuses += [503, 500]
+    server.statuses += [503]
     await Webhook(server.url, backoff_s=0.01).tell({"event": "raised"})
-    assert server.events == [{"event": "raised"}] * 3
+    assert server.events == [{"event": "raised"}] * 2
 
 
-async def test_a_failure_shows_nothing_of_the_url(server):
+def test_a_webhook_that_does_not_answer_outlives_no_stop(server, monkeypatch):
+    monkeypatch.setattr(webhook, "CALL_S_MAX", 3600.0)
+    server.open.clear()
+
+    async def tell_and_stop():
+        telling = asyncio.create_task(Webhook(server.url).tell({"event": "raised"}))
+        await asyncio.to_thread(server.asked.wait)
+        telling.cancel()
+        await asyncio.wait([telling])
+
+    asyncio.run(tell_and_stop())
+    assert server.events
+    assert not server.open.is_set()
+
+
+async def test_a_failure_shows_nothing_of_the_url(server, caplog):
+    caplog.set_level("DEBUG")
     server.statuses += [503] * (TRIES_AGAIN + 1)
     with pytest.raises(WebhookFailed) as failed:
         await Webhook(server.url, backoff_s=0.01).tell({})
@@ -55,3 +79,4 @@ async def test_a_failure_shows_nothing_of_the_url(server):
         await Webhook("http://127.0.0.1:1/s3cret", backoff_s=0.01).tell({})
     assert "s3cret" not in repr(failed.value)
     assert failed.value.__cause__ is None
+    assert "s3cret" not in caplog.text

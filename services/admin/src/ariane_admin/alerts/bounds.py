@@ -66,6 +66,11 @@ class Bounds:
         """Alerts that stand."""
         return frozenset(self._standing)
 
+    @property
+    def remembered(self) -> frozenset[Watched]:
+        """Alerts that stand, and figures that are out of bounds for less than the patience."""
+        return frozenset(self._standing | set(self._since_s))
+
     def look(self, values: Mapping[Watched, float | None], at_s: float) -> Turns:
         """Judge what is seen.
 

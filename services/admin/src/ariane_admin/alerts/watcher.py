@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from math import inf
 from typing import Final, Protocol
 
 from ariane.admin.v1 import alert_service_pb2 as alert_pb
@@ -33,6 +34,9 @@ _LAG_SECONDS: Final = alert_pb.ALERT_FIGURE_LAG_SECONDS
 _DEAD: Final = alert_pb.ALERT_FIGURE_DEAD_LETTER_COUNT
 _DISK: Final = alert_pb.ALERT_FIGURE_DISK_USED_RATIO
 _OUT_OF_SYNC: Final = alert_pb.ALERT_FIGURE_REPLICAS_OUT_OF_SYNC
+
+_SUMMED: Final = {_LAG_COUNT, _LAG_SECONDS}
+"""Figures that come of all brokers together."""
 
 _log = get_logger(__name__)
 
@@ -84,7 +88,7 @@ class Watcher:
         self._bounds: Bounds | None = None
 
     async def look(self) -> None:
-        """Look once, keep what came of it, and tell what is not told yet."""
+        """Look once, and keep what came of it."""
         bounds = self._bounds
         if bounds is None:
             standing = await self._database.call(self._store.standing)
@@ -100,6 +104,12 @@ class Watcher:
                 _log.warning("alert_raised", figure=_word(one), subject=one.subject, value=value)
             now_ms = self._clock.now_ms()
             await self._database.call(self._store.take, turns, self._thresholds, now_ms)
+
+    async def tell(self) -> None:
+        """Tell the webhook what it does not know yet, if there is one.
+
+        A turn of its own: a slow webhook does not keep figures from being judged.
+        """
         if self._webhook is not None:
             await self._tell(self._webhook)
 
@@ -116,9 +126,15 @@ class Watcher:
         await self._add_dead_letters(values, answers)
         if answers.silent:
             # What a silent broker has is not known: its alerts, and those of groups, stand.
-            for one in bounds.standing:
-                values.setdefault(one, None)
+            # The others tell a part of a group's lag: it is too much at least where that is.
+            for one in bounds.remembered:
+                part = values.get(one) if one.figure in _SUMMED else None
+                if one not in values or (part is not None and part <= self._bound(one)):
+                    values[one] = None
         return values
+
+    def _bound(self, one: Watched) -> float:
+        return self._thresholds.get(one.figure, inf)
 
     async def _of_broker(self, broker: LiveBroker) -> tuple[LiveBroker, float, float | None]:
         doors, peer = self._cluster.doors, broker_peer(broker)

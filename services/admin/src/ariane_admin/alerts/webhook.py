@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Final
 
 from urllib3 import PoolManager, Retry
 from urllib3.exceptions import HTTPError
 
-TRIES_AGAIN: Final = 4
-CALL_S_MAX: Final = 10.0
+TRIES_AGAIN: Final = 1
+CALL_S_MAX: Final = 5.0
+"""Seconds of one try: to connect, and for each read."""
 
 _AGAIN: Final = (429, 500, 502, 503, 504)
 _OK_MAX: Final = 299
+
+# Its warnings, and what it says of each call, name the URL's path.
+logging.getLogger("urllib3").setLevel(logging.ERROR)
 
 
 class WebhookFailed(Exception):
@@ -22,11 +29,11 @@ class WebhookFailed(Exception):
 
 
 class Webhook:
-    """Posts JSON, again after growing pauses where that may help.
+    """Posts JSON, once more where that may help; whoever tells repeats the event later.
 
     Args:
         url: Where to.
-        backoff_s: The pause after the second try, in seconds; it doubles.
+        backoff_s: The pause before the second try, in seconds.
     """
 
     def __init__(self, url: str, *, backoff_s: float = 0.5) -> None:
@@ -39,6 +46,8 @@ class Webhook:
             redirect=0,
             raise_on_redirect=False,
             raise_on_status=False,
+            # A far server does not decide how long admin waits.
+            respect_retry_after_header=False,
         )
         self._pool = PoolManager(retries=retry, timeout=CALL_S_MAX)
 
@@ -48,12 +57,30 @@ class Webhook:
         Raises:
             WebhookFailed: It was not taken; the text has no part of the URL.
         """
-        await asyncio.to_thread(self._post, json.dumps(event).encode())
+        body = json.dumps(event).encode()
+        posted: Future[None] = Future()
+        posted.set_running_or_notify_cancel()
+
+        def post() -> None:
+            try:
+                self._post(body)
+            except BaseException as error:  # noqa: BLE001 - it is raised where this is awaited
+                posted.set_exception(error)
+            else:
+                posted.set_result(None)
+
+        # A daemon, for the end of a process waits for the threads of pools.
+        threading.Thread(target=post, name="webhook", daemon=True).start()
+        await asyncio.wrap_future(posted)
 
     def _post(self, body: bytes) -> None:
         headers = {"Content-Type": "application/json"}
         try:
-            answer = self._pool.request("POST", self._url, body=body, headers=headers)
+            # The answer's body may have no end, and says nothing that is needed.
+            answer = self._pool.request(
+                "POST", self._url, body=body, headers=headers, preload_content=False
+            )
+            answer.close()
         except HTTPError as error:
             # Its text has the address.
             raise WebhookFailed(type(error).__name__) from None

@@ -112,7 +112,7 @@ class AdminApp:
         rates = RateMemory()
         self._sampling = self._sampling_loop(samples, rates, clock)
         alerts = AlertStore(self._database)
-        self._watching = self._watching_loop(alerts, clock)
+        self._watching, self._alerting = self._alert_loops(alerts, clock)
         checkers = tuple(map(str, settings.checkers))
         self._settings_servicer = SettingServicer(self._cluster, checkers)
         audit = AuditServicer(trail, self._database)
@@ -181,6 +181,7 @@ class AdminApp:
         """Begin to sample, and to show pages."""
         self._sampling.start(at_once=True)
         self._watching.start(at_once=True)
+        self._alerting.start()
         if self._console_address is None:
             return
         # A wildcard is no address to call.
@@ -202,6 +203,7 @@ class AdminApp:
             await self._channel.close()
         await self._sampling.stop()
         await self._watching.stop()
+        await self._alerting.stop()
         await self._cluster.close()
         self._database.close()
 
@@ -214,7 +216,8 @@ class AdminApp:
             webhook=self._settings.alert_webhook is not None,
         )
 
-    def _watching_loop(self, alerts: AlertStore, clock: SystemClock) -> Loop:
+    def _alert_loops(self, alerts: AlertStore, clock: SystemClock) -> tuple[Loop, Loop]:
+        """One that judges figures, and one that tells the webhook."""
         settings, hook = self._settings, self._settings.alert_webhook
         watcher = Watcher(
             self._cluster,
@@ -225,7 +228,14 @@ class AdminApp:
             patience_s=settings.alert_patience_s,
             webhook=None if hook is None else Webhook(hook.get_secret_value()),
         )
-        return Loop("alerts", watcher.look, interval_s=settings.alert_interval_s, clock=clock)
+        interval_s = settings.alert_interval_s
+        telling = Loop("webhook", watcher.tell, interval_s=interval_s, clock=clock)
+
+        async def look() -> None:
+            await watcher.look()
+            telling.wake()
+
+        return Loop("alerts", look, interval_s=interval_s, clock=clock), telling
 
     def _sampling_loop(self, samples: SampleStore, rates: RateMemory, clock: SystemClock) -> Loop:
         settings = self._settings
