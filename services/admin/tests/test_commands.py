@@ -51,6 +51,15 @@ def test_the_cluster_shows_its_brokers(ariane, cluster):
     ]
 
 
+def test_what_too_few_brokers_can_keep_is_refused_by_its_reason(ariane, lines):
+    ariane("topic", "create", "safe")
+    err = ariane("produce", "safe", lines("one"), "--in-sync-min", "3", status=ExitStatus.REFUSED)
+    assert err.endswith("; it was not stored (0 messages were sent) [TOO_FEW_IN_SYNC]\n")
+    assert ".;" not in err
+    done = ariane("produce", "safe", lines("one"), "--level", "flushed")
+    assert done == "Sent 1 message to safe; acknowledged as flushed.\n"
+
+
 def test_lines_become_messages_and_lines_again(ariane, lines):
     ariane("topic", "create", "texts")
     source = lines("one", "two", "three")

@@ -22,15 +22,23 @@ class CommandFailed(click.ClickException):
     """The command cannot do what was asked; the text is one line for people.
 
     Plugins raise it too: it is the way to end a command without a trace.
+
+    Args:
+        message: The line.
+        status: How the command ends.
+        reason: The word in brackets, where an error of the cluster has one; else the status's name.
     """
 
-    def __init__(self, message: str, status: ExitStatus = ExitStatus.FAILED) -> None:
+    def __init__(
+        self, message: str, status: ExitStatus = ExitStatus.FAILED, *, reason: str = ""
+    ) -> None:
         super().__init__(message)
         self.status = status
+        self.reason = reason or status.name
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Write the line, with the name of the status in brackets."""
-        say_error(f"{self.format_message()} [{self.status.name}]", file)
+        """Write the line, with the reason in brackets."""
+        say_error(f"{self.format_message()} [{self.reason}]", file)
 
 
 def say_error(message: str, file: IO[Any] | None = None) -> None:

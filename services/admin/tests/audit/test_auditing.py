@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane.admin.v1.audit_service_pb2 import (
     AUDIT_OUTCOME_DONE,
@@ -164,3 +165,12 @@ def test_a_request_names_what_it_is_about():
     assert resource_name(created) == "orders"
     assert resource_name(REQUEST) == "orders"
     assert resource_name(topic_pb.ListTopicsRequest()) == ""
+
+
+def test_offsets_are_filed_under_the_group_whose_they_are():
+    reset = group_pb.ResetGroupOffsetsRequest(consumer_group="g1", topic="orders")
+    assert resource_name(reset) == "g1"
+    cloned = group_pb.CloneGroupOffsetsRequest(
+        consumer_group="g1", target_consumer_group="g2", topic="orders"
+    )
+    assert resource_name(cloned) == "g2"

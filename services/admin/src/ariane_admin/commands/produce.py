@@ -221,13 +221,13 @@ def _stopped(error: BatchSendError, sent: int) -> CommandFailed:
     sent += sum(isinstance(outcome, SendResult) for outcome in error.outcomes)
     first = next(outcome for outcome in error.outcomes if isinstance(outcome, ArianeError))
     status = ExitStatus.OUTCOME_UNKNOWN if error.outcome_unknown else exit_status_of(first)
-    return _told(CommandFailed(str(first), status), sent)
+    return _told(CommandFailed(str(first), status, reason=first.reason), sent)
 
 
 def _told(error: CommandFailed, sent: int) -> CommandFailed:
     """The error, with how many messages were sent before it."""
     count = "1 message was" if sent == 1 else f"{sent:,} messages were"
-    return CommandFailed(f"{error.message} ({count} sent)", error.status)
+    return CommandFailed(f"{error.message} ({count} sent)", error.status, reason=error.reason)
 
 
 def _pairs(properties: tuple[str, ...]) -> dict[str, str]:

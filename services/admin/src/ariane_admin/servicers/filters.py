@@ -25,11 +25,14 @@ from ariane_admin.asking.filter_servers import (
     known_filter_servers,
 )
 from ariane_admin.servicers.cluster_access import ClusterAccess
+from ariane_sdk.errors import CallError
 from ariane_servicekit import ServiceError, field_invalid, take_page
 
 _Context = aio.ServicerContext[Any, Any]
 
 MODULE_BYTES_MAX: Final = 1 << 20
+
+_NOT_FOUND: Final = "FILTER_NOT_FOUND"
 
 
 class FilterServicer(FilterServiceServicer):
@@ -161,6 +164,7 @@ class FilterServicer(FilterServiceServicer):
             ),
         )
         _some(answers)
+        answers.failures.update(_silent(kept))
         return admin_pb.DeleteFilterResponse(outcomes=self._outcomes(answers))
 
     async def _servers(self) -> Sequence[FilterServer]:
@@ -199,10 +203,18 @@ def _some(answers: Answers[Any]) -> None:
     """Take answers of which there is one at least.
 
     Raises:
-        CallError: None has answered; the first failure.
+        CallError: There is none. Who is silent may have what others have not: that is told first.
     """
     if not answers.given:
-        raise next(iter(answers.failures.values()))
+        failures = _silent(answers) or answers.failures
+        raise next(iter(failures.values()))
+
+
+def _silent(answers: Answers[Any]) -> dict[FilterServer, CallError]:
+    """Failures of FilterServers whose catalogue is not known, by another of their broker either."""
+    missing = {s: e for s, e in answers.failures.items() if e.reason == _NOT_FOUND}
+    known = {server.broker_name for server in (*answers.given, *missing)}
+    return {s: e for s, e in answers.failures.items() if s.broker_name not in known}
 
 
 def _cluster_filter(answers: Answers[filter_pb2.Filter]) -> admin_pb.ClusterFilter:

@@ -389,13 +389,13 @@ class SendBatch:
         self.open = False
         unknown = self.maybe_stored or cause.outcome_unknown
         certainty = "; it may have been stored" if unknown else "; it was not stored"
-        self.error = self._send_error(f"{cause}{certainty}", cause, unknown=unknown)
+        # What a service says may be sentences.
+        said = f"{str(cause).removesuffix('.')}{certainty}"
+        self.error = self._send_error(said, cause, unknown=unknown)
         for future in self._futures:
             if future is not None and not future.done():
                 # An error of its own for each: a traceback grows with everyone who raises it.
-                future.set_exception(
-                    self._send_error(f"{cause}{certainty}", cause, unknown=unknown)
-                )
+                future.set_exception(self._send_error(said, cause, unknown=unknown))
         self._finish()
 
     def outcomes_of(self, start: int, count: int) -> Sequence[SendResult | SendError]:

@@ -129,6 +129,7 @@ def _is_gone(queue: MessageQueue, group_queues: Sequence[MessageQueue], route: R
 
 def _refusal(error: ArianeError) -> SendError:
     """What a message gets for which there is no queue any more."""
-    refusal = SendError(f"{error}; it was not stored", reason=error.reason, retriable=True)
+    said = str(error).removesuffix(".")
+    refusal = SendError(f"{said}; it was not stored", reason=error.reason, retriable=True)
     refusal.__cause__ = error
     return refusal
