@@ -125,3 +125,36 @@ async def test_a_broker_that_is_away_is_asked_again_until_the_time_is_over():
     async with aclosing(asking_of(broker, [], timeout_s=0.05).batches()) as batches:
         assert [batch async for batch in batches] == []
     assert broker.holds
+
+
+@pytest.mark.parametrize("when", ["in line and ahead", "late"])
+async def test_what_a_broker_gave_that_leaves_the_route_is_handed_out(when):
+    gone = Broker(3 * BATCH)
+    brokers, late = {"a:1": None}, {}
+    order = ReceiveOrder(message_count_max=BATCH, size_bytes_max=1 << 20)
+
+    async def route():
+        return dict(brokers)
+
+    if when == "late":
+        late["gone:1"] = asyncio.create_task(gone.receive(None, order, 15.0))
+        await asyncio.wait(late.values())
+        wanted = BATCH
+    else:
+        brokers["gone:1"] = gone
+        wanted = 3 * BATCH
+
+    class Calls:
+        async def receive(self, broker, order, hold_s):
+            return await (broker or silent).receive(broker, order, hold_s)
+
+    silent, got = Broker(0), []
+    asking = Asking(Calls(), route, order, [], late, clock=SystemClock(), timeout_s=None)
+    async with aclosing(asking.batches()) as batches, asyncio.timeout(60):
+        while len(bodies(got)) < wanted:
+            got.append(await anext(batches))
+            while gone.left and when != "late":  # noqa: ASYNC110 - it has no event.
+                await asyncio.sleep(0)
+            brokers.pop("gone:1", None)
+    assert sorted(bodies(got)) == list(range(wanted))
+    assert not late

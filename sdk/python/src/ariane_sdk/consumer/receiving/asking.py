@@ -14,7 +14,7 @@ is invisible to other members, who may have nothing to do.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from typing import Final, TypeAlias
 
 from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
@@ -85,11 +85,13 @@ class Asking:
             CallError: The group may not receive.
             RecordDamaged: What a broker gave cannot be taken apart.
         """
-        while self._kept:
-            yield self._first(self._kept.pop())
         try:
             while True:
+                while self._kept:
+                    yield self._first(self._kept.pop())
                 await self._follow()
+                if self._kept:
+                    continue
                 try:
                     async with asyncio.timeout(self._wait_s):
                         found = await self._line.get()
@@ -113,12 +115,34 @@ class Asking:
     async def _follow(self) -> None:
         """Ask every broker of the topics, as far as they are known now."""
         brokers = await self._brokers()
-        for address in brokers.keys() | self._askers.keys():
-            if address not in brokers:
-                self._askers.pop(address).cancel()
-            elif address not in self._askers:
-                asking = self._ask(address, brokers[address])
-                self._askers[address] = start_task(asking, f"receive-{address}")
+        for address in brokers.keys() - self._askers.keys():
+            asking = self._ask(address, brokers[address])
+            self._askers[address] = start_task(asking, f"receive-{address}")
+        left = self._askers.keys() - brokers.keys()
+        if left:
+            await self._stop(left)
+        for address in self._late.keys() - brokers.keys():
+            # One that is held is looked at again the next time: it may bring messages yet.
+            if self._late[address].done():
+                self._keep_of(self._late.pop(address))
+
+    async def _stop(self, addresses: Collection[str]) -> None:
+        """Ask some brokers no longer, and keep what they gave and nobody took."""
+        askers = [self._askers[address] for address in addresses]
+        for asker in askers:
+            asker.cancel()
+        if askers:
+            await asyncio.wait(askers)
+        ahead = [self._ahead[address] for address in addresses if address in self._ahead]
+        if ahead:
+            _, late = await asyncio.wait(ahead, timeout=ENDING_S)
+            for call in late:
+                call.cancel()
+        # Only now: whoever is cancelled above finds them here when it ends.
+        for address in addresses:
+            del self._askers[address]
+            if address in self._ahead:
+                self._keep_of(self._ahead.pop(address))
 
     async def _ask(self, address: str, broker: BrokerRoute) -> None:
         """Ask one broker again and again, until nothing can come of it."""
@@ -185,26 +209,17 @@ class Asking:
 
     async def _end(self) -> None:
         """Stop asking, and keep what nobody took for who asks next."""
-        for asker in self._askers.values():
-            asker.cancel()
-        if self._askers:
-            await asyncio.wait(self._askers.values())
-        await self._keep_ahead()
+        await self._stop(list(self._askers))
         while not self._line.empty():
             found = self._line.get_nowait()
             if not isinstance(found, CallError):
                 self._kept.append(found)
 
-    async def _keep_ahead(self) -> None:
-        """Keep what was asked ahead."""
-        if not self._ahead:
-            return
-        ended, late = await asyncio.wait(self._ahead.values(), timeout=ENDING_S)
-        for each in late:
-            each.cancel()
-        for each in ended:
-            if not each.cancelled() and each.exception() is None and each.result().message_count:
-                self._keep(each.result())
+    def _keep_of(self, call: asyncio.Task[Answer]) -> None:
+        """Keep what a call brought, if it has ended well."""
+        ended = call.done() and not call.cancelled() and call.exception() is None
+        if ended and call.result().message_count:
+            self._keep(call.result())
 
     def _keep(self, answer: Answer) -> None:
         try:
