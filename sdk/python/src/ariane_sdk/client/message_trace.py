@@ -157,7 +157,7 @@ class MessageTrace:
         return listen_plain
 
     async def close(self) -> None:
-        """Write what is left."""
+        """Write what is left, until a call fails: what remains then is lost."""
         await asyncio.sleep(0)  # For callbacks of sends that have just ended.
         self._closing.set()
         if self._writing is not None:
@@ -249,6 +249,10 @@ class MessageTrace:
                 await self._write(taken)
             except (ArianeError, grpc.aio.AioRpcError) as error:
                 self._lost_count += len(taken)
+                if self._closing.is_set():
+                    # Each further call to a broker that hangs would take as long again.
+                    self._lost_count += len(self._steps)
+                    self._steps = []
                 _log.warning("%d steps of message traces are lost: %s", self._lost_count, error)
                 self._lost_count = 0
 
