@@ -1,5 +1,7 @@
 """The client's side of queue locks, against a scripted broker and a clock that is moved by hand."""
 
+import asyncio
+
 import pytest
 
 from ariane_sdk import MessageQueue, errors
@@ -7,6 +9,7 @@ from ariane_sdk.consumer.group.queue_locks import QueueLocks
 from ariane_sdk.routing.route import BrokerRoute
 
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(3)]
+OTHER = MessageQueue("orders", "broker-b", 0)
 BROKER = BrokerRoute("c", "broker-a", {0: "127.0.0.1:1"}, 3, 3)
 
 
@@ -71,7 +74,7 @@ class Place:
 
     def __init__(self):
         self.broker = BROKER
-        self.used = set(QUEUES)
+        self.used = {*QUEUES, OTHER}
 
     def broker_of(self, _queue):
         if self.broker is None:
@@ -123,6 +126,33 @@ async def test_locks_of_short_leases_are_renewed_in_time(locks, calls, clock, lo
         await locks.renew_by_and_by()
         assert locks.holds(QUEUES[0])
     assert clock.sleeps == [1.0] * 10
+    assert lost == []
+
+
+async def test_a_shorter_lease_that_is_given_during_the_wait_is_renewed_in_time(
+    locks, calls, clock, lost
+):
+    sleepers = asyncio.Queue()
+
+    async def sleep(seconds):
+        woken = asyncio.Event()
+        sleepers.put_nowait((clock.now_s + seconds, woken))
+        await woken.wait()
+
+    clock.sleep = sleep
+    calls.epochs = {QUEUES[0]: 7, OTHER: 7}
+    await locks.acquire(BROKER, QUEUES[:1])
+    round_ = asyncio.create_task(locks.renew_by_and_by())
+    async with asyncio.timeout(60):
+        assert (await sleepers.get())[0] == 1020.0
+        clock.now_s += 8.0
+        calls.reliable_s = 24.0
+        await locks.acquire(BROKER, [OTHER])
+        clock.now_s, woken = await sleepers.get()
+        assert clock.now_s == 1012.0
+        woken.set()
+        await round_
+    assert calls.asked[2:] == [QUEUES[:1], [OTHER]]
     assert lost == []
 
 

@@ -113,6 +113,7 @@ class QueueLocks:
         self._held: dict[MessageQueue, HeldLock] = {}
         self._holding = asyncio.Event()
         self._reliable_s: dict[str, float] = {}
+        self._hurried = asyncio.Event()
         self._owed: dict[MessageQueue, int] = {}
         self._owing = asyncio.Event()
         self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -185,11 +186,29 @@ class QueueLocks:
     async def renew_by_and_by(self) -> None:
         """One round: wait until there are locks and half of their time is over, and renew them."""
         await self._holding.wait()
-        await self._clock.sleep(min(self._reliable_s.values()) * RENEW_SHARE)
+        begun_s = self._clock.monotonic_s()
+        while (left_s := begun_s + self._renew_interval_s() - self._clock.monotonic_s()) > 0:
+            await self._sleep_unless_hurried(left_s)
         while not await self.renew():
             await self._clock.sleep(RENEW_RETRY_S)
         if not self._held:
             self._holding.clear()
+
+    def _renew_interval_s(self) -> float:
+        return min(self._reliable_s.values()) * RENEW_SHARE
+
+    async def _sleep_unless_hurried(self, seconds: float) -> None:
+        """Sleep, but no longer once a broker has given a lock for less time than all before."""
+        self._hurried.clear()
+        waits = (
+            asyncio.ensure_future(self._clock.sleep(seconds)),
+            asyncio.ensure_future(self._hurried.wait()),
+        )
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
 
     async def renew(self) -> bool:
         """Renew all locks that are used; whether every broker answered."""
@@ -226,6 +245,8 @@ class QueueLocks:
 
     def _good_until_s(self, broker_name: str, asked_s: float, reliable_s: float) -> float:
         """Until when to rely on locks that a broker gave; remembers what it said."""
+        if reliable_s < min(self._reliable_s.values(), default=reliable_s):
+            self._hurried.set()
         self._reliable_s[broker_name] = reliable_s
         return asked_s + reliable_s * RELIED_SHARE
 
