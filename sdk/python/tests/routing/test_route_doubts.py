@@ -2,6 +2,7 @@
 
 import asyncio
 import heapq
+from dataclasses import replace
 from itertools import count, pairwise
 from random import Random
 
@@ -127,6 +128,20 @@ async def test_primaries_that_change_again_and_again_are_each_looked_for_soon(cl
         assert client.known == client.found
 
 
+@pytest.mark.parametrize("change", ["more or fewer queues", "another address"])
+async def test_only_a_broker_that_is_found_ends_the_trouble(client, change):
+    changed = route("a", "b", port=2 if change == "another address" else 1)
+    if change == "more or fewer queues":
+        more = replace(changed.brokers[0], read_queue_count=2)
+        changed = replace(changed, brokers=(more, *changed.brokers[1:]))
+    for second in range(300):
+        client.doubts.report("orders")
+        client.found = (route("a", "b"), changed)[second // 8 % 2]
+        await client.clock.run_until(float(second))
+    late = [look_s for look_s in client.looks_s if look_s > 200]
+    assert (len(late) < 12) == (change == "more or fewer queues")
+
+
 async def test_one_that_never_comes_back_is_given_up(client):
     leave(client)
     await client.clock.run_until(HOUR_S)
@@ -168,6 +183,17 @@ async def test_an_hour_of_failures_asks_every_30_s_in_the_end(client, failure_in
     assert len(client.looks_s) <= 40 + HOUR_S / 24
     late = [look_s for look_s in client.looks_s if look_s > 200]
     assert min(after - before for before, after in pairwise(late)) >= 24.0
+
+
+@pytest.mark.parametrize("reason", ["a failure", "a broker that has left"])
+async def test_who_is_closed_begins_no_look(client, reason):
+    await client.doubts.close()
+    before = asyncio.all_tasks()
+    if reason == "a failure":
+        client.doubts.report("orders")
+    else:
+        client.doubts.compare(route("a", "b"), route("a"))
+    assert asyncio.all_tasks() == before
 
 
 async def test_hundreds_of_clients_do_not_storm_a_name_server():

@@ -90,6 +90,7 @@ class RouteDoubts:
         self._clock = clock
         self._random = random
         self._doubts: dict[str, Doubt] = {}
+        self._closed = False
 
     def report(self, topic: str) -> None:
         """A call failed in a way that a newer route may mend: look as soon as it is allowed."""
@@ -115,8 +116,10 @@ class RouteDoubts:
             return
         doubt = self._doubt(now.topic)
         doubt.missing = missing
-        if before.brokers != now.brokers:
-            # What was found mends the trouble; what comes after it is new.
+        in_trouble = missed | _names(before)
+        if any(place[0] in in_trouble for place in _places(now) - _places(before)):
+            # What was found mends the trouble; what comes after it is new. Other changes mend
+            # none: a broker that joins or leaves, or has more queues.
             doubt.began_s = self._clock.monotonic_s()
             doubt.due_s = min(doubt.due_s, doubt.began_s + LOOK_INTERVAL_S_MIN)
         if missing - missed:
@@ -126,7 +129,9 @@ class RouteDoubts:
             self._start(now.topic, doubt)
 
     async def close(self) -> None:
-        """Look no longer."""
+        """Look no longer, whatever is reported from now on."""
+        # Calls of a client that is closed fail yet, and each is a reason for a look.
+        self._closed = True
         tasks = [doubt.task for doubt in self._doubts.values() if doubt.task is not None]
         for task in tasks:
             task.cancel()
@@ -139,7 +144,7 @@ class RouteDoubts:
         return doubt
 
     def _start(self, topic: str, doubt: Doubt) -> None:
-        if doubt.task is None:
+        if doubt.task is None and not self._closed:
             doubt.task = start_task(self._look_when_due(topic, doubt), f"doubt-{topic}")
 
     async def _look_when_due(self, topic: str, doubt: Doubt) -> None:
@@ -176,3 +181,13 @@ class RouteDoubts:
 
 def _names(route: Route) -> frozenset[tuple[str, str]]:
     return frozenset((broker.cluster_name, broker.broker_name) for broker in route.brokers)
+
+
+def _places(route: Route) -> set[tuple[tuple[str, str], str, str]]:
+    """Where each broker of a route is written and read, as far as it is: name, which, address."""
+    return {
+        ((broker.cluster_name, broker.broker_name), which, address)
+        for broker in route.brokers
+        for which, address in (("write", broker.primary_address), ("read", broker.read_address))
+        if address
+    }
