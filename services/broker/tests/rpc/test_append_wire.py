@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
+from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_broker.append.batch_check import BATCHES_MAX
 from ariane_broker.rpc.wire import append_wire
 from ariane_broker.rpc.wire.append_wire import CUT_BYTES_MIN, append_request
@@ -133,3 +134,15 @@ def test_fields_without_end_are_left_to_protocol_buffers(first, many, last, monk
     assert request.request_number == 9
     assert len(request.batches) == len(parsed.batches) + len(parsed.table.topics)
     assert len(steps) < 5 * BATCHES_MAX
+
+
+@pytest.mark.parametrize(
+    "senseless", [{"required_level": 99}, {"in_sync_min": -1}], ids=lambda each: next(iter(each))
+)
+def test_a_demand_that_makes_no_sense_names_its_field(senseless):
+    batch = send_pb.AppendBatch(topic="orders", **senseless)
+    raw = send_pb.StreamAppendsRequest(batches=[batch]).SerializeToString()
+    (taken,) = append_request(raw).batches
+    assert taken.block is None
+    assert taken.error.reason == ErrorReason.ERROR_REASON_FIELD_INVALID
+    assert taken.error.metadata["field"] == next(iter(senseless))

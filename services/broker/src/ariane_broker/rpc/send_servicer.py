@@ -28,7 +28,6 @@ from ariane_broker.rpc.wire.wire_time import time_of
 from ariane_record.layout import Host
 from ariane_record.single.message_id import encode_offset_message_id
 from ariane_record.single.recall_handle import RecallHandle
-from ariane_servicekit.errors import field_invalid
 
 
 class SendServicer(SendServiceServicer):
@@ -84,10 +83,7 @@ class SendServicer(SendServiceServicer):
     ) -> send_pb.SendMessagesResponse:
         """Send plain messages."""
         queue_id = request.queue_id if request.HasField("queue_id") else None
-        try:
-            demand = demand_of(request.required_level, request.in_sync_min)
-        except ValueError as error:
-            raise field_invalid("required_level", str(error)) from error
+        demand = demand_of(request.required_level, request.in_sync_min)
         peer = context.peer()
         sent = await self._send_messages.send(
             request.topic,

@@ -46,6 +46,7 @@ from ariane_record.single.wire_fields import (
     length_prefix,
     length_tag,
 )
+from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_servicekit.rpc.error_status import status_of
 
 LEVELS: Final = {
@@ -209,9 +210,11 @@ def _batch_of(batch: AppendBatch, records: ByteBuffer) -> Batch:
             crc32=batch.records_crc32,
             record_crcs=_int32_column(sums, "record checksums").view(_UINT32) if sums else None,
         )
-    except ValueError as error:
-        refusal = block_corrupted(-1, str(error))
+    except ServiceError as refusal:
         return Batch(None, batch.topic, batch.queue_id, refusal, sequence)
+    except ValueError as error:
+        corrupted = block_corrupted(-1, str(error))
+        return Batch(None, batch.topic, batch.queue_id, corrupted, sequence)
     return Batch(block, batch.topic, batch.queue_id, sequence=sequence, delay=delay, demand=demand)
 
 
@@ -230,15 +233,15 @@ def demand_of(required_level: int, in_sync_min: int) -> Demand | None:
     """What is wanted beyond what the broker promises by itself; None for nothing.
 
     Raises:
-        ValueError: It makes no sense.
+        ServiceError: A field makes no sense.
     """
     if not required_level and not in_sync_min:
         return None
     level = _DEMANDED.get(required_level)
     if level is None:
-        raise ValueError(f"required_level {required_level} is none that there is")
+        raise field_invalid("required_level", "must be a level that there is", required_level)
     if in_sync_min < 0:
-        raise ValueError(f"in_sync_min {in_sync_min} is negative")
+        raise field_invalid("in_sync_min", "must be at least 0", in_sync_min)
     if level is AcknowledgedLevel.REPLICATED:
         return Demand(level, in_sync_min or IN_SYNC_MIN)
     return Demand(level, max(1, in_sync_min))
