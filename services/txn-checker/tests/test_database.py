@@ -120,6 +120,19 @@ async def test_a_postgresql_that_takes_any_bytes_for_text_is_read_as_utf8(postgr
 
 
 @pytest.mark.parametrize(
+    ("own", "used_ms"), [({}, "10000"), ({"tcp_user_timeout": "3000"}, "3000")]
+)
+def test_a_postgresql_that_is_cut_off_fails_calls_soon(postgresql_url, own, used_ms):
+    url = make_url(postgresql_url).update_query_dict(own).render_as_string(hide_password=False)
+    database = Database(url, SCHEMA, SystemClock())
+    with database.reading() as connection:
+        options = connection.connection.driver_connection.info.get_parameters()
+    database.close()
+    assert options["tcp_user_timeout"] == used_ms
+    assert {options[f"keepalives_{name}"] for name in ("idle", "interval", "count")} == {"10", "3"}
+
+
+@pytest.mark.parametrize(
     ("url", "words"),
     [("nonsense", "none of SQLAlchemy's"), ("mysql://localhost/x", "mysql: the database is")],
 )
