@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from contextlib import asynccontextmanager
 
 import grpc
 import numpy as np
@@ -74,17 +75,32 @@ class ScriptedRanges(PullServiceServicer):
         return self.bounds
 
 
-@pytest.fixture
-async def broker(world):
-    """A broker that sends ranges of ``QUEUE``."""
+@asynccontextmanager
+async def served():
+    """A process that sends ranges of ``QUEUE``, and its address."""
     scripted = ScriptedRanges()
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     add_PullServiceServicer_to_server(scripted, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    world.name_server.set_route("orders", {"broker-a": f"127.0.0.1:{port}"})
-    yield scripted
+    yield scripted, f"127.0.0.1:{port}"
     await server.stop(None)
+
+
+@pytest.fixture
+async def broker(world):
+    """A broker that sends ranges of ``QUEUE``."""
+    async with served() as (scripted, address):
+        world.name_server.set_route("orders", {"broker-a": address})
+        yield scripted
+
+
+@pytest.fixture
+async def replica(world, broker):
+    """The replica of the broker."""
+    async with served() as (scripted, address):
+        world.name_server.routes["orders"].brokers[0].addresses[1] = address
+        yield scripted
 
 
 @pytest.fixture
@@ -120,6 +136,32 @@ async def test_a_broker_that_sends_no_more_and_answers_nothing_else_ends_the_rea
     assert broker.ranges == [0]
     assert caught.value.retriable
     assert not caught.value.outcome_unknown
+
+
+async def test_a_replica_is_read_where_the_primary_sends_no_more(world, broker, replica):
+    broker.before[2] = never
+
+    async with (
+        QueueReader(world.name_servers, replicas=True, call_timeout_s=CALL_TIMEOUT_S) as reader,
+        asyncio.timeout(60),
+    ):
+        assert await bodies(reader, 5) == [b"0", b"1", b"2", b"3", b"4"]
+
+    assert (broker.ranges, replica.ranges) == ([0], [2])
+
+
+async def test_a_slow_replica_is_asked_itself_whether_it_lives(world, broker, replica):
+    broker.before[0] = never
+    replica.bounds = ListQueueBoundsResponse()
+    replica.before[1] = replica.asked.wait
+
+    async with (
+        QueueReader(world.name_servers, replicas=True, call_timeout_s=CALL_TIMEOUT_S) as reader,
+        asyncio.timeout(60),
+    ):
+        assert await bodies(reader, 3) == [b"0", b"1", b"2"]
+
+    assert replica.ranges == [0]
 
 
 async def test_so_does_one_that_sends_nothing_at_all(broker, reader):

@@ -12,7 +12,6 @@ from ariane_broker.following.followed_state import FollowedState
 from ariane_broker.following.replica_client import ReplicaClient, ReplicaIdentity
 from ariane_broker.following.replica_life import ReplicaLife
 from ariane_broker.following.standing import Standing
-from ariane_broker.log import log_epochs
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.room import StoringRoom, storing_room
 from ariane_broker.outside import Outside
@@ -26,7 +25,7 @@ from ariane_broker.replication.state_copies import StateCopies
 from ariane_broker.replication.tables import SCHEMA
 from ariane_broker.rpc.not_primary import NotPrimary
 from ariane_broker.rpc.pull_servicer import PullServicer
-from ariane_broker.rpc.replica_pulls import ReplicaPulls
+from ariane_broker.rpc.replica_pulls import ReplicaLogGate, ReplicaPulls
 from ariane_broker.rpc.replication_servicers import ReplicaSetServicer
 from ariane_broker.rpc.rpc_services import CLIENTS, REPLICATION, rpc_service
 from ariane_broker.topics.topic_table import TopicTable
@@ -68,35 +67,46 @@ class _Reading(NamedTuple):
 
 
 def _reading(
-    outside: Outside, storing: StoringRoom, files: StoreFiles, primary_address: Callable[[], str]
+    outside: Outside,
+    storing: StoringRoom,
+    files: StoreFiles,
+    primary_address: Callable[[], str],
+    gate: ReplicaLogGate,
 ) -> _Reading:
     settings, store = outside.settings, storing.store
     topics = TopicTable(
         now_ms=outside.clock.now_ms, default_queue_count=settings.default_queue_count
     )
+    # No epoch is known here: who has one is sent to the primary.
     epochs = LogEpochs(store, storing.statistics, draw=lambda _: 0)
-    followed = FollowedState(
-        topics,
-        epochs,
-        StateFile(files.config / "topics.json", outside.disk),
-        StateFile(files.config / log_epochs.FILE_NAME, outside.disk),
-    )
+    followed = FollowedState(topics, StateFile(files.config / "topics.json", outside.disk))
 
     async def read_state() -> None:
         loop = asyncio.get_running_loop()
-        followed.take(*await loop.run_in_executor(outside.threads.keeper, followed.read))
+        followed.take(await loop.run_in_executor(outside.threads.keeper, followed.read))
 
     servicer = PullServicer(
         # Nobody asks it: these methods are refused before.
         cast("PullRecords", None),
         storing.held,
-        PullRange(store, topics, storing.held, storing.statistics, epochs),
-        QueueLookup(store, topics),
+        PullRange(store, topics, storing.held, storing.statistics, epochs, open_log=gate.open),
+        QueueLookup(store, topics, open_log=gate.open),
         epochs=epochs,
         answers=AnswerBudget(settings.answer_bytes_max),
         broker_name=settings.broker_name,
     )
-    return _Reading(ReplicaPulls(primary_address, servicer, store), read_state)
+    return _Reading(ReplicaPulls(primary_address, servicer, store, gate), read_state)
+
+
+def _gate(
+    primary_address: Callable[[], str], taker: LogTaker, client: Callable[[], ReplicaClient]
+) -> ReplicaLogGate:
+    return ReplicaLogGate(
+        primary_address,
+        is_told=lambda: taker.confirmed is not None,
+        is_agreeing=lambda: client().is_agreeing,
+        agreement_count=lambda: client().agreement_count,
+    )
 
 
 def compose_replica(outside: Outside, on_won: Callable[[Won], None]) -> ReplicaLife:
@@ -122,7 +132,12 @@ def compose_replica(outside: Outside, on_won: Callable[[Won], None]) -> ReplicaL
     store, files = storing.store, StoreFiles(settings.store_path)
     state = StateCopies(outside.disk, files.config)
     taker = LogTaker(store, state.forget_snapshots)
-    reading = _reading(outside, storing, files, lambda: status().replica_set.primary_address)
+
+    def primary_address() -> str:
+        return status().replica_set.primary_address
+
+    gate = _gate(primary_address, taker, lambda: client)
+    reading = _reading(outside, storing, files, primary_address, gate)
     client = ReplicaClient(
         ReplicaIdentity(*names, settings.broker_id),
         store,
@@ -153,7 +168,7 @@ def compose_replica(outside: Outside, on_won: Callable[[Won], None]) -> ReplicaL
     def status() -> SetStatus:
         return life.status()
 
-    refusing = NotPrimary(lambda: status().replica_set.primary_address)
+    refusing = NotPrimary(primary_address)
     servicers: dict[str, object] = dict.fromkeys((*CLIENTS, *REPLICATION), refusing)
     servicers["ReplicaSetService"] = ReplicaSetServicer(
         ReplicaOperations(names, row, status), store

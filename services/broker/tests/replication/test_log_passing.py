@@ -72,6 +72,36 @@ def test_a_replica_follows_takes_over_and_is_followed(opened):
     assert bounds == other.queue_bounds("flights", 0) == (0, 24)
 
 
+def test_what_a_primary_lost_and_wrote_anew_is_not_confirmed(opened):
+    one, other = opened(), opened()
+    one.copying.begin_epoch(1)
+    fill(one, "a")
+    kept = one.max_offset
+    taker = LogTaker(other, lambda: None)
+
+    def take_all():
+        welcome = welcome_of(one, other)
+        taker.agree(welcome)
+        feed = LogFeed(one, welcome.begin)
+        while (run := feed.take()) is not None:
+            taker.take(run)
+
+    fill(one, "lost", blocks=2)
+    take_all()
+    taker.heard(end=one.max_offset, confirmed=one.max_offset)
+    assert other.queue_bounds("flights", 0) == (0, 18)
+    # It was alone in sync, and the power took its end.
+    one.copying.truncate(kept)
+    one.copying.begin_epoch(2)
+    fill(one, "b", blocks=2)
+    take_all()
+    assert other.max_offset == one.max_offset > kept
+    assert taker.confirmed == other.confirmed_offset == kept
+    assert other.queue_bounds("flights", 0) == (0, 12)
+    taker.heard(end=one.max_offset, confirmed=one.max_offset)
+    assert other.queue_bounds("flights", 0) == (0, 18)
+
+
 def test_a_log_of_strangers_is_not_followed(opened):
     one, other = opened(), opened()
     one.copying.begin_epoch(1)

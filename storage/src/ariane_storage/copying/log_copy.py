@@ -140,7 +140,8 @@ class LogCopy:
     def truncate(self, commit_log_offset: int) -> Truncation:
         """Durably cut everything at and behind an offset: log, queues, index, epochs. Blocks.
 
-        The store must not be appended to or read meanwhile. What was cut never comes back.
+        The store must not be appended to or read meanwhile. What was cut never comes back, and what
+        comes in its place is not confirmed: ``confirm_up_to`` has to say so anew.
 
         Args:
             commit_log_offset: Where a record starts, or the end of the log.
@@ -150,6 +151,9 @@ class LogCopy:
             StorePoisoned: The disk failed.
         """
         self._appender.forget_waiting()
+        limit = self._parts.confirm_limit
+        if limit is not None:
+            self._parts.confirm_limit = min(limit, commit_log_offset)
         return truncate(self._parts, self._keeper, self._history, commit_log_offset)
 
     # Deleted topics, which the log does not say.
@@ -178,7 +182,7 @@ class LogCopy:
     def confirm_up_to(self, commit_log_offset: int | None) -> None:
         """Hand out nothing at or behind an offset; None: what the flush mode says.
 
-        Never lowers what was confirmed, but for the first time.
+        Never lowers what was confirmed, but for the first time; only ``truncate`` does.
         """
         known = self._parts.confirm_limit
         if known is not None and commit_log_offset is not None:

@@ -110,12 +110,17 @@ class BrokerCalls:
         *others, last = read_addresses(broker, replicas=replicas)
         for address in others:
             with suppress(ServiceUnavailable, DeadlinePassed):
-                return await self._bounds_at(address, broker, topic)
-        return await self._bounds_at(last, broker, topic)
+                return await self.bounds_at(address, broker, topic)
+        return await self.bounds_at(last, broker, topic)
 
-    async def _bounds_at(
+    async def bounds_at(
         self, address: str, broker: BrokerRoute, topic: str
     ) -> list[tuple[MessageQueue, pull_service_pb2.QueueBounds]]:
+        """As ``queue_bounds``, of the process at one of the broker's addresses.
+
+        Raises:
+            CallError: It did not tell.
+        """
         response = await answer_of(
             self._connections.pull(address).ListQueueBounds(
                 ListQueueBoundsRequest(topic=topic), timeout=self._timeout_s

@@ -105,7 +105,7 @@ class RangeChunks:
             addresses = read_addresses(broker, replicas=self._replicas)
             address = addresses[turn % len(addresses)]
             call = self._running().connections.pull(address).PullRange(request)
-            ask = partial(self._running().calls.queue_bounds, broker, queue.topic)
+            ask = partial(self._running().calls.bounds_at, address, broker, queue.topic)
             stream = LivingStream(call, ask, silence_s=self._silence_s)
             try:
                 while (chunk := await stream.next()) is not None:
@@ -114,19 +114,22 @@ class RangeChunks:
                     progress_s = self._clock.monotonic_s()
                     if chunk.record_sizes:
                         yield chunk
-            except CallError as silence:
-                silence.outcome_unknown = False
-                raise
-            except AioRpcError as rpc_error:
-                peer = f"broker {broker.broker_name} at {address}"
-                error = error_from_rpc(rpc_error, peer=peer)
+            except (CallError, AioRpcError) as failure:
+                if isinstance(failure, CallError):
+                    # It was silent for long: nobody but a replica is asked further.
+                    error, is_over = failure, len(addresses) == 1
+                else:
+                    peer = f"broker {broker.broker_name} at {address}"
+                    error = error_from_rpc(failure, peer=peer)
+                    is_over = not error.retriable
                 turn += 1
                 error.outcome_unknown = False  # Reading changes nothing.
                 if error.reason == "QUEUE_UNDER_REPAIR":
                     progress_s = self._clock.monotonic_s()  # The broker works on it.
+                # Each is asked once at least, however long the first was silent.
                 patience_ends = self._clock.monotonic_s() - progress_s > READ_PATIENCE_S
-                if not error.retriable or patience_ends:
-                    raise error from rpc_error
+                if is_over or (patience_ends and turn >= len(addresses)):
+                    raise error from (None if error is failure else failure)
                 await self._clock.sleep(retry_s)
                 retry_s = min(2 * retry_s, READ_RETRY_S_MAX)
                 await self._running().routes.refresh(queue.topic)

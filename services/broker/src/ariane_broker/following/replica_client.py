@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from typing import Any, Final, NamedTuple
 
 from grpc import aio
@@ -74,7 +74,12 @@ class StatePull(NamedTuple):
 
 
 class ReplicaClient:
-    """Fills a store from its primary. Lives on one loop."""
+    """Fills a store from its primary. Lives on one loop.
+
+    Attributes:
+        agreement_count: How often the log was made to agree with a primary's, begun ones included.
+            Each may have cut it.
+    """
 
     def __init__(
         self,
@@ -117,9 +122,16 @@ class ReplicaClient:
         self._sleep = sleep
         self._on_taken = on_taken
         self._on_state = on_state
+        self.agreement_count = 0
+        self._agreement: Future[None] | None = None
         self._state_version = 0
         self._state_wanted = asyncio.Event()
         self._progressed = asyncio.Event()
+
+    @property
+    def is_agreeing(self) -> bool:
+        """Whether the log is being cut: it must not be read."""
+        return self._agreement is not None and not self._agreement.done()
 
     async def follow(
         self, address: str, known_epoch: int, on_following: Callable[[], None]
@@ -166,7 +178,7 @@ class ReplicaClient:
             if first is aio.EOF or not first.message.HasField("welcome"):
                 raise CannotFollow("the primary did not begin with a welcome")
             welcome = _welcome(first.message.welcome)
-            await self._run(self._taker.agree, welcome)
+            await self._agree(welcome)
             _log.info(
                 "replica_follows",
                 epoch=welcome.epoch,
@@ -189,6 +201,15 @@ class ReplicaClient:
             if telling is not None:
                 telling.cancel()
                 await asyncio.wait((telling,))
+
+    async def _agree(self, welcome: Welcome) -> None:
+        """Let the log agree with the primary's.
+
+        The thread goes on although the stream is given up meanwhile: its future says when it ends.
+        """
+        self.agreement_count += 1
+        self._agreement = self._keeper.submit(self._taker.agree, welcome)
+        await asyncio.wrap_future(self._agreement)
 
     def _take(self, response: LogResponse) -> None:
         if response.message.HasField("heartbeat"):

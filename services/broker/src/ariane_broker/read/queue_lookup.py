@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,10 +44,24 @@ class KeptQueue:
 class QueueLookup:
     """Answers questions about queues."""
 
-    def __init__(self, log: Store, topics: TopicTable) -> None:
-        """Look into this log."""
+    def __init__(
+        self,
+        log: Store,
+        topics: TopicTable,
+        *,
+        open_log: Callable[[], Callable[[], None]] = lambda: lambda: None,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            log: What is looked into.
+            topics: The topics of this broker.
+            open_log: Called when bounds are asked for; gives what is called before each queue is
+                looked at. Both raise when the log cannot be read.
+        """
         self._log = log
         self._topics = topics
+        self._open_log = open_log
 
     async def kept_queues(self, topic: str) -> list[KeptQueue]:
         """What is kept of each readable queue, by queue id.
@@ -54,9 +69,11 @@ class QueueLookup:
         Raises:
             ServiceError: TOPIC_NOT_FOUND, TOPIC_RESERVED or TOPIC_NOT_READABLE.
         """
+        check_readable = self._open_log()
         config = self._known_topic(topic)
         kept = []
         for queue_id in range(config.read_queue_count):
+            check_readable()
             kept.append(self._kept(topic, queue_id))
             await _let_others_run(queue_id)
         return kept

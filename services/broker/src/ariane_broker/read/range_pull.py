@@ -104,6 +104,7 @@ class PullRange:
         epochs: LogEpochs,
         *,
         hides_end: Callable[[], bool] = lambda: False,
+        open_log: Callable[[], Callable[[], None]] = lambda: lambda: None,
     ) -> None:
         """Take the parts.
 
@@ -115,6 +116,8 @@ class PullRange:
             epochs: Tells ranges of a log that was lost.
             hides_end: Whether the log has an end that another primary may have handed out, and
                 that is not handed out here yet.
+            open_log: Called when a range begins; gives what is called before each chunk is read.
+                Both raise when the log cannot be read.
         """
         self._log = log
         self._topics = topics
@@ -122,6 +125,7 @@ class PullRange:
         self._statistics = statistics
         self._epochs = epochs
         self._hides_end = hides_end
+        self._open_log = open_log
 
     async def read(self, order: RangeOrder, lease: AnswerLease) -> AsyncGenerator[RangeChunk]:
         """Read a range; ends at its end or at the end that was readable when it began.
@@ -137,6 +141,7 @@ class PullRange:
             StorageError: The begin is not kept (any more), or a record is damaged.
         """
         _check(order)
+        check_readable = self._open_log()
         wanted = filter_for(order.filter)
         readable_queue(self._topics, order.topic, order.queue_id)
         self._epochs.check(QueueKey(order.topic, order.queue_id), order.end, order.log_epoch)
@@ -151,6 +156,7 @@ class PullRange:
             # The records that were handed out before are sent.
             lease.release()
             granted = await lease.take(chunk_bytes)
+            check_readable()
             try:
                 read = self._log.read_queue(
                     order.topic,

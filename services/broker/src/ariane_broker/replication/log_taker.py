@@ -40,7 +40,8 @@ class LogTaker:
 
     Attributes:
         primary_end: Where the primary's log ended when it was heard of last.
-        confirmed: Everything before it was confirmed by some primary; None: it was never told.
+        confirmed: Everything before it was confirmed by some primary, and this log and the
+            primary's agree on it; None: it was never told.
     """
 
     def __init__(self, store: Store, forget_snapshots: Callable[[], None]) -> None:
@@ -74,6 +75,7 @@ class LogTaker:
         self.primary_end = welcome.end
         if store.max_offset == store.min_offset:
             self._forget_snapshots()
+            self._lower_confirmed(begin)
             store.copying.truncate(store.min_offset)
             store.copying.start_at(begin)
             store.copying.adopt_epochs(welcome.epochs)
@@ -87,6 +89,7 @@ class LogTaker:
             )
         if begin < end:
             self._forget_snapshots()
+        self._lower_confirmed(begin)
         cut = store.copying.truncate(begin)
         store.copying.adopt_epochs(welcome.epochs)
         if cut.begin < cut.end:
@@ -96,6 +99,15 @@ class LogTaker:
                 end_commit_log_offset=cut.end,
                 epoch=welcome.epoch,
             )
+
+    def _lower_confirmed(self, begin: int) -> None:
+        """What lies behind the common end is not what was confirmed there.
+
+        A primary that is alone in sync and flushes asynchronously may lose what it has confirmed
+        with the power. What comes in its place is confirmed anew.
+        """
+        if self.confirmed is not None:
+            self.confirmed = min(self.confirmed, begin)
 
     def take(self, run: LogRun) -> None:
         """Append bytes of the primary.

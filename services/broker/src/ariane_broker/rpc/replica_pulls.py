@@ -3,8 +3,11 @@
 ::
 
     PullRange, PullMessageRange, ListQueueBounds     answered
-    all else                                         BROKER_NOT_PRIMARY, which names the primary
+    the same with a log epoch                        BROKER_NOT_PRIMARY, which names the primary
+    the same while the log cannot be read            BROKER_NOT_PRIMARY
+    all else                                         BROKER_NOT_PRIMARY
 
+Whether positions of an earlier epoch still mean the same messages is the primary's to say.
 Groups, their offsets and locks are the primary's: whoever consumes for a group asks there.
 """
 
@@ -27,11 +30,60 @@ TO_THE_END: Final = 1 << 61
 """Ends of ranges from here on mean whatever can be read."""
 
 
+class ReplicaLogGate:
+    """Says when the log of a replica can be read. Lives on one loop."""
+
+    def __init__(
+        self,
+        primary_address: Callable[[], str],
+        *,
+        is_told: Callable[[], bool],
+        is_agreeing: Callable[[], bool],
+        agreement_count: Callable[[], int],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            primary_address: Where the primary is; nothing while there is none.
+            is_told: Whether a primary has told what is confirmed.
+            is_agreeing: Whether the log is being cut to agree with a primary's.
+            agreement_count: How often that has begun.
+        """
+        self._primary_address = primary_address
+        self._is_told = is_told
+        self._is_agreeing = is_agreeing
+        self._agreement_count = agreement_count
+
+    def open(self) -> Callable[[], None]:
+        """Begin to read.
+
+        Returns:
+            To be called before each further look at the log: it refuses once the log may have been
+            cut since reading began.
+
+        Raises:
+            ServiceError: BROKER_NOT_PRIMARY, also later.
+        """
+        if self._is_agreeing() or not self._is_told():
+            raise broker_not_primary(self._primary_address())
+        begun = self._agreement_count()
+
+        def check() -> None:
+            if self._agreement_count() != begun:
+                raise broker_not_primary(self._primary_address())
+
+        return check
+
+
 class ReplicaPulls(NotPrimary):
     """``PullService`` of a replica."""
 
     def __init__(
-        self, primary_address: Callable[[], str], servicer: PullServicer, store: Store
+        self,
+        primary_address: Callable[[], str],
+        servicer: PullServicer,
+        store: Store,
+        gate: ReplicaLogGate,
     ) -> None:
         """Take the parts.
 
@@ -39,11 +91,13 @@ class ReplicaPulls(NotPrimary):
             primary_address: Where the primary is; nothing while there is none.
             servicer: Answers what is answered.
             store: What is read.
+            gate: Says when it can be read.
         """
         super().__init__(primary_address)
         self._where = primary_address
         self._servicer = servicer
         self._store = store
+        self._gate = gate
 
     async def PullRange(  # noqa: N802 - the contract's name.
         self, request: pull_pb.PullRangeRequest, context: aio.ServicerContext[Any, Any]
@@ -67,25 +121,16 @@ class ReplicaPulls(NotPrimary):
         self, request: pull_pb.ListQueueBoundsRequest, context: aio.ServicerContext[Any, Any]
     ) -> pull_pb.ListQueueBoundsResponse:
         """Tell the bounds of a topic's queues, as far as they can be read here."""
-        self._check_told()
+        self._gate.open()
         return await self._servicer.ListQueueBounds(request, context)
 
     def _check(self, request: pull_pb.PullRangeRequest | pull_pb.PullMessageRangeRequest) -> None:
-        """Refuse a range whose end is not here: it would end before it should.
+        """Refuse a range whose end is not here, which would end before it should; and any epoch.
 
         Raises:
             ServiceError: BROKER_NOT_PRIMARY.
         """
-        self._check_told()
+        self._gate.open()
         end = self._store.queue_bounds(*QueueKey(request.topic, request.queue_id))[1]
-        if end < request.end_queue_offset < TO_THE_END:
-            raise broker_not_primary(self._where())
-
-    def _check_told(self) -> None:
-        """Refuse everything while no primary has told what is confirmed.
-
-        Raises:
-            ServiceError: BROKER_NOT_PRIMARY.
-        """
-        if self._store.confirmed_offset <= self._store.min_offset < self._store.max_offset:
+        if request.log_epoch or end < request.end_queue_offset < TO_THE_END:
             raise broker_not_primary(self._where())
