@@ -281,6 +281,13 @@ class Store:
             self._reader.at_time(topic, queue_id, timestamp_ms, boundary, readable_end)
         )
 
+    def queue_end(self, topic: str, queue_id: int) -> QueueOffset:
+        """The next queue offset of a queue: the end of what is kept, not only of what is confirmed.
+
+        Who was handed out messages by another copy of this log may stand behind what is confirmed.
+        """
+        return self.queue_offset_behind(topic, queue_id, self.max_offset)
+
     def queue_offset_behind(self, topic: str, queue_id: int, commit_log_offset: int) -> QueueOffset:
         """The first queue offset whose record lies at or behind a commit-log offset.
 

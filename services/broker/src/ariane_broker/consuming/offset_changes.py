@@ -295,7 +295,8 @@ class OffsetChanges:
     def _check_range(
         self, queue: QueueKey, queue_offset: int, offset_min: int | None = None
     ) -> None:
-        begin, end = self._log.queue_bounds(*queue)
+        # What is not confirmed yet may have been handed out by the primary before.
+        begin, end = self.earliest(queue), self._log.queue_end(*queue)
         if not (begin if offset_min is None else offset_min) <= queue_offset <= end:
             raise queue_offset_out_of_range(*queue, queue_offset, begin, end)
 

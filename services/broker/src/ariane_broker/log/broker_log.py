@@ -226,7 +226,7 @@ class BrokerLog:
             ServiceError: FLUSH_UNCONFIRMED.
             StorageError: It is not there, or damaged.
         """
-        await self._confirmed(commit_log_offset)
+        await self.confirmed(commit_log_offset)
         return self.store.message_at(commit_log_offset)
 
     async def copy_at(self, commit_log_offset: int) -> RecordCopy:
@@ -236,10 +236,15 @@ class BrokerLog:
             ServiceError: FLUSH_UNCONFIRMED.
             StorageError: It is not there, or damaged.
         """
-        await self._confirmed(commit_log_offset)
+        await self.confirmed(commit_log_offset)
         return self.store.copy_at(commit_log_offset)
 
-    async def _confirmed(self, commit_log_offset: int) -> None:
+    async def confirmed(self, commit_log_offset: int) -> None:
+        """Wait until a message of this log may be handed out.
+
+        Raises:
+            ServiceError: FLUSH_UNCONFIRMED.
+        """
         if commit_log_offset >= self.store.confirmed_offset:
             await self.promised(commit_log_offset + 1)
 

@@ -104,6 +104,7 @@ class DeadLetters:
         places = self._places(queue, offsets)
         if queue.topic == retry_topic(group):
             # What a copy says of tries before it counts by itself.
+            await self._returns.handed_out(places)
             tried = tried - self._said(places)
         buried = 0
         for local in np.unique(tried).tolist():

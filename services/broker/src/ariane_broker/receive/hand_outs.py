@@ -323,7 +323,8 @@ class HandOuts:
         group = wish.order.group
         stored = self._offsets.find(group, queue)
         if stored is not None:
-            return min(max(stored, low), high)
+            # What the primary before has handed out may not be confirmed here yet.
+            return min(max(stored, low), self._store.queue_end(*queue))
         # A queue that was added later holds nothing that the group did not want.
         known = bool(self._offsets.of_group(group, queue.topic))
         if wish.order.start_newest and not known and queue.topic != retry_topic(group):

@@ -149,7 +149,8 @@ class MessageReturns:
             StorageError: Not all are taken back.
         """
         work = _Return(failure, self._groups.get(failure.consumer_group))
-        left: Sequence[FailedPlace] = sorted(set(places))
+        left: Sequence[FailedPlace] = self._not_known(work, sorted(set(places)))
+        await self.handed_out(left)
         while True:
             if self._is_draining():
                 raise broker_draining()
@@ -160,6 +161,18 @@ class MessageReturns:
             await asyncio.sleep(0)
         await self._promised(work.outcomes.values())
         return [work.outcomes[place] for place in places]
+
+    async def handed_out(self, places: Sequence[FailedPlace]) -> None:
+        """Wait until messages of this log may be handed out here.
+
+        The primary before may have handed out what is not confirmed yet here: it is not gone.
+
+        Raises:
+            ServiceError: FLUSH_UNCONFIRMED.
+        """
+        end = self._log.store.max_offset
+        offsets = (place.commit_log_offset for place in places)
+        await self._log.confirmed(max((each for each in offsets if each < end), default=-1))
 
     def _known(self, failure: Failure, place: FailedPlace) -> TakenBack | None:
         known = self._table.duplicate_of(

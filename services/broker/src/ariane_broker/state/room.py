@@ -77,7 +77,7 @@ def state_room(outside: Outside, storing: StoringRoom) -> StateRoom:
         suspicions=suspicions,
         epochs=epochs,
         statistics=storing.statistics,
-        end_of_queue=lambda queue: store.queue_bounds(*queue)[1],
+        end_of_queue=lambda queue: store.queue_end(*queue),
         executor=outside.threads.state,
         accept_offset_loss=settings.accept_offset_loss,
     )
