@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,22 @@ def test_what_is_read_ahead_of_a_search_is_not_searched_too(tmp_path):
         file.read_at(begin, end - begin)
         searched.append((begin, end))
     assert searched == before
+    file.close()
+
+
+def test_a_search_for_data_that_finds_the_end_of_the_file_is_over(tmp_path, monkeypatch):
+    """After a power loss XFS has answered so, and ENXIO to the search that began there."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(100))
+
+    def lseek(descriptor, begin, whence):
+        if begin >= 100:
+            raise OSError(errno.ENXIO, "No such device or address")
+        return {os.SEEK_DATA: 0 if begin == 0 else 100, os.SEEK_HOLE: 60}[whence]
+
+    file = OsDisk().open(path, writable=False)
+    monkeypatch.setattr(os, "lseek", lseek)
+    assert list(file.written_ranges(0)) == [(0, 60)]
     file.close()
 
 

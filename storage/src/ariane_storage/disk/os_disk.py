@@ -322,6 +322,8 @@ def _data_ranges(descriptor: int, begin: int) -> Iterator[tuple[int, int]]:
             if error.errno != errno.ENXIO:
                 raise
             break  # Only a hole is left.
+        if begin >= size:
+            break  # So XFS may say it where the last of a file was allocated and never written.
         end = os.lseek(descriptor, begin, os.SEEK_HOLE)
         ranges.append((begin, end))
         begin = end
