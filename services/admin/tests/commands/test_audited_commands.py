@@ -46,8 +46,8 @@ def test_each_changing_command_leaves_its_entry(admin_process, ariane, ariane_js
     ariane("broker", "restore", "broker-b")
     ariane("topic", "delete", "au-orders", "--yes")
     assert trail() == [
-        ("ResetGroupOffsets", "au-orders", "done"),
-        ("CloneGroupOffsets", "au-orders", "done"),
+        ("ResetGroupOffsets", "au-billing", "done"),
+        ("CloneGroupOffsets", "au-trial", "done"),
         ("RedriveDeadLetters", "au-billing", "done"),
         ("DeleteGroup", "au-billing", "done"),
         ("DrainBroker", "broker-b", "done"),

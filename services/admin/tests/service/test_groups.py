@@ -89,11 +89,11 @@ async def test_backlogs_members_and_offsets_of_a_live_group(cluster, groups, adm
     reset.validate_only = True
     told = await groups.ResetGroupOffsets(reset)
     assert {each.queue_offset for each in told.offsets} == {0}
-    assert await entries(resource_name=work) == []
+    assert await entries(resource_name="adm-crew") == []
     reset.validate_only = False
     done = await groups.ResetGroupOffsets(reset)
     assert sum(each.previous_queue_offset for each in done.offsets) == 30
-    [entry] = await entries(resource_name=work)
+    [entry] = await entries(resource_name="adm-crew")
     assert json.loads(entry.before_json)["offsets"]
     lags = LagServiceStub(admin)
     listed = await lags.ListGroupLags(
