@@ -11,12 +11,14 @@ from ariane.admin.v1 import cluster_service_pb2 as cluster_pb
 from ariane.admin.v1 import definition_service_pb2 as definition_pb
 from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.admin.v1 import lag_service_pb2 as lag_pb
+from ariane.admin.v1 import message_service_pb2 as message_pb
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane.admin.v1.audit_service_pb2_grpc import AuditServiceStub
 from ariane.admin.v1.cluster_service_pb2_grpc import ClusterServiceStub
 from ariane.admin.v1.definition_service_pb2_grpc import DefinitionServiceStub
 from ariane.admin.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane.admin.v1.lag_service_pb2_grpc import LagServiceStub
+from ariane.admin.v1.message_service_pb2_grpc import MessageServiceStub
 from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane_servicekit.running.processes import LocalCluster
@@ -56,6 +58,9 @@ async def test_lists_name_the_broker_that_is_away(own_cluster):
             await topics.GetTopic(topic_pb.GetTopicRequest(topic="part")),
             await GroupServiceStub(channel).ListGroups(group_pb.ListGroupsRequest()),
             await LagServiceStub(channel).ListGroupLags(lag_pb.ListGroupLagsRequest()),
+            await MessageServiceStub(channel).ListMessageTraces(
+                message_pb.ListMessageTracesRequest(unique_id="0" * 32)
+            ),
         ):
             assert [each.broker_name for each in answer.silent_brokers] == ["broker-b"]
             assert answer.silent_brokers[0].error.message

@@ -307,21 +307,27 @@ class ListMessageTracesResponse(_message.Message):
 
     TRACES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
     @_builtins.property
     def traces(self) -> _containers.RepeatedCompositeFieldContainer[Global___MessageTrace]:
         """Steps, oldest first."""
 
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
+        """Brokers that did not answer: their part is missing above."""
+
     def __init__(
         self,
         *,
         traces: _abc.Iterable[Global___MessageTrace] | None = ...,
         next_page_token: _builtins.str = ...,
+        silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "traces", b"traces"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "silent_brokers", b"silent_brokers", "traces", b"traces"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -28,6 +28,7 @@ from ariane_admin.audit.caller import ORIGIN_KEY, PROOF_KEY
 from ariane_admin.console.blocks import Notice
 
 CALL_S_MAX: Final = 15.0
+"""Seconds that the console waits for an answer, unless a change says otherwise."""
 
 _Answer = TypeVar("_Answer", bound=Message)
 
@@ -60,7 +61,12 @@ class Api:
         self.transactions = TransactionServiceStub(channel)
 
     async def call(
-        self, method: Callable[..., Awaitable[_Answer]], request: Any, origin: str
+        self,
+        method: Callable[..., Awaitable[_Answer]],
+        request: Any,
+        origin: str,
+        *,
+        within_s: float = CALL_S_MAX,
     ) -> _Answer:
         """The answer of a method.
 
@@ -68,12 +74,13 @@ class Api:
             method: Of a stub.
             request: Its request.
             origin: The browser's address.
+            within_s: Seconds that it may take.
 
         Raises:
             AioRpcError: As admin says.
         """
         metadata = ((ORIGIN_KEY, origin), (PROOF_KEY, self._proof))
-        return await method(request, metadata=metadata, timeout=CALL_S_MAX)
+        return await method(request, metadata=metadata, timeout=within_s)
 
 
 class Asker:
@@ -81,11 +88,17 @@ class Asker:
 
     Attributes:
         api: The stubs.
+
+    Args:
+        api: The stubs.
+        origin: The browser's address.
+        within_s: Seconds that each call may take.
     """
 
-    def __init__(self, api: Api, origin: str) -> None:
+    def __init__(self, api: Api, origin: str, within_s: float = CALL_S_MAX) -> None:
         self.api = api
         self._origin = origin
+        self._within_s = within_s
 
     async def __call__(self, method: Callable[..., Awaitable[_Answer]], request: Any) -> _Answer:
         """The answer of a method.
@@ -93,7 +106,7 @@ class Asker:
         Raises:
             AioRpcError: As admin says.
         """
-        return await self.api.call(method, request, self._origin)
+        return await self.api.call(method, request, self._origin, within_s=self._within_s)
 
 
 def silence(answer: Any) -> Sequence[Notice]:

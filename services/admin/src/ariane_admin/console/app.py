@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ariane_admin.console.api import Api, Asker
+from ariane_admin.console.api import CALL_S_MAX, Api, Asker
 from ariane_admin.console.blocks import Cell, Fields, Form, Input, Notice, Page
 from ariane_admin.console.change import Change, Given, WronglyFilled
 from ariane_admin.console.changes import CHANGES
@@ -157,7 +157,7 @@ class Console:
 
     async def _perform(self, request: Request, change: Change, given: Given) -> Response:
         try:
-            done = await change.perform(self._asker(request), given)
+            done = await change.perform(self._asker(request, change.within_s), given)
         except AioRpcError as error:
             page = _failure(error)
         except (WronglyFilled, ValueError) as error:
@@ -194,9 +194,9 @@ class Console:
     async def _nowhere(self, request: Request) -> Response:
         return self._answer(request, _refused("There is no such page.", 404))
 
-    def _asker(self, request: Request) -> Asker:
+    def _asker(self, request: Request, within_s: float = CALL_S_MAX) -> Asker:
         client = request.client
-        return Asker(self._api, f"{client.host}:{client.port}" if client else "")
+        return Asker(self._api, f"{client.host}:{client.port}" if client else "", within_s)
 
     def _answer(self, request: Request, page: Page) -> Response:
         visitor = self._guard.visitor(request)

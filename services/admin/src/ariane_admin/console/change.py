@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from ariane_admin.console.api import Asker
+from ariane_admin.console.api import CALL_S_MAX, Asker
 
 Given = Mapping[str, str]
 """What a form held."""
@@ -24,12 +24,14 @@ class Change:
         perform: Does it; what is said then.
         back: Where the browser goes then.
         danger: Whether something is lost by it.
+        within_s: Seconds that a call of it may take.
     """
 
     question: str
     perform: Callable[[Asker, Given], Awaitable[str]]
     back: Callable[[Given], str]
     danger: bool = False
+    within_s: float = CALL_S_MAX
 
 
 def number_in(given: Given, name: str) -> int:

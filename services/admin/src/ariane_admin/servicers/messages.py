@@ -139,6 +139,7 @@ class MessageServicer(MessageServiceServicer):
         return message_pb.ListMessageTracesResponse(
             traces=(_trace_of(step) for _, step in taken.entries),
             next_page_token=taken.next_page_token,
+            silent_brokers=self._cluster.silent(answers),
         )
 
     async def SendMessage(

@@ -11,7 +11,8 @@ from starlette.requests import Request
 
 from ariane.admin.v1 import filter_service_pb2 as filter_pb
 from ariane.filter.v1.filter_pb2 import FilterLanguage
-from ariane_admin.console.api import Asker
+from ariane_admin.asking.filter_servers import LOAD_SECONDS_MAX
+from ariane_admin.console.api import CALL_S_MAX, Asker
 from ariane_admin.console.blocks import (
     Block,
     Cell,
@@ -147,7 +148,10 @@ def _list(_: Given) -> str:
 
 FILTER_CHANGES: Final[Mapping[str, Change]] = {
     "/filters/upload": Change(
-        "Upload filter {name} to the FilterServers of all brokers?", _upload, _list
+        "Upload filter {name} to the FilterServers of all brokers?",
+        _upload,
+        _list,
+        within_s=LOAD_SECONDS_MAX + CALL_S_MAX,
     ),
     "/filters/stop": Change(
         "Stop filter {name} everywhere? Its groups get an error, and lose nothing.",

@@ -13,6 +13,9 @@ from ariane_admin.console.api import Asker
 from ariane_admin.console.blocks import Block, Cell, Form, Input, Table, number, size, span, to, yes
 from ariane_admin.console.change import Change, Given, number_in
 
+SWITCHOVER_S_MAX: Final = 45.0
+"""Seconds that handing on may take: it is looked who there is, and sends wait for their grace."""
+
 _WITHOUT: Final = {StatusCode.UNIMPLEMENTED, StatusCode.NOT_FOUND, StatusCode.UNAVAILABLE}
 
 
@@ -56,14 +59,20 @@ def _forms(name: str, ids: Sequence[int]) -> list[Form]:
     named = Input("broker", value=name, kind="hidden")
     options = tuple((str(each), str(each)) for each in ids)
     whom = Input("id", "Id", str(ids[-1]), "select", options)
-    lost = "Even if it is not in sync: what only others hold is lost"
     return [
         Form("Hand the primary's role to a replica", "/cluster/switchover", (named, whom), "Hand"),
         Form(
             "Elect a replica once there is no primary",
             "/cluster/elect",
-            (named, whom, Input("unclean", lost, kind="checkbox")),
+            (named, whom),
             "Elect",
+            danger=True,
+        ),
+        Form(
+            "Elect one even if it is not in sync: what only others hold is lost",
+            "/cluster/elect-unclean",
+            (named, whom),
+            "Elect, and lose messages",
             danger=True,
         ),
         Form(
@@ -85,10 +94,18 @@ async def _switchover(ask: Asker, given: Given) -> str:
 
 
 async def _elect(ask: Asker, given: Given) -> str:
+    return await _elected(ask, given, unclean=False)
+
+
+async def _elect_unclean(ask: Asker, given: Given) -> str:
+    return await _elected(ask, given, unclean=True)
+
+
+async def _elected(ask: Asker, given: Given, *, unclean: bool) -> str:
     request = set_pb.ElectPrimaryRequest(
         broker_name=given["broker"],
         broker_id=number_in(given, "id"),
-        unclean=bool(given.get("unclean")),
+        unclean=unclean,
     )
     await ask(ask.api.replica_sets.ElectPrimary, request)
     return f"Broker {given['id']} becomes primary of {given['broker']} once there is none."
@@ -108,11 +125,21 @@ def _broker(given: Given) -> str:
 
 REPLICA_CHANGES: Final[Mapping[str, Change]] = {
     "/cluster/switchover": Change(
-        "Make broker {id} the primary of {broker}? Sends wait meanwhile.", _switchover, _broker
+        "Make broker {id} the primary of {broker}? Sends wait meanwhile.",
+        _switchover,
+        _broker,
+        within_s=SWITCHOVER_S_MAX,
     ),
     "/cluster/elect": Change(
         "Have broker {id} elected as primary of {broker} once there is none?",
         _elect,
+        _broker,
+        danger=True,
+    ),
+    "/cluster/elect-unclean": Change(
+        "Have broker {id} elected as primary of {broker} once there is none, even if it is not in"
+        " sync? Messages that only other brokers hold are lost for ever, also acknowledged ones.",
+        _elect_unclean,
         _broker,
         danger=True,
     ),

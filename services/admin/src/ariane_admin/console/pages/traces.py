@@ -7,7 +7,7 @@ from typing import Final
 from starlette.requests import Request
 
 from ariane.admin.v1 import message_service_pb2 as message_pb
-from ariane_admin.console.api import Asker
+from ariane_admin.console.api import Asker, silence
 from ariane_admin.console.blocks import Cell, Form, Input, Notice, Page, Table, to
 from ariane_admin.console.pages.topics import moment
 
@@ -45,7 +45,7 @@ async def traces(ask: Asker, request: Request) -> Page:
     more = to("traces", unique_id=unique_id, token=token) if token else ""
     columns = ("Began", "What", "Group", "Client", "Attempt", "Took", "How", "Trace")
     table = Table("Its life", columns, rows, "Nobody told of it.", more)
-    return Page("Traces", [search, table], SECTION)
+    return Page("Traces", [search, *silence(told), table], SECTION)
 
 
 def _row(trace: message_pb.MessageTrace) -> tuple[Cell, ...]:
