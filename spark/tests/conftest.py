@@ -53,6 +53,8 @@ class MemoryCluster:
     open_streams: int = 0
     log_epoch: int = 0
     kept_ends: dict[MessageQueue, int] = field(default_factory=dict)
+    # Ends that a new primary tells until somebody waits for what lies behind.
+    told_ends: dict[MessageQueue, int] = field(default_factory=dict)
 
     def add(
         self, topic: str, broker_name: str, queue_id: int, count: int, tags=("even", "odd")
@@ -91,7 +93,8 @@ class MemoryCluster:
             for queue, records in queues.items():
                 earliest = self.earliest.get(queue, 0)
                 size_bytes = 100 * (len(records) - earliest)
-                found[queue] = Bounds(earliest, len(records), size_bytes, self.log_epoch)
+                latest = self.told_ends.get(queue, len(records))
+                found[queue] = Bounds(earliest, latest, size_bytes, self.log_epoch)
         return found
 
     def topics(self) -> list[str]:
@@ -124,6 +127,8 @@ class MemoryCluster:
             kept_end = self.kept_ends.get(part.queue, len(records))
             if part.log_epoch not in {0, self.log_epoch} and part.end > kept_end:
                 raise CallError("cut", reason="QUEUE_CUT", metadata={"end": str(kept_end)})
+            if part.end > self.told_ends.get(part.queue, part.end):
+                del self.told_ends[part.queue]
             kept = Bounds(self.earliest.get(part.queue, 0), len(records))
             if not kept.earliest <= part.begin <= kept.latest:
                 raise QueueOffsetOutOfRange(

@@ -454,6 +454,24 @@ def test_a_queue_that_lost_its_end_and_has_grown_again_is_a_loss(cut, reader_wit
         reader_with().latestOffset(cut, ALL)
 
 
+@pytest.mark.parametrize("fails", ["true", "false"])
+@pytest.mark.parametrize("available_now", [False, True])
+def test_what_a_new_primary_hides_at_first_is_no_loss(
+    cluster, reader_with, caplog, fails, available_now
+):
+    queue = cluster.add("orders", "broker-a", 0, 12)
+    cluster.log_epoch, cluster.kept_ends[queue], cluster.told_ends[queue] = 2, 12, 7
+    reached = {"orders": {"broker-a": {"0": 10, "logEpoch": 1}}}
+    reader = reader_with(failOnDataLoss=fails)
+    if available_now:
+        reader.prepareForTriggerAvailableNow()
+    end = through_spark(reader.latestOffset(reached, ALL))
+    assert end == {"orders": {"broker-a": {"0": 12, "logEpoch": 2}}}
+    assert ranges(reader, reached, end) == [("broker-a", 10, 12)]
+    assert reader.latestOffset(end, ALL) is end
+    assert caplog.text == ""
+
+
 def test_a_loss_that_is_accepted_is_said_once_and_gone_on_from(cut, reader_with, caplog):
     reader = reader_with(failOnDataLoss="false")
     end = {"orders": {"broker-a": {"0": 15, "logEpoch": 2}}}

@@ -132,6 +132,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._progress.tell(begin, self._connect(self._options))
         bounds = self._current_bounds() if self._target is None else self._target
         epochs = log_epochs_of(start)
+        bounds = self._handed_out(begin, epochs, bounds)
         self._check_epochs(begin, epochs, bounds)
         end = self._ends(begin, bounds)
         if not isinstance(limit, ReadAllAvailable):
@@ -219,6 +220,30 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     self._loss.queue_gone(queue, position)
                 ends[queue] = position  # It may come back; until then it stands still.
         return ends
+
+    def _handed_out(
+        self, begin: Positions, epochs: LogEpochs, bounds: dict[MessageQueue, Bounds]
+    ) -> dict[MessageQueue, Bounds]:
+        """Bounds once new primaries hand out what they hide at first.
+
+        A broker that has just become primary may have all up to a position and tell a lower end,
+        until the others in sync have it too; a range that ends there waits for that.
+        """
+        hidden = []
+        for queue, kept in bounds.items():
+            epoch = epochs.get((queue.topic, queue.broker_name), 0)
+            if queue not in begin or epoch in {0, kept.log_epoch} or kept.latest >= begin[queue]:
+                continue
+            if self._end_of_old(QueueRange(queue, begin[queue], begin[queue], epoch)) is None:
+                hidden.append(queue)
+        if not hidden:
+            return bounds
+        self._bounds_until = float("-inf")
+        now = self._current_bounds()
+        bounds = bounds | {queue: now[queue] for queue in hidden if queue in now}
+        if self._target is not None:
+            self._target = bounds
+        return bounds
 
     def _check_epochs(
         self, begin: Positions, epochs: LogEpochs, bounds: Mapping[MessageQueue, Bounds]
