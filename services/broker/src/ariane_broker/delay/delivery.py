@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 
 import numpy as np
 
@@ -84,11 +85,13 @@ class Delivery:
                 strict=True,
             )
         )
-        groups: dict[tuple[str, str, tuple[int, int]], list[int]] = {}
-        for place in places:
-            groups.setdefault(going[place], []).append(place)
-        for (topic, queue_id, _), members in groups.items():
-            chosen = np.array(members, np.int64)
+        # Together what goes together, in the order of the first of each; no statement for each row.
+        wishes = list(map(going.__getitem__, places))
+        rank_of_wish = dict(zip(reversed(wishes), range(len(wishes), 0, -1), strict=True))
+        rank_of = dict(zip(places, map(rank_of_wish.__getitem__, wishes), strict=True))
+        places.sort(key=rank_of.__getitem__)
+        for (topic, queue_id, _), members in groupby(places, key=going.__getitem__):
+            chosen = np.array(list(members), np.int64)
             queue = self._target(topic, queue_id)
             if queue is None:
                 self._drop(parked.queue_offsets[chosen], f"no topic {topic!r}", mark)
