@@ -1,5 +1,6 @@
 """Rooms are found, loaded late, and shut out nobody when they are broken."""
 
+import re
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
@@ -8,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ariane_admin.cli import main
+from ariane_admin.cli import main, root
 from ariane_admin.command_table import OWN_COMMANDS, Room, Wing
 from ariane_admin.rooms import PLUGIN_GROUP, House
 from ariane_admin.terminal.exits import ExitStatus
@@ -71,6 +72,41 @@ def test_a_plugin_cannot_take_an_own_rooms_name(here):
         plugin("greet", "no_such_module:room"), rooms={"greet": Room(f"{here}:greet", "Say.")}
     )
     assert CliRunner().invoke(root, ["greet"]).stdout == "good morning\n"
+
+
+def everything(command, path=("ariane",)):
+    """The command line and all that is behind it, plugins too, each with its words."""
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from everything(command.get_command(context, name), (*path, name))
+
+
+NEITHER_JSON_NOR_YAML = {
+    "ariane completion": "writes a script for a shell",
+    "ariane dead-letter export": "writes lines of JSON, which dead letters are brought back from",
+    "ariane definition export": "writes the JSON that ariane definition import reads",
+}
+
+
+def test_every_help_shows_an_example_of_its_command_and_every_command_writes_json_and_yaml():
+    without = set()
+    for path, command in everything(root):
+        words = " ".join(path)
+        text = command.get_help(click.Context(command, info_name=words))
+        assert re.search(rf"^ +(echo .*\| |source <\(|eval .*)?{words}\b", text, re.MULTILINE), (
+            words
+        )
+        if isinstance(command, click.Group):
+            continue
+        for option in command.params:
+            if "--output" in option.opts:
+                assert {"json", "yaml"} <= set(option.type.choices), words
+                break
+        else:
+            without.add(words)
+    assert without == set(NEITHER_JSON_NOR_YAML)
 
 
 def opened(group, rooms):

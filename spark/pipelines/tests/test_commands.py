@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -16,7 +17,7 @@ from pyspark.errors import PySparkException
 import ariane_pipelines
 from ariane_pipelines.commands import spark as spark_commands
 from ariane_pipelines.commands.group import LINES
-from ariane_pipelines.commands.shared import Moment, one_line_errors, told_by
+from ariane_pipelines.commands.shared import Moment, one_line_errors, told_by, write_data
 from ariane_pipelines.commands.user_functions import shipped_function
 from ariane_sdk import Message
 from ariane_spark.errors import OptionIllegal
@@ -38,6 +39,19 @@ def test_ariane_finds_the_commands():
     (point,) = entry_points(group="ariane.commands", name="spark")
 
     assert point.value == "ariane_pipelines.commands:spark"
+
+
+@pytest.mark.parametrize("name", ["café", "a\x1b[31mred", "right\u202eleft"])
+def test_results_are_the_same_in_json_and_yaml_and_move_no_terminal(name, capsys):
+    told = {"folder": name, "message_count": 7}
+    write_data(told, "json")
+    as_json = capsys.readouterr().out
+    write_data(told, "yaml")
+    as_yaml = capsys.readouterr().out
+
+    assert json.loads(as_json) == yaml.safe_load(as_yaml) == told
+    for text in (as_json, as_yaml):
+        assert text.replace("\n", "").isprintable()
 
 
 def test_help_starts_no_spark():

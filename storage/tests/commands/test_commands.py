@@ -11,6 +11,7 @@ from pathlib import Path
 import lz4.frame
 import numpy as np
 import pytest
+import yaml
 import zstandard
 from click.testing import CliRunner
 
@@ -84,6 +85,7 @@ def test_dump_prints_every_record_in_log_order(root):
     assert (first["tags"], first["keys"], first["unique_id"]) == ("arrived", ["N0"], "U0-0")
     assert first["properties"] == {"KEYS": "N0", "TAGS": "arrived", "UNIQ_KEY": "U0-0"}
     assert json.loads(run("dump", root, "-o", "json").stdout) == rows
+    assert yaml.safe_load(run("dump", root, "-o", "yaml").stdout) == rows
     table = run("dump", root, "--max-count", 2).stdout.splitlines()
     assert len(table) == 3
     assert "commit_log_offset" in table[0]
@@ -133,6 +135,7 @@ def test_verify_of_a_sound_store(root):
     assert figures["last_offset"] == rows[-1]["commit_log_offset"]
     assert figures["end_offset"] == rows[-1]["commit_log_offset"] + rows[-1]["size"]
     assert "records" in run("verify", root).stdout
+    assert yaml.safe_load(run("verify", root, "-o", "yaml").stdout) == json.loads(result.stdout)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +255,7 @@ def test_what_is_no_store_is_refused_in_one_line(tmp_path):
         ("--queue", "flights:x"),
         ("--key", "flights"),
         ("--queue", "flights:0", "--key", "flights:N1"),
-        ("-o", "yaml"),
+        ("-o", "xml"),
         ("--max-count", "0"),
     ],
 )

@@ -6,7 +6,7 @@ loaded for them. A test compares each line with the command's own help.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 
@@ -28,10 +28,12 @@ class Wing(NamedTuple):
     Attributes:
         help: What its help says of it.
         rooms: Its commands by name.
+        examples: Command lines that its help shows.
     """
 
     help: str
     rooms: Mapping[str, Room | Wing]
+    examples: Sequence[str]
 
 
 OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
@@ -47,6 +49,10 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "List what is watched: settings of admin say it.",
             ),
         },
+        (
+            "ariane alert list",
+            "ariane alert rules -o yaml",
+        ),
     ),
     "audit": Wing(
         "See who changed what through admin, and whether the trail is whole.",
@@ -60,6 +66,10 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "Check that no record of the trail was altered or removed.",
             ),
         },
+        (
+            "ariane audit list --name orders",
+            "ariane audit verify",
+        ),
     ),
     "bench": Wing(
         "Measure a cluster from here: as fast as it goes, or at a fixed rate.\n\n"
@@ -81,6 +91,10 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "Send messages as fast as it goes, and count what was stored.",
             ),
         },
+        (
+            "ariane bench produce --batch 1000 --in-flight 4",
+            "ariane bench latency --rate 5000",
+        ),
     ),
     "broker": Wing(
         "Look at brokers, and take one out of service without a loss.",
@@ -109,6 +123,10 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                         "Hand the role of broker NAME's primary to a replica in sync.",
                     ),
                 },
+                (
+                    "ariane broker ha status broker-a",
+                    "ariane broker ha switchover broker-a --to 1",
+                ),
             ),
             "list": Room(
                 "ariane_admin.commands.broker:list_brokers",
@@ -123,6 +141,10 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "Show how broker NAME is: its store, what went through it, what recovery found.",
             ),
         },
+        (
+            "ariane broker list",
+            "ariane broker drain broker-a --wait",
+        ),
     ),
     "cluster": Wing(
         "Look at the whole cluster.",
@@ -132,6 +154,7 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "Show the brokers that live, as the name servers know them.",
             ),
         },
+        ("ariane cluster show -o yaml",),
     ),
     "compat": Wing(
         "Say the commands of others as they are said here.",
@@ -142,6 +165,7 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 " run.",
             ),
         },
+        ("ariane compat mqadmin updateTopic -t orders -w 8",),
     ),
     "completion": Room(
         "ariane_admin.commands.completion:completion",
@@ -169,6 +193,10 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "Let commands ask the cluster of context NAME from now on.",
             ),
         },
+        (
+            "ariane context add prod --name-servers 10.0.0.1:9876",
+            "ariane context use prod",
+        ),
     ),
     "dead-letter": Wing(
         "Look at messages that a group has given up, and send them back.",
@@ -191,6 +219,10 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "Show the dead letter of GROUP at PLACE, as `list` names it: BROKER/QUEUE/OFFSET.",
             ),
         },
+        (
+            "ariane dead-letter list billing",
+            "ariane dead-letter redrive billing --topic orders",
+        ),
     ),
     "debug": Wing(
         "Gather what somebody needs who helps.",
@@ -200,6 +232,7 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "Write what a cluster says of itself into one file, for somebody who helps.",
             ),
         },
+        ("ariane debug bundle -f bundle.tar.gz",),
     ),
     "definition": Wing(
         "Take the definitions of topics and groups out of a cluster, and bring them into one.",
@@ -214,6 +247,10 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 " differ.",
             ),
         },
+        (
+            "ariane definition export --to definitions.json",
+            "ariane definition import definitions.json --dry-run",
+        ),
     ),
     "dev": Room(
         "ariane_admin.commands.dev:dev",
@@ -258,6 +295,10 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "Upload MODULE, Python source or WebAssembly, as a version of the filter NAME.",
             ),
         },
+        (
+            "ariane filter upload late late.py",
+            "ariane filter list",
+        ),
     ),
     "group": Wing(
         "Look at consumer groups, and move them.",
@@ -287,6 +328,10 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "Show the backlog, the members and the subscription conflicts of group NAME.",
             ),
         },
+        (
+            "ariane group list",
+            "ariane group reset billing orders --to earliest --dry-run",
+        ),
     ),
     "message": Wing(
         "Find single messages, and take back what is to be delivered later.",
@@ -308,6 +353,10 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "Show the life of the message with UNIQUE_ID: sent, consumed, ended, taken back.",
             ),
         },
+        (
+            "ariane message query orders --key o-4711",
+            "ariane message show 7F00000100002A9F00000000000001BC",
+        ),
     ),
     "outbox": Wing(
         "Send what applications wrote into an outbox, and look at what was refused.",
@@ -326,6 +375,7 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 " match.",
             ),
         },
+        ("ariane outbox list shop",),
     ),
     "produce": Room(
         "ariane_admin.commands.produce:produce",
@@ -347,6 +397,7 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "Have sink NAME write to BROKER from its next batch on.",
             ),
         },
+        ("ariane sink list",),
     ),
     "topic": Wing(
         "Create, change and delete topics, and look at them.",
@@ -381,6 +432,10 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "Change topic NAME on every broker that has it.",
             ),
         },
+        (
+            "ariane topic create orders --queues 8",
+            "ariane topic tail orders",
+        ),
     ),
     "transaction": Wing(
         "Look at transactions without an outcome, and decide them.",
@@ -406,5 +461,9 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "Show transaction TRANSACTION_ID and what its producers were asked.",
             ),
         },
+        (
+            "ariane transaction list",
+            "ariane transaction parked",
+        ),
     ),
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
@@ -68,7 +68,13 @@ class House(click.Group):
         """Load a command. A plugin that cannot be loaded is a warning and counts as not there."""
         own = self._rooms.get(cmd_name)
         if isinstance(own, Wing):
-            return House(cmd_name, help=own.help, rooms=own.rooms, plugins=())
+            return House(
+                cmd_name,
+                help=own.help,
+                epilog=_examples_text(own.examples),
+                rooms=own.rooms,
+                plugins=(),
+            )
         if own is not None:
             module, _, attribute = own.place.partition(":")
             command: click.Command = getattr(importlib.import_module(module), attribute)
@@ -128,6 +134,12 @@ class _Line(click.Command):
     """A command as lists show it; it cannot be run."""
 
     name: str
+
+
+def _examples_text(examples: Sequence[str]) -> str:
+    """The end of a group's help: its examples, a line each, as click does not fold them."""
+    head = "Example:" if len(examples) == 1 else "Examples:"
+    return "\n".join(("\b", head, *(f"  {line}" for line in examples)))
 
 
 def _first_line(entry: EntryPoint) -> str:

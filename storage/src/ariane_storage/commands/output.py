@@ -34,10 +34,10 @@ format_option = click.option(
     "-o",
     "--output",
     "output_format",
-    type=click.Choice(["table", "json", "jsonl"]),
+    type=click.Choice(["table", "json", "jsonl", "yaml"]),
     default="table",
     show_default=True,
-    help="How to print: a table, one JSON document, or one JSON object a line.",
+    help="How to print: a table, one document of JSON or YAML, or one JSON object a line.",
 )
 
 
@@ -114,9 +114,9 @@ def print_rows(
     """Print objects in a format; returns how many there were.
 
     Args:
-        rows: The objects, which may be many: only a table and a JSON document gather them.
+        rows: The objects, which may be many: all but "jsonl" gather them.
         columns: Names that a table shows, in order.
-        output_format: "table", "json" or "jsonl".
+        output_format: "table", "json", "jsonl" or "yaml".
     """
     count = 0
     if output_format == "jsonl":
@@ -124,9 +124,9 @@ def print_rows(
             click.echo(shown_json(json.dumps(row, ensure_ascii=False)))
             count += 1
         return count
-    if output_format == "json":
+    if output_format in ("json", "yaml"):
         gathered = list(rows)
-        click.echo(shown_json(json.dumps(gathered, ensure_ascii=False, indent=2)))
+        _print_document(gathered, output_format)
         return len(gathered)
     names = list(columns)
     table = Table(*names, box=None, header_style="bold")
@@ -138,15 +138,30 @@ def print_rows(
 
 
 def print_summary(summary: Mapping[str, Any], output_format: str) -> None:
-    """Print one object: as two columns, or as JSON."""
+    """Print one object: as two columns, or as JSON or YAML."""
     if output_format == "table":
         table = Table(box=None, show_header=False)
         for name, value in summary.items():
             table.add_row(name.replace("_", " "), _cell(value))
         _print_table(table)
+    elif output_format == "jsonl":
+        click.echo(shown_json(json.dumps(summary, ensure_ascii=False)))
     else:
-        indent = 2 if output_format == "json" else None
-        click.echo(shown_json(json.dumps(summary, ensure_ascii=False, indent=indent)))
+        _print_document(summary, output_format)
+
+
+def _print_document(value: Any, output_format: str) -> None:
+    written = json.dumps(value, ensure_ascii=False, indent=2)
+    safe = shown_json(written)
+    if output_format == "json":
+        click.echo(safe)
+        return
+    import yaml  # noqa: PLC0415 - only who wants it loads it.
+
+    # Where one character must be escaped, all that are not ASCII are.
+    click.echo(
+        yaml.safe_dump(json.loads(safe), allow_unicode=safe == written, sort_keys=False), nl=False
+    )
 
 
 def _print_table(table: Table) -> None:

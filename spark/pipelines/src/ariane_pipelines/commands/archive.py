@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import click
@@ -15,6 +14,7 @@ from ariane_pipelines.commands.shared import (
     one_line_errors,
     output_option,
     running_spark,
+    write_data,
 )
 
 _EXAMPLES = """
@@ -55,7 +55,7 @@ def archive(
     group: str | None,
     name_servers: str,
     master: str | None,
-    for_programs: bool,
+    data_format: str,
 ) -> None:
     """Write TOPICS to Parquet, by date and topic, each message once.
 
@@ -86,7 +86,7 @@ def archive(
         query = start_archive(spark, plan, every=every)
         query.awaitTermination()
         count = sum(progress["numInputRows"] for progress in query.recentProgress)
-    if for_programs:
-        click.echo(json.dumps({"folder": folder, "message_count": count}))
+    if data_format:
+        write_data({"folder": folder, "message_count": count}, data_format)
         return
     click.echo(f"{count:,} messages archived to {folder}")

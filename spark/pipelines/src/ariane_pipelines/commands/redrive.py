@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from datetime import datetime
@@ -19,9 +18,9 @@ from ariane_pipelines.commands.shared import (
     output_option,
     running_spark,
     text_table,
+    write_data,
 )
 from ariane_pipelines.commands.user_functions import shipped_function
-from ariane_record.control_characters import shown_json
 
 if TYPE_CHECKING:
     from ariane_pipelines.redriving import RedrivePlan, RedriveReport
@@ -88,7 +87,7 @@ def redrive(
     dry_run: bool,
     name_servers: str,
     master: str | None,
-    for_programs: bool,
+    data_format: str,
 ) -> None:
     """Repair the dead letters of GROUP, and send them back to the topics that they came from.
 
@@ -116,15 +115,15 @@ def redrive(
     check_plan(plan)
     with running_spark("redrive", master) as spark:
         report = send_back(spark, plan)
-    _tell(plan, report, for_programs=for_programs)
+    _tell(plan, report, data_format=data_format)
     if report.failed_count and not dry_run:
         sys.exit(EXIT_FAILED)
 
 
-def _tell(plan: RedrivePlan, report: RedriveReport, *, for_programs: bool) -> None:
-    if for_programs:
+def _tell(plan: RedrivePlan, report: RedriveReport, *, data_format: str) -> None:
+    if data_format:
         told = {"group": plan.group, "letter_count": report.letter_count, **asdict(report)}
-        click.echo(shown_json(json.dumps(told, ensure_ascii=False)))
+        write_data(told, data_format)
         return
     if report.reasons:
         click.echo(

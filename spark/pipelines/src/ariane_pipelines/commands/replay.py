@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 
 import click
@@ -14,6 +13,7 @@ from ariane_pipelines.commands.shared import (
     one_line_errors,
     output_option,
     running_spark,
+    write_data,
 )
 
 _EXAMPLES = """
@@ -50,7 +50,7 @@ def replay(
     target_name_servers: str | None,
     name_servers: str,
     master: str | None,
-    for_programs: bool,
+    data_format: str,
 ) -> None:
     """Send the messages of topic SOURCE from a span of time to topic TARGET.
 
@@ -74,7 +74,7 @@ def replay(
     check_plan(plan)
     with running_spark("replay", master) as spark:
         count = send_again(spark, plan)
-    if for_programs:
-        click.echo(json.dumps({"source": source, "target": target, "message_count": count}))
+    if data_format:
+        write_data({"source": source, "target": target, "message_count": count}, data_format)
         return
     click.echo(f"{count:,} messages of {source} sent to {target}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from ariane_pipelines.commands.shared import (
     one_line_errors,
     output_option,
     running_spark,
+    write_data,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def report(
     pattern: str,
     name_servers: str,
     master: str | None,
-    for_programs: bool,
+    data_format: str,
 ) -> None:
     """Tell what was stored in a span of time, its traces, and how far consumer groups are behind.
 
@@ -65,8 +65,8 @@ def report(
 
     with running_spark("report", master) as spark:
         facts = write_report(spark, name_servers, path, since=since, until=until, pattern=pattern)
-    if for_programs:
-        click.echo(json.dumps(_for_programs(path, facts)))
+    if data_format:
+        write_data(_for_programs(path, facts), data_format)
         return
     count = sum(topic.message_count for topic in facts.topics)
     click.echo(f"{count:,} messages of {len(facts.topics)} topics, told in {path}")

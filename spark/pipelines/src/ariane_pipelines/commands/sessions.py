@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 
@@ -16,6 +15,7 @@ from ariane_pipelines.commands.shared import (
     one_line_errors,
     output_option,
     running_spark,
+    write_data,
 )
 
 _EXAMPLES = """
@@ -98,7 +98,7 @@ def sessions(
     group: str | None,
     name_servers: str,
     master: str | None,
-    for_programs: bool,
+    data_format: str,
 ) -> None:
     """Make sessions of the events of TOPIC, and write each that is closed to topic TARGET, once.
 
@@ -140,8 +140,8 @@ def sessions(
         query = start_sessions(spark, plan, every=every)
         query.awaitTermination()
         counts = session_counts(query)
-    if for_programs:
-        click.echo(json.dumps({"topic": topic, "target": target, **asdict(counts)}))
+    if data_format:
+        write_data({"topic": topic, "target": target, **asdict(counts)}, data_format)
         return
     click.echo(
         f"{counts.message_count:,} messages of {topic} read; {counts.session_count:,} sessions of"

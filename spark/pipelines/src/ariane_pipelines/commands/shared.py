@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from ariane_record.control_characters import shown
+from ariane_record.control_characters import shown, shown_json
 from ariane_sdk.errors import ArianeError
 from ariane_spark.errors import ArianeSparkError
 
@@ -49,11 +50,11 @@ master_option = click.option(
 output_option = click.option(
     "-o",
     "--output",
-    "for_programs",
-    type=click.Choice(["table", "json"]),
+    "data_format",
+    type=click.Choice(["table", "json", "yaml"]),
     default="table",
     show_default=True,
-    callback=lambda _context, _option, value: value == "json",
+    callback=lambda _context, _option, value: "" if value == "table" else value,
     help="How results are written.",
 )
 
@@ -161,6 +162,26 @@ def told_by(error: Exception) -> str:
     text = str(error)
     found = _TOLD_BY_US.findall(text) or _TOLD_BY_JAVA.findall(text)
     return str(found[-1]) if found else text.strip().partition("\n")[0]
+
+
+def write_data(told: Mapping[str, object], data_format: str) -> None:
+    """Write a result for programs.
+
+    Args:
+        told: The result.
+        data_format: "json" or "yaml".
+    """
+    written = json.dumps(told, ensure_ascii=False, default=str)
+    safe = shown_json(written)
+    if data_format == "json":
+        click.echo(safe)
+        return
+    import yaml  # noqa: PLC0415 - help needs none.
+
+    # Where one character must be escaped, all that are not ASCII are.
+    click.echo(
+        yaml.safe_dump(json.loads(safe), allow_unicode=safe == written, sort_keys=False), nl=False
+    )
 
 
 def text_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
