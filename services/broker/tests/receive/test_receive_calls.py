@@ -7,6 +7,7 @@ import pytest
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1 import message_pb2 as message_pb
+from ariane_broker.receive import hand_outs, look_ahead
 from services.broker.tests.receive.receive_calls import (
     Receiver,
     attempts,
@@ -274,3 +275,18 @@ async def test_what_cannot_be_received_from_is_named(broker, refused):
     assert (await refused(one.ack())).reason == "FIELD_INVALID"
     assert (await refused(one.receive(sql="a >"))).reason == "FILTER_EXPRESSION_INVALID"
     assert (await refused(one.receive("RMQ_SYS_ARIANE_RECEIVE_TOPIC"))).reason == "TOPIC_RESERVED"
+
+
+@pytest.mark.parametrize("fields", [{}, {"by_priority": True}])
+async def test_a_group_has_so_many_in_hand_and_no_more(broker, monkeypatch, fields):
+    for part in (hand_outs, look_ahead):
+        monkeypatch.setattr(part, "UNSETTLED_MAX", 8)
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"%d" % n for n in range(20)])
+    one = Receiver(broker)
+    got = [*await one.receive(message_count_max=5, **fields)]
+    for _ in range(3):
+        got += await one.receive(message_count_max=5, **fields)
+    assert len(got) == 8
+    assert all(await one.ack(*got[:4]))
+    assert len(await one.receive(**fields)) == 4

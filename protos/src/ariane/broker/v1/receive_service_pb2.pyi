@@ -74,7 +74,9 @@ class ReceiveOrder(_message.Message):
     """At most about this many bytes; at least one message comes. 0 means 1 MiB, and 32 MiB is most."""
     keep_invisible: _builtins.bool
     """Whether the broker itself keeps the messages invisible while the client is attached (see
-    ClientService.Attach), for at most 12 h; once it is gone, what is left of the duration counts.
+    ClientService.Attach), for at most 12 h; once it is gone, what is left of the duration counts,
+    60 s at most. A message of which the client says how long, or that it failed, is not kept so
+    any more.
     """
     start: Global___ReceiveStart.ValueType
     """Where a group begins in a topic that it has no consumer offset of."""

@@ -125,7 +125,8 @@ class ReceiveServiceServicer(object):
 
     def ChangeInvisibleDuration(self, request, context):
         """Changes how long a message stays invisible, from now on. The handle stays good for so long, and
-        until somebody else receives the message. Zero shows it to others at once.
+        until somebody else receives the message. Zero shows it to others at once. The broker does not
+        keep it invisible by itself any longer: see `keep_invisible`.
         Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -63,7 +63,8 @@ class ReceiveServiceStub:
     """
     ChangeInvisibleDuration: _grpc.UnaryUnaryMultiCallable[_receive_service_pb2.ChangeInvisibleDurationRequest, _receive_service_pb2.ChangeInvisibleDurationResponse]
     """Changes how long a message stays invisible, from now on. The handle stays good for so long, and
-    until somebody else receives the message. Zero shows it to others at once.
+    until somebody else receives the message. Zero shows it to others at once. The broker does not
+    keep it invisible by itself any longer: see `keep_invisible`.
     Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND.
     """
     NackMessages: _grpc.UnaryUnaryMultiCallable[_receive_service_pb2.NackMessagesRequest, _receive_service_pb2.NackMessagesResponse]
@@ -126,7 +127,8 @@ class ReceiveServiceAsyncStub(ReceiveServiceStub):
     """
     ChangeInvisibleDuration: _aio.UnaryUnaryMultiCallable[_receive_service_pb2.ChangeInvisibleDurationRequest, _receive_service_pb2.ChangeInvisibleDurationResponse]  # type: ignore[assignment]
     """Changes how long a message stays invisible, from now on. The handle stays good for so long, and
-    until somebody else receives the message. Zero shows it to others at once.
+    until somebody else receives the message. Zero shows it to others at once. The broker does not
+    keep it invisible by itself any longer: see `keep_invisible`.
     Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND.
     """
     NackMessages: _aio.UnaryUnaryMultiCallable[_receive_service_pb2.NackMessagesRequest, _receive_service_pb2.NackMessagesResponse]  # type: ignore[assignment]
@@ -204,7 +206,8 @@ class ReceiveServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_receive_service_pb2.ChangeInvisibleDurationResponse, _abc.Awaitable[_receive_service_pb2.ChangeInvisibleDurationResponse]]:
         """Changes how long a message stays invisible, from now on. The handle stays good for so long, and
-        until somebody else receives the message. Zero shows it to others at once.
+        until somebody else receives the message. Zero shows it to others at once. The broker does not
+        keep it invisible by itself any longer: see `keep_invisible`.
         Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND.
         """
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.queue_key import QueueKey
+from ariane_broker.receive.queue_window import rows_of
 from ariane_broker.receive.ranges import ranges_of
 from ariane_broker.receive.receive_events import EventFlag, EventKind, ReceiveEvent
 from ariane_broker.receive.receive_log import ReceiveLog
@@ -99,8 +100,10 @@ class DeadLetters:
         window = self._table.window(group, queue)
         if window is None:
             return 0
-        at = np.searchsorted(window.rows["offset"], offsets)
-        tried = window.rows["attempts"][at] - 1
+        # Whoever named a message twice has buried it once.
+        rows = window.rows[rows_of(window.rows, offsets)]
+        offsets = np.ascontiguousarray(rows["offset"])
+        tried = rows["attempts"] - 1
         places = self._places(queue, offsets)
         if queue.topic == retry_topic(group):
             # What a copy says of tries before it counts by itself.

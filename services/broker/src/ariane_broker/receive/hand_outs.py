@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.look_ahead import LookAhead
 from ariane_broker.receive.offset_reading import FoundRecords, read_from, read_offsets
-from ariane_broker.receive.queue_window import QueueWindow
+from ariane_broker.receive.queue_window import UNSETTLED_MAX, QueueWindow
 from ariane_broker.receive.ranges import ranges_of
 from ariane_broker.receive.receive_events import EventFlag, EventKind, ReceiveEvent
 from ariane_broker.receive.receive_log import ReceiveLog
@@ -32,10 +31,6 @@ from ariane_storage.errors import QueueUnderRepair
 from ariane_storage.log.fields import Int64s
 from ariane_storage.reading.filter import Filter
 from ariane_storage.store import Store
-
-UNSETTLED_MAX: Final = 1 << 17
-"""As many messages of a queue may be in hand or wait to come again; a group that has more gets no
-new ones of it until some are settled."""
 
 
 @dataclass(frozen=True, slots=True)

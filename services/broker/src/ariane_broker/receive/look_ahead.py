@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.offset_reading import FoundRecords, read_from, read_offsets
-from ariane_broker.receive.queue_window import KEY_NONE, KEY_UNKNOWN, QueueWindow, Rows, rows_of
+from ariane_broker.receive.queue_window import (
+    KEY_NONE,
+    KEY_UNKNOWN,
+    UNSETTLED_MAX,
+    QueueWindow,
+    Rows,
+    rows_of,
+)
 from ariane_record import PropertyName
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.priority import priority_of
@@ -84,7 +91,7 @@ class LookAhead:
             wanted,
             visible,
             enough=PRIORITY_SPAN,
-            rows_max=len(window.rows) + PRIORITY_SPAN,
+            rows_max=min(len(window.rows) + PRIORITY_SPAN, UNSETTLED_MAX),
         )
         offsets = window.rows["offset"][rows]
         return rows[: np.searchsorted(offsets, offsets[:1] + PRIORITY_SPAN).max(initial=0)]

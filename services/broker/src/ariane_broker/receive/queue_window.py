@@ -51,6 +51,10 @@ KEY_NONE: Final = -1
 OFFSET_MAX: Final = int(np.iinfo(np.int64).max)
 """Behind every queue offset, and every time."""
 
+UNSETTLED_MAX: Final = 1 << 17
+"""As many messages of a queue may be in hand or wait to come again; a group that has more gets no
+new ones of it until some are settled."""
+
 Rows = NDArray[np.void]
 
 
@@ -167,18 +171,22 @@ class QueueWindow:
             self.rows = self.rows[kept]
         self._due_ms = None
 
-    def hide(self, offsets: Int64s, until_ms: int, *, given_back: bool) -> None:
+    def hide(
+        self, offsets: Int64s, until_ms: int, *, given_back: bool = False, kept: bool = False
+    ) -> None:
         """Change until when messages are invisible; ascending.
 
         Args:
             offsets: Which.
             until_ms: Until when.
             given_back: Whether their receipt is used up.
+            kept: Whether the broker goes on keeping them invisible by itself.
         """
         at = rows_of(self.rows, offsets)
         self.rows["until_ms"][at] = until_ms
         if given_back:
             self.rows["serial"][at] = 0
+        if not kept:
             self.rows["holder"][at] = 0
         self._due_ms = None
 

@@ -39,22 +39,31 @@ def offsets_of(ranges: Ranges) -> Int64s:
     return np.repeat(firsts - starts, counts) + np.arange(total, dtype=np.int64)
 
 
+def apart(ranges: Ranges) -> Ranges:
+    """The same offsets in ranges that ascend and do not overlap, whatever a client said.
+
+    Their ends, and the sum of their counts, are int64 that do not overflow.
+    """
+    most = np.iinfo(np.int64).max
+    firsts = np.minimum(ranges[:, 0], most - 1)
+    ends = firsts + np.minimum(ranges[:, 1], most - firsts)
+    order = np.argsort(firsts, kind="stable")
+    firsts, ends = firsts[order], np.maximum.accumulate(ends[order])
+    begins = np.flatnonzero(np.append(True, firsts[1:] > ends[:-1]))
+    lasts = np.append(begins[1:], len(firsts)) - 1
+    return np.stack((firsts[begins], ends[lasts] - firsts[begins]), axis=1).astype(np.int64)
+
+
 def rows_within(offsets: Int64s, ranges: Ranges) -> NDArray[np.int64]:
     """Which of some ascending offsets lie in ranges, however much these span.
 
     Args:
         offsets: Ascending.
-        ranges: Any, also such that overlap.
+        ranges: Such as ``apart`` gives.
 
     Returns:
         Rows of ``offsets``, ascending, each once.
     """
     begins = np.searchsorted(offsets, ranges[:, 0])
-    # A range of a client may be as large as it likes; the sum must not overflow.
-    lasts = ranges[:, 0] + np.minimum(ranges[:, 1], np.iinfo(np.int64).max - ranges[:, 0])
-    ends = np.searchsorted(offsets, lasts)
-    counts = np.maximum(ends - begins, 0)
-    if len(ranges) == 1:
-        return np.arange(begins[0], begins[0] + counts[0], dtype=np.int64)
-    rows = offsets_of(np.stack((begins, counts), axis=1).astype(np.int64))
-    return np.unique(rows)
+    counts = np.searchsorted(offsets, ranges[:, 0] + ranges[:, 1]) - begins
+    return offsets_of(np.stack((begins, counts), axis=1).astype(np.int64))

@@ -61,6 +61,8 @@ class EventFlag(IntFlag):
     """Of HAND: what was looked at and not handed out is settled."""
     GIVEN_BACK = 2
     """Of HIDE: receipts are used up."""
+    KEPT = 4
+    """Of HIDE: the broker has renewed it by itself, and goes on; a client has not said how long."""
 
 
 @dataclass(frozen=True, slots=True)

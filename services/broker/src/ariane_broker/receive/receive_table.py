@@ -182,8 +182,12 @@ class ReceiveTable:
         elif event.kind is EventKind.SETTLE:
             window.settle(offsets_of(event.ranges))
         elif event.kind is EventKind.HIDE:
-            given_back = bool(event.flags & EventFlag.GIVEN_BACK)
-            window.hide(offsets_of(event.ranges), event.until_ms, given_back=given_back)
+            window.hide(
+                offsets_of(event.ranges),
+                event.until_ms,
+                given_back=bool(event.flags & EventFlag.GIVEN_BACK),
+                kept=bool(event.flags & EventFlag.KEPT),
+            )
         elif event.kind is EventKind.HAND:
             self._last_serial = max(self._last_serial, event.serial)
             window.hand(

@@ -14,7 +14,7 @@ from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.dead_letters import COUNT_MAX, DeadLetters
 from ariane_broker.receive.queue_window import QueueWindow
 from ariane_broker.receive.ranges import ranges_of
-from ariane_broker.receive.receive_events import EventKind, ReceiveEvent
+from ariane_broker.receive.receive_events import EventFlag, EventKind, ReceiveEvent
 from ariane_broker.receive.receive_log import ReceiveLog
 from ariane_broker.receive.receive_order import INVISIBLE_MS_MAX
 from ariane_broker.receive.receive_table import SERIALS_PER_MS, ReceiveTable
@@ -101,7 +101,8 @@ class ReceiveUpkeep:
                     EventKind.HIDE,
                     group,
                     queue,
-                    ranges=ranges_of(offsets),
+                    EventFlag.KEPT,
+                    ranges_of(offsets),
                     until_ms=now_ms + KEPT_MS,
                 )
                 self._log.write([event])

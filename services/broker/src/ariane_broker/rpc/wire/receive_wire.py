@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from ariane.broker.v1 import receive_service_pb2 as receive_pb
-from ariane_broker.receive.ranges import Ranges
+from ariane_broker.receive.ranges import Ranges, apart
 from ariane_broker.receive.receipts import (
     Receipt,
     decode_handle,
@@ -187,7 +187,7 @@ def _ranges_of(octets: bytes, path: str) -> Ranges | None:
     ranges = np.frombuffer(octets, "<i8").reshape(-1, 2).astype(np.int64)
     if bool((ranges[:, 0] < 0).any() or (ranges[:, 1] < 1).any()):
         raise field_invalid(f"{path}.ranges", "must begin at 0 or more and count 1 or more")
-    return ranges
+    return apart(ranges)
 
 
 def _outcome_of(settlement: receive_pb.RecordSettlement, path: str) -> Outcome:
