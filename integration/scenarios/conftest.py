@@ -14,8 +14,9 @@ from ariane_admin.cli import main
 from ariane_servicekit.running.processes import LocalCluster
 from ariane_testkit.small_store import SMALL_STORE
 
+HERE = Path(__file__).parent
 # Disks that lose power are kept there.
-sys.path.append(str(Path(__file__).parents[1] / "faults"))
+sys.path += [str(HERE), str(HERE.parent / "faults")]
 
 
 @pytest.fixture

@@ -85,6 +85,14 @@ class BrokerSettings(ServiceSettings):
         "REPLICATION_UNCONFIRMED: stored, outcome unknown. More than replica_behind_s_max, so that "
         "a replica that dies delays sends and fails none.",
     )
+    backlog_memory_ratio: float = Field(
+        0.4,
+        ge=0,
+        le=1,
+        description="Consumers of a queue that are further behind the end of the log than this "
+        "part of the machine's memory are sent to a replica in sync for what lies before, so that "
+        "fresh messages stay in memory. Only for brokers with replicas.",
+    )
     replica_state_s: float = Field(
         3,
         gt=0,

@@ -311,6 +311,7 @@ class QueueRecords(_message.Message):
     MIN_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     LOG_EPOCH_FIELD_NUMBER: _builtins.int
+    REPLICA_FIELD_NUMBER: _builtins.int
     RECORD_SIZES_FIELD_NUMBER: _builtins.int
     BODY_RUNS_FIELD_NUMBER: _builtins.int
     BODIES_FIELD_NUMBER: _builtins.int
@@ -338,6 +339,10 @@ class QueueRecords(_message.Message):
         """Why nothing is returned; absent when all is well, also at the end of the queue."""
 
     @_builtins.property
+    def replica(self) -> Global___ReplicaHint:
+        """Where the next messages are better read; absent: here. Only with messages."""
+
+    @_builtins.property
     def body_runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___BodyRun]:
         """In place of sizes and records: the messages whose bodies are returned, in order."""
 
@@ -351,18 +356,48 @@ class QueueRecords(_message.Message):
         min_queue_offset: _builtins.int = ...,
         max_queue_offset: _builtins.int = ...,
         log_epoch: _builtins.int = ...,
+        replica: Global___ReplicaHint | None = ...,
         record_sizes: _builtins.bytes = ...,
         body_runs: _abc.Iterable[Global___BodyRun] | None = ...,
         bodies: _builtins.bytes = ...,
         records: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "replica", b"replica"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bodies", b"bodies", "body_runs", b"body_runs", "error", b"error", "log_epoch", b"log_epoch", "max_queue_offset", b"max_queue_offset", "min_queue_offset", b"min_queue_offset", "next_queue_offset", b"next_queue_offset", "queue_id", b"queue_id", "record_sizes", b"record_sizes", "records", b"records", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bodies", b"bodies", "body_runs", b"body_runs", "error", b"error", "log_epoch", b"log_epoch", "max_queue_offset", b"max_queue_offset", "min_queue_offset", b"min_queue_offset", "next_queue_offset", b"next_queue_offset", "queue_id", b"queue_id", "record_sizes", b"record_sizes", "records", b"records", "replica", b"replica", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___QueueRecords: _TypeAlias = QueueRecords  # noqa: Y015
+
+@_typing.final
+class ReplicaHint(_message.Message):
+    """A queue has a deep backlog, which is in the memory of its broker no longer. It is better read
+    from a replica by PullRange or PullMessageRange, from the next queue offset on and without a log
+    epoch, so that fresh traffic is not slowed. Whoever cannot go there may go on here.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    END_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    address: _builtins.str
+    """Where the replica is, "host:port"."""
+    end_queue_offset: _builtins.int
+    """How far the queue is read there, exclusive; from there on it is read here again."""
+    def __init__(
+        self,
+        *,
+        address: _builtins.str = ...,
+        end_queue_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "end_queue_offset", b"end_queue_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplicaHint: _TypeAlias = ReplicaHint  # noqa: Y015
 
 @_typing.final
 class BodyRun(_message.Message):
@@ -497,6 +532,7 @@ class QueueMessages(_message.Message):
     MIN_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     LOG_EPOCH_FIELD_NUMBER: _builtins.int
+    REPLICA_FIELD_NUMBER: _builtins.int
     MESSAGES_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
@@ -515,6 +551,10 @@ class QueueMessages(_message.Message):
         """Why nothing is returned; absent when all is well, also at the end of the queue."""
 
     @_builtins.property
+    def replica(self) -> Global___ReplicaHint:
+        """Where the next messages are better read; absent: here. Only with messages."""
+
+    @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
         """The messages, in order."""
 
@@ -528,11 +568,12 @@ class QueueMessages(_message.Message):
         min_queue_offset: _builtins.int = ...,
         max_queue_offset: _builtins.int = ...,
         log_epoch: _builtins.int = ...,
+        replica: Global___ReplicaHint | None = ...,
         messages: _abc.Iterable[_message_pb2.Message] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "replica", b"replica"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "log_epoch", b"log_epoch", "max_queue_offset", b"max_queue_offset", "messages", b"messages", "min_queue_offset", b"min_queue_offset", "next_queue_offset", b"next_queue_offset", "queue_id", b"queue_id", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "log_epoch", b"log_epoch", "max_queue_offset", b"max_queue_offset", "messages", b"messages", "min_queue_offset", b"min_queue_offset", "next_queue_offset", b"next_queue_offset", "queue_id", b"queue_id", "replica", b"replica", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

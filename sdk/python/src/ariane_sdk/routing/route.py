@@ -50,6 +50,12 @@ class BrokerRoute:
         return self.addresses.get(PRIMARY_ID, "")
 
     @property
+    def replica_addresses(self) -> tuple[str, ...]:
+        """Where its replicas are read."""
+        others = sorted(self.addresses.keys() - {PRIMARY_ID})
+        return tuple(self.addresses[one] for one in others)
+
+    @property
     def read_address(self) -> str:
         """Where messages are read: the primary, or else the first replica."""
         return self.addresses[min(self.addresses)] if self.addresses else ""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ariane_broker.filters.expression import FilterExpression
 from ariane_broker.log.held_requests import HOLD_SECONDS_MAX
 from ariane_broker.queue_key import QueueKey
+from ariane_broker.read.replica_hints import ReplicaHint
 from ariane_servicekit.errors import ServiceError, field_invalid
 
 RECORD_COUNT_MAX: Final = 65536
@@ -90,6 +91,7 @@ class PulledQueue:
         error: Why there is nothing.
         bodies_suffice: As the order said.
         log_epoch: The epoch of the log that it was read in.
+        replica: Where the next messages are better read; None: here.
     """
 
     queue: QueueKey
@@ -101,6 +103,7 @@ class PulledQueue:
     error: ServiceError | None = None
     bodies_suffice: bool = False
     log_epoch: int = 0
+    replica: ReplicaHint | None = None
 
     @property
     def size_bytes(self) -> int:

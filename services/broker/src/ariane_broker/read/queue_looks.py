@@ -17,6 +17,7 @@ from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
+from ariane_broker.read.replica_hints import ReplicaHint, ReplicaHints
 from ariane_broker.receive.receive_table import ReceiveTable
 from ariane_broker.topics.readable_topics import readable_queue
 from ariane_broker.topics.topic_table import TopicTable
@@ -65,9 +66,10 @@ class QueueLooks:
         locks: Who may read a queue that is consumed in order.
         epochs: Knows which positions a lost end of the log has left without meaning.
         receiving: Knows what members that own no queues have settled or in hand.
-    service_error: Makes errors of the store public.
+        service_error: Makes errors of the store public.
         draw: A random number from 0 up to its argument, exclusive.
-    now_ms: Milliseconds since the epoch.
+        now_ms: Milliseconds since the epoch.
+        replica_hints: Says where deep backlogs are read; None without replicas.
     """
 
     log: Store
@@ -82,6 +84,7 @@ class QueueLooks:
     service_error: Callable[[Exception], ServiceError]
     draw: Callable[[int], int]
     now_ms: Callable[[], int]
+    replica_hints: ReplicaHints | None = None
 
     def check(self, order: PullOrder, topics: Collection[str]) -> None:
         """See that the group may have messages of these topics, with the filters of the order.
@@ -144,6 +147,9 @@ class QueueLooks:
                 read.sizes,
                 bodies_suffice=order.bodies_suffice,
                 log_epoch=self.epochs.current,
+                replica=None
+                if self.replica_hints is None or receives or not read.count
+                else self._replica(order, position, read),
             )
             if read.count:
                 size_bytes = pulled.size_bytes
@@ -158,6 +164,20 @@ class QueueLooks:
             elif read.status is QueueReadStatus.FILTERED:
                 look.unfinished |= read.next_queue_offset < read.max_queue_offset
         return look
+
+    def _replica(self, order: PullOrder, position: Position, read: QueueRead) -> ReplicaHint | None:
+        """Where a queue with a backlog is read on, if not here.
+
+        Locks are known here alone, and FilterServers pull from the broker that they stand beside.
+        """
+        if (
+            self.replica_hints is None
+            or read.next_queue_offset >= read.max_queue_offset
+            or position.lock_epoch is not None
+            or order.uploaded_filters_follow
+        ):
+            return None
+        return self.replica_hints.of(position.queue, read.next_queue_offset)
 
     def _read(
         self,

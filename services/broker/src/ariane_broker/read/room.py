@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import secrets
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from ariane_broker.read.message_query import MessageQuery
 from ariane_broker.read.pull import PullRecords
 from ariane_broker.read.queue_looks import QueueLooks
 from ariane_broker.read.range_pull import PullRange
+from ariane_broker.read.replica_hints import ReplicaHints, memory_bytes_of
 from ariane_broker.state.room import StateRoom
 from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_servicekit import ErrorTranslator
@@ -51,6 +53,7 @@ def reading_room(
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
         draw=random.Random(secrets.randbits(64)).randrange,  # noqa: S311 - fairness, no secret.
         now_ms=outside.clock.now_ms,
+        replica_hints=_replica_hints(outside, storing),
     )
     return ReadingRoom(
         pull_records=PullRecords(looks, storing.held, monotonic=outside.clock.monotonic),
@@ -66,3 +69,13 @@ def reading_room(
             store, topics, own_host=lambda: literal_host(naming.announcement.address)
         ),
     )
+
+
+def _replica_hints(outside: Outside, storing: StoringRoom) -> ReplicaHints | None:
+    """What sends deep backlogs to replicas; nothing without any."""
+    if storing.primary is None:
+        return None
+    machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    share = outside.settings.backlog_memory_ratio
+    memory_bytes = int(share * memory_bytes_of(outside.disk, machine_bytes))
+    return ReplicaHints(storing.store, memory_bytes, storing.primary.readable_replicas)

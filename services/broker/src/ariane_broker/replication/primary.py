@@ -122,6 +122,18 @@ class Primary:
         """How many brokers are in sync, this one included."""
         return len(self.reign.replica_set.in_sync)
 
+    def readable_replicas(self, end: int) -> list[str]:
+        """Where replicas in sync are that hand out their log up to a commit-log offset."""
+        addresses, members = self.reign.replica_set.addresses, self.copies.members
+        # What a replica has is handed out there once it hears that all have it.
+        if end > self._store.confirmed_offset:
+            return []
+        return [
+            addresses[one]
+            for one in sorted(self.copies.waited_for)
+            if one in addresses and members[one].attached and self.copies.safe(members[one]) >= end
+        ]
+
     def begin(self) -> None:
         """Begin the epoch in the log, durably; the store is open. Blocks."""
         copying = self._store.copying

@@ -37,6 +37,7 @@ from ariane_sdk.consumer.pulling.pull_source import PullSource
 from ariane_sdk.consumer.pulling.pull_stream import PullStream
 from ariane_sdk.consumer.pulling.pull_wire import PullAnswer, PulledRecords
 from ariane_sdk.consumer.pulling.pulled import damage_before_filter, fill, move_into_range
+from ariane_sdk.consumer.pulling.replica_reads import ReplicaReads
 from ariane_sdk.errors import CallError, FilterFailed, QueueOffsetOutOfRange, RecordDamaged
 from ariane_sdk.message import MessageQueue
 from ariane_sdk.net.connections import Connections
@@ -114,6 +115,14 @@ class PullLoop:
         self._damaged_bodies = damaged_bodies
         self._requests = PullRequests(group, client_id, filters, settings, lock_epoch_of)
         self._works: dict[QueueKey, OwnedQueue] = {}
+        self._replica_reads = ReplicaReads(
+            connections,
+            filters=filters,
+            settings=settings,
+            clock=clock,
+            take_in=self._take_in_from_replica,
+            on_over=self.look_again,
+        )
         # The pulls that are not over, and what is being taken in.
         self._asked: deque[_Asked] = deque()
         self._arrived: dict[QueueKey, Arrived] = {}
@@ -135,7 +144,9 @@ class PullLoop:
 
     def remove(self, queue: MessageQueue) -> None:
         """Pull this queue no longer; an answer that is under way is dropped."""
-        self._works.pop((queue.topic, queue.queue_id), None)
+        key = queue.topic, queue.queue_id
+        self._works.pop(key, None)
+        self._replica_reads.end(key)
         self.look_again()
 
     @property
@@ -146,6 +157,7 @@ class PullLoop:
     def look_again(self) -> None:
         """A queue was added or removed, or has room again, or another filter."""
         self._changed.set()
+        self._replica_reads.look_again()
         if self._asked and self._interrupt is None:
             self._overtake_soon()
 
@@ -155,6 +167,7 @@ class PullLoop:
             self._interrupt.cancel()
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        await self._replica_reads.close()
         self._hang_up()
 
     def _overtake_soon(self) -> None:
@@ -189,6 +202,8 @@ class PullLoop:
 
     def _is_ready(self, key: QueueKey, work: OwnedQueue) -> bool:
         if not work.wants_records or work.not_before_s > self._clock.monotonic_s():
+            return False
+        if key in self._replica_reads:
             return False
         arrived = self._arrived.get(key)
         if arrived is None:
@@ -271,6 +286,16 @@ class PullLoop:
                     await self._give_up(pulled, damage, asked)
         finally:
             self._arrived.clear()
+        if self._replica_reads.follow_hints(answer, self._works):
+            # Pulls that are under way name queues that are read elsewhere now.
+            self._hang_up()
+
+    async def _take_in_from_replica(
+        self, pulled: PulledRecords, begin: int, filters: Mapping[str, MessageFilter]
+    ) -> None:
+        asked = _Asked({(pulled.head.topic, pulled.head.queue_id): begin}, filters)
+        if damage := self._take_in(pulled, asked):
+            await self._give_up(pulled, damage, asked)
 
     async def _pull_ahead(self, ready: Mapping[QueueKey, OwnedQueue]) -> None:
         try:
@@ -420,6 +445,9 @@ class PullLoop:
         logger.info("%s cannot be pulled from: %s", self._source.peer, error)
         for topic in topics:
             self._on_trouble(topic, error)
+        if self._replica_reads.helps(error):
+            ready = self._next_ready().values()
+            self._replica_reads.stand_in(ready, self._source.replica, self._requests.lock_epoch_of)
         if await self._source.failed(error):
             return
         delay_s = reconnect_delay_s(self._failure_count)

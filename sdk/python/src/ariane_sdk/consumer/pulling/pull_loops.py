@@ -122,7 +122,11 @@ class PullLoops:
         return loop
 
     def _broker_source(self, broker_name: str) -> PullSource:
-        return BrokerSource(broker_name, partial(self._read_address, broker_name))
+        return BrokerSource(
+            broker_name,
+            partial(self._read_address, broker_name),
+            partial(self._replicas, broker_name),
+        )
 
     def _filter_server_source(self, broker_name: str) -> PullSource:
         return FilterServerSource(
@@ -151,6 +155,11 @@ class PullLoops:
         """Where a broker is now; nothing if nobody knows."""
         addresses = (broker.read_address for _, broker in self._routes_to(broker_name))
         return next(filter(None, addresses), "")
+
+    def _replicas(self, broker_name: str) -> Sequence[str]:
+        """Where the replicas of a broker are; none if nobody knows."""
+        replicas = (broker.replica_addresses for _, broker in self._routes_to(broker_name))
+        return next(filter(None, replicas), ())
 
     def _filter_servers(self, broker_name: str) -> Sequence[str]:
         """Where the FilterServers beside a broker are; none if nobody knows."""

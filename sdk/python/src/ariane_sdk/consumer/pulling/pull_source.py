@@ -53,6 +53,9 @@ class PullSource(Protocol):
     def answered(self) -> None:
         """It has answered."""
 
+    def replica(self) -> str:
+        """Where a replica of it may be read instead; nothing if nowhere. Another one each time."""
+
     async def failed(self, error: CallError) -> bool:
         """A stream to it has failed; says whether to ask again at once, elsewhere."""
 
@@ -60,10 +63,17 @@ class PullSource(Protocol):
 class BrokerSource:
     """The broker itself."""
 
-    def __init__(self, broker_name: str, read_address: Callable[[], str]) -> None:
-        """Ask where the route says, which is nothing when nobody knows."""
+    def __init__(
+        self,
+        broker_name: str,
+        read_address: Callable[[], str],
+        replicas: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """Ask where the route says, which is nothing when nobody knows; so with replicas."""
         self.peer = f"broker {broker_name}"
         self._read_address = read_address
+        self._replicas = replicas
+        self._turn = 0
 
     def address(self) -> str:
         """As ``PullSource``."""
@@ -74,6 +84,12 @@ class BrokerSource:
 
     def answered(self) -> None:
         """As ``PullSource``."""
+
+    def replica(self) -> str:
+        """As ``PullSource``."""
+        replicas = self._replicas()
+        self._turn += 1
+        return replicas[self._turn % len(replicas)] if replicas else ""
 
     async def failed(self, error: CallError) -> bool:  # noqa: ARG002 - there is no other place
         """As ``PullSource``."""
@@ -141,6 +157,10 @@ class FilterServerSource:
         self._absent_since_s = None
         self._refusals.clear()
         self._tried.clear()
+
+    def replica(self) -> str:
+        """As ``PullSource``: FilterServers stand beside one process each."""
+        return ""
 
     async def failed(self, error: CallError) -> bool:
         """As ``PullSource``."""

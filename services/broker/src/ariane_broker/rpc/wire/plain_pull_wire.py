@@ -14,6 +14,7 @@ from ariane.broker.v1.pull_service_pb2 import (
     PullMessageRangeResponse,
     PullMessagesRequest,
     QueueMessages,
+    ReplicaHint,
 )
 from ariane.common.v1.message_pb2 import Message
 from ariane_broker.read.pull_order import PulledQueue, PullOrder
@@ -63,6 +64,7 @@ def queue_messages(pulled: PulledQueue, broker_name: str) -> QueueMessages:
         min_queue_offset=pulled.min_queue_offset,
         max_queue_offset=pulled.max_queue_offset,
         log_epoch=pulled.log_epoch,
+        replica=None if pulled.replica is None else ReplicaHint(**pulled.replica._asdict()),
         messages=_messages(pulled.records, pulled.sizes, broker_name),
     )
 

@@ -27,6 +27,7 @@ from ariane.broker.v1.pull_service_pb2 import (
     PullRecordsRequest,
     PullRecordsResponse,
     QueueRecords,
+    ReplicaHint,
     StreamPullsResponse,
 )
 from ariane_broker.queue_key import QueueKey
@@ -140,5 +141,6 @@ def _queue_head(queue: PulledQueue) -> QueueRecords:
         min_queue_offset=queue.min_queue_offset,
         max_queue_offset=queue.max_queue_offset,
         log_epoch=queue.log_epoch,
+        replica=None if queue.replica is None else ReplicaHint(**queue.replica._asdict()),
         record_sizes=queue.sizes.astype(_INT32, copy=False).tobytes(),
     )

@@ -1,0 +1,253 @@
+"""Queues that are read from a replica for a while: their backlog is deep, or the primary is away.
+
+::
+
+    primary   pull ... hint: a replica has it up to 900        pull from 900 on ...
+    replica                      range 120 to 900 ------------>
+
+A range has no group, no lock, and no epoch of the log: groups, their offsets and locks are the
+primary's. What a replica hands out was confirmed, so it lies in the primary's log as well, and a
+position that was read up to there is one of the primary's. Where a replica has nothing, refuses or
+fails, the primary is asked again, and says what is so: nothing that a replica says moves a position
+but messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, TypeAlias
+
+from grpc.aio import AioRpcError
+
+from ariane.broker.v1.pull_service_pb2 import (
+    RANGE_PROJECTION_RECORDS,
+    PullRangeRequest,
+    PullRangeResponse,
+    QueueRecords,
+)
+from ariane_sdk.checks.sql_filter import MessageFilter
+from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
+from ariane_sdk.consumer.pulling.pull_requests import QueueKey
+from ariane_sdk.consumer.pulling.pull_wire import PulledRecords
+from ariane_sdk.errors import CallError, DeadlinePassed
+from ariane_sdk.message import MessageQueue
+from ariane_sdk.net.connections import Connections
+from ariane_sdk.net.status import error_from_rpc
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.runtime.log import logger
+from ariane_sdk.runtime.tasks import start_task
+from ariane_sdk.settings import ConsumerSettings
+
+READABLE_END: Final = 1 << 61
+"""The end of a range that means whatever can be read there."""
+
+REST_S: Final = 10.0
+"""How long no hint is followed after a replica has failed: the primary has everything, too."""
+
+CHUNK_BYTES_MIN: Final = 64 << 10
+CHUNK_BYTES_MAX: Final = 4 << 20
+"""What brokers take."""
+
+NO_PRIMARY_REASON: Final = "BROKER_NOT_PRIMARY"
+"""Whoever was primary is none any more, and the route does not know the next one yet."""
+
+CHUNK_TIMEOUT_S: Final = 10.0
+"""How long a chunk of a range may take: nobody holds one."""
+
+
+TakeIn: TypeAlias = Callable[[PulledRecords, int, Mapping[str, MessageFilter]], Awaitable[None]]
+"""Puts what came of a queue into its window: the records, where they begin, and the filters that
+they were asked for with."""
+
+
+class ReplicaReads:
+    """The queues of one pull loop that are read from replicas now."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        *,
+        filters: Mapping[str, MessageFilter],
+        settings: ConsumerSettings,
+        clock: Clock,
+        take_in: TakeIn,
+        on_over: Callable[[], None],
+    ) -> None:
+        """Read none yet.
+
+        Args:
+            connections: To all processes.
+            filters: What is wanted of each topic; may change.
+            settings: How the consumer behaves.
+            clock: Measures how long no hint is followed.
+            take_in: Puts what came of a queue into its window.
+            on_over: Called when a queue is to be pulled from the primary again.
+        """
+        self._connections = connections
+        self._filters = filters
+        self._settings = settings
+        self._clock = clock
+        self._take_in = take_in
+        self._on_over = on_over
+        self._tasks: dict[QueueKey, asyncio.Task[None]] = {}
+        self._room = asyncio.Event()
+        self._rests_until_s = 0.0
+
+    def __contains__(self, key: QueueKey) -> bool:
+        """Whether a queue is read from a replica now."""
+        return key in self._tasks
+
+    def follow_hints(
+        self, answer: Iterable[PulledRecords], works: Mapping[QueueKey, OwnedQueue]
+    ) -> bool:
+        """Read deep backlogs where the primary says; it has no part in them for so long.
+
+        Args:
+            answer: What it gave, which is in the windows already.
+            works: The queues of the loop.
+
+        Returns:
+            Whether any is read elsewhere now.
+        """
+        hinted = [pulled.head for pulled in answer if pulled.head.HasField("replica")]
+        if not hinted or self._clock.monotonic_s() < self._rests_until_s:
+            return False
+        begun = False
+        for head in hinted:
+            key = head.topic, head.queue_id
+            work = works.get(key)
+            if work is None or key in self or work.window.next_pull_offset < head.next_queue_offset:
+                continue  # It was not taken in: another member may own it by now.
+            self._begin(key, work, head.replica.address, head.replica.end_queue_offset)
+            begun = True
+        return begun
+
+    def helps(self, error: CallError) -> bool:
+        """Whether replicas are read after a pull from the primary has failed."""
+        return error.unanswered or error.reason == NO_PRIMARY_REASON
+
+    def stand_in(
+        self,
+        works: Iterable[OwnedQueue],
+        replica: Callable[[], str],
+        lock_epoch_of: Callable[[MessageQueue], int | None],
+    ) -> None:
+        """Read what can be read while there is no primary; offsets are stored once there is one.
+
+        Args:
+            works: The queues; those that are locked are left, since locks cannot be renewed.
+            replica: Where one is; nothing if nowhere.
+            lock_epoch_of: Of the lock of a queue; nothing without one.
+        """
+        for work in works:
+            if lock_epoch_of(work.queue) is None and (address := replica()):
+                key = work.queue.topic, work.queue.queue_id
+                self._begin(key, work, address, READABLE_END)
+
+    def end(self, key: QueueKey) -> None:
+        """Read a queue no longer; nothing of it is taken in from now on."""
+        task = self._tasks.pop(key, None)
+        if task is not None:
+            task.cancel()
+
+    def look_again(self) -> None:
+        """A queue may have room again."""
+        self._room.set()
+
+    async def read(self, work: OwnedQueue, address: str, end: int) -> None:
+        """Read a range until its end, or until something else is wanted.
+
+        Args:
+            work: The queue.
+            address: The replica.
+            end: How far, exclusive.
+
+        Raises:
+            CallError: The replica did not answer, or refused.
+        """
+        queue, filters = work.queue, dict(self._filters)
+        request = PullRangeRequest(
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            begin_queue_offset=work.window.next_pull_offset,
+            end_queue_offset=end,
+            projection=RANGE_PROJECTION_RECORDS,
+            chunk_bytes=self._chunk_bytes(work),
+        )
+        if queue.topic in filters:
+            request.filter.CopyFrom(filters[queue.topic].to_wire(queue.topic).filter)
+        peer = f"replica {address} of broker {queue.broker_name}"
+        call = self._connections.pull(address).PullRange(request)
+        chunks = aiter(call)
+        try:
+            while await self._has_room(work):
+                async with asyncio.timeout(CHUNK_TIMEOUT_S):
+                    chunk = await anext(chunks, None)
+                if chunk is None or work.released:
+                    return
+                begin = work.window.next_pull_offset
+                await self._take_in(_pulled(work, chunk), begin, filters)
+                if work.window.next_pull_offset != chunk.next_queue_offset:
+                    return  # It was not wanted, or cannot be read: the primary tells more.
+        except AioRpcError as error:
+            raise error_from_rpc(error, peer=peer) from error
+        except TimeoutError:
+            raise DeadlinePassed(f"{peer} does not answer", retriable=True) from None
+        finally:
+            call.cancel()
+
+    async def close(self) -> None:
+        """Read nothing more."""
+        tasks = list(self._tasks.values())
+        for key in list(self._tasks):
+            self.end(key)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(self, key: QueueKey, work: OwnedQueue, address: str, end: int) -> None:
+        task = start_task(self._run(key, work, address, end), f"replica-{work.queue}")
+        self._tasks[key] = task
+
+    async def _run(self, key: QueueKey, work: OwnedQueue, address: str, end: int) -> None:
+        begin = work.window.next_pull_offset
+        try:
+            await self.read(work, address, end)
+        except CallError as error:
+            logger.info("%s is read from its primary again: %s", work.queue, error)
+            if end != READABLE_END:
+                self._rests_until_s = self._clock.monotonic_s() + REST_S
+        else:
+            came = work.window.next_pull_offset - begin
+            logger.debug("%s: %d queue offsets came from %s", work.queue, came, address)
+        finally:
+            if self._tasks.get(key) is asyncio.current_task():
+                del self._tasks[key]
+                self._on_over()
+
+    async def _has_room(self, work: OwnedQueue) -> bool:
+        """Wait until a queue has room; whether it is still wanted."""
+        while not work.released and not work.wants_records:
+            self._room.clear()
+            await self._room.wait()
+        return not work.released
+
+    def _chunk_bytes(self, work: OwnedQueue) -> int:
+        """About as much as half of a window holds, by the messages that it has."""
+        window, settings = work.window, self._settings
+        mean = window.size_bytes // window.message_count if window.message_count else 0
+        half = mean * settings.queue_message_count_max // 2 or CHUNK_BYTES_MIN
+        wanted = min(half, settings.pull_bytes_max, settings.queue_bytes_max)
+        return min(max(wanted, CHUNK_BYTES_MIN), CHUNK_BYTES_MAX)
+
+
+def _pulled(work: OwnedQueue, chunk: PullRangeResponse) -> PulledRecords:
+    """A chunk as if the primary had given it: it has the same messages there."""
+    head = QueueRecords(
+        topic=work.queue.topic,
+        queue_id=work.queue.queue_id,
+        next_queue_offset=chunk.next_queue_offset,
+        log_epoch=work.log_epoch,
+        record_sizes=chunk.record_sizes,
+    )
+    records = memoryview(chunk.records)
+    return PulledRecords(head, records, records[:0])
