@@ -39,6 +39,14 @@ class FilterServers:
         return Stub(self, address)
 
 
+class Nobody:
+    """The context of a call that says nothing besides its request."""
+
+    @staticmethod
+    def invocation_metadata():
+        return ()
+
+
 class Stub:
     """One of them."""
 
@@ -62,7 +70,7 @@ class Stub:
 
 async def deleted(servers):
     request = filter_pb.DeleteFilterRequest(**NAMED)
-    answer = await FilterServicer(servers).DeleteFilter(request, None)
+    answer = await FilterServicer(servers).DeleteFilter(request, Nobody())
     return {each.address: each.HasField("error") for each in answer.outcomes}
 
 

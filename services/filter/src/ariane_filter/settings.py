@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SecretStr, model_validator
 
 from ariane_filter.jail.limits import JailLimits
 from ariane_servicekit import CHANGEABLE, Address, ListenAddress, ServiceSettings
+
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}", re.ASCII)
 
 
 class FilterSettings(ServiceSettings):
@@ -39,10 +42,16 @@ class FilterSettings(ServiceSettings):
     )
     uploads: Literal["off", "wasm", "any"] = Field(
         "off",
-        description="What may be uploaded: nothing; WebAssembly; or Python too. Off by default: "
-        "until there are credentials, whoever reaches the port may upload. What is in the "
+        description="What may be uploaded: nothing; WebAssembly; or Python too. What is in the "
         "catalogue runs in each case. Python runs with nothing but the kernel around it: for "
-        "authors you trust.",
+        "authors you trust. Beyond a loopback address uploads need upload_token.",
+    )
+    upload_token: SecretStr = Field(
+        SecretStr(""),
+        description="What callers must say, as metadata authorization: Bearer TOKEN, to upload, "
+        "try, quarantine, release or delete filters: 16 to 512 characters of A-Z a-z 0-9 and "
+        "-._~+/=. Not as a flag, which every user of the machine can read. Empty: whoever reaches "
+        "the port may.",
     )
     filters_max: int = Field(
         1000, ge=1, description="Versions in the catalogue; more are refused. 1 MiB each at most."
@@ -104,6 +113,20 @@ class FilterSettings(ServiceSettings):
             raise ValueError(
                 f"listen: {self.listen} is no address that consumers can connect to; "
                 "set advertised_address"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _uploads_are_permitted(self) -> Self:
+        token = self.upload_token.get_secret_value()
+        if token and not _TOKEN.fullmatch(token):
+            raise ValueError(
+                "upload_token must have 16 to 512 characters of A-Z a-z 0-9 and -._~+/="
+            )
+        if not token and self.uploads != "off" and not self.listen.is_loopback:
+            raise ValueError(
+                f"uploads: {self.listen} is reachable from other machines, and whoever reaches it "
+                "might upload code; set upload_token"
             )
         return self
 

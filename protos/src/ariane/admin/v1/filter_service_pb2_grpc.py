@@ -27,7 +27,9 @@ if _version_not_supported:
 
 class FilterServiceStub(object):
     """Uploaded filters, at the FilterServers of all brokers. A change goes to each of them and tells
-    what became of it there; asked for again, it does what is still missing.
+    what became of it there; asked for again, it does what is still missing. What the call's metadata
+    say as `authorization` is handed on to the FilterServers, which answer ACCESS_DENIED where they
+    ask for an upload token.
     """
 
     def __init__(self, channel):
@@ -65,7 +67,9 @@ class FilterServiceStub(object):
 
 class FilterServiceServicer(object):
     """Uploaded filters, at the FilterServers of all brokers. A change goes to each of them and tells
-    what became of it there; asked for again, it does what is still missing.
+    what became of it there; asked for again, it does what is still missing. What the call's metadata
+    say as `authorization` is handed on to the FilterServers, which answer ACCESS_DENIED where they
+    ask for an upload token.
     """
 
     def ListFilters(self, request, context):
@@ -146,7 +150,9 @@ def add_FilterServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class FilterService(object):
     """Uploaded filters, at the FilterServers of all brokers. A change goes to each of them and tells
-    what became of it there; asked for again, it does what is still missing.
+    what became of it there; asked for again, it does what is still missing. What the call's metadata
+    say as `authorization` is handed on to the FilterServers, which answer ACCESS_DENIED where they
+    ask for an upload token.
     """
 
     @staticmethod

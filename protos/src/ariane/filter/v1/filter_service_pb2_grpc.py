@@ -29,6 +29,9 @@ class FilterServiceStub(object):
     """Keeps uploaded filters: what exists and whether it may run. Served by every FilterServer over its
     catalogue, which the FilterServers of a broker share. A cluster of several brokers has several
     catalogues; a version means the same code in all of them.
+
+    A server with an upload token answers methods that create, update or delete with ACCESS_DENIED
+    unless the call's metadata say `authorization: Bearer TOKEN`.
     """
 
     def __init__(self, channel):
@@ -78,6 +81,9 @@ class FilterServiceServicer(object):
     """Keeps uploaded filters: what exists and whether it may run. Served by every FilterServer over its
     catalogue, which the FilterServers of a broker share. A cluster of several brokers has several
     catalogues; a version means the same code in all of them.
+
+    A server with an upload token answers methods that create, update or delete with ACCESS_DENIED
+    unless the call's metadata say `authorization: Bearer TOKEN`.
     """
 
     def UploadFilter(self, request, context):
@@ -193,6 +199,9 @@ class FilterService(object):
     """Keeps uploaded filters: what exists and whether it may run. Served by every FilterServer over its
     catalogue, which the FilterServers of a broker share. A cluster of several brokers has several
     catalogues; a version means the same code in all of them.
+
+    A server with an upload token answers methods that create, update or delete with ACCESS_DENIED
+    unless the call's metadata say `authorization: Bearer TOKEN`.
     """
 
     @staticmethod

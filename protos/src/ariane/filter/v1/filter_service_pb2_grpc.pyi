@@ -30,6 +30,9 @@ class FilterServiceStub:
     """Keeps uploaded filters: what exists and whether it may run. Served by every FilterServer over its
     catalogue, which the FilterServers of a broker share. A cluster of several brokers has several
     catalogues; a version means the same code in all of them.
+
+    A server with an upload token answers methods that create, update or delete with ACCESS_DENIED
+    unless the call's metadata say `authorization: Bearer TOKEN`.
     """
 
     @_typing.overload
@@ -77,6 +80,9 @@ class FilterServiceAsyncStub(FilterServiceStub):
     """Keeps uploaded filters: what exists and whether it may run. Served by every FilterServer over its
     catalogue, which the FilterServers of a broker share. A cluster of several brokers has several
     catalogues; a version means the same code in all of them.
+
+    A server with an upload token answers methods that create, update or delete with ACCESS_DENIED
+    unless the call's metadata say `authorization: Bearer TOKEN`.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -120,6 +126,9 @@ class FilterServiceServicer(metaclass=_abc_1.ABCMeta):
     """Keeps uploaded filters: what exists and whether it may run. Served by every FilterServer over its
     catalogue, which the FilterServers of a broker share. A cluster of several brokers has several
     catalogues; a version means the same code in all of them.
+
+    A server with an upload token answers methods that create, update or delete with ACCESS_DENIED
+    unless the call's metadata say `authorization: Bearer TOKEN`.
     """
 
     @_abc_1.abstractmethod

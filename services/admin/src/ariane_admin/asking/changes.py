@@ -26,6 +26,7 @@ from ariane.common.v1.process_service_pb2_grpc import ProcessServiceStub
 from ariane_admin.asking.admin_service import ADMIN_SECONDS_MAX, admin_channel, own_name
 from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, answer_of
 from ariane_admin.asking.connection import ADMIN_VARIABLE, DEFAULT_ADMIN, check_address
+from ariane_admin.asking.upload_token import Metadata
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.exits import ExitStatus
@@ -97,6 +98,7 @@ class Administration(NamedTuple):
         request: Any,
         *,
         seconds_max: float = ADMIN_SECONDS_MAX,
+        token: Metadata = (),
     ) -> _Answer:
         """The answer of a method.
 
@@ -104,11 +106,12 @@ class Administration(NamedTuple):
             method: Of one of the services.
             request: Its request.
             seconds_max: How long admin may take.
+            token: What FilterServers are to be told, as ``token_option`` gives it.
 
         Raises:
             CallError: As the service says.
         """
-        call = method(request, timeout=seconds_max, metadata=own_name())
+        call = method(request, timeout=seconds_max, metadata=(*own_name(), *token))
         return await answer_of(call, self.peer)
 
 

@@ -14,6 +14,7 @@ from ariane.filter.v1.filter_service_pb2 import MessageRange, TryFilterRequest
 from ariane_admin.asking.cluster_doors import ClusterDoors, answer_to_question
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.filter_servers import LOAD_SECONDS_MAX, FilterServer, filter_servers
+from ariane_admin.asking.upload_token import Metadata, token_option
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.message_lines import as_row
 from ariane_admin.messages.stored_messages import shortened
@@ -37,6 +38,7 @@ _COLUMNS: Final = ("matches", "broker", "queue_id", "queue_offset", "tag", "prop
 )
 @click.option("--matches", "only_matches", is_flag=True, help="Show only those that match.")
 @name_servers_option
+@token_option
 @output_option
 def try_filter(
     *,
@@ -45,6 +47,7 @@ def try_filter(
     count: int,
     only_matches: bool,
     name_servers: str,
+    token: Metadata,
     output: Output,
 ) -> None:
     """Run a filter over the last messages of TOPIC, and show which of them match.
@@ -62,7 +65,7 @@ def try_filter(
     async def ask() -> list[Row]:
         async with ClusterDoors(name_servers) as doors, QueueReader(name_servers) as reader:
             messages = await _last(reader, topic, count)
-            verdicts = await _verdicts(doors, subject, messages)
+            verdicts = await _verdicts(doors, subject, messages, token)
             return [
                 {"matches": verdicts[_place(message)], **as_row(message)} for message in messages
             ]
@@ -109,7 +112,10 @@ async def _last(reader: QueueReader, topic: str, count: int) -> list[ReceivedMes
 
 
 async def _verdicts(
-    doors: ClusterDoors, subject: TryFilterRequest, messages: Sequence[ReceivedMessage]
+    doors: ClusterDoors,
+    subject: TryFilterRequest,
+    messages: Sequence[ReceivedMessage],
+    token: Metadata,
 ) -> Mapping[tuple[MessageQueue, int], bool]:
     """Whether each message would be delivered, by its place."""
     servers = {server.broker_name: server for server in await filter_servers(doors)}
@@ -122,7 +128,7 @@ async def _verdicts(
             raise CommandFailed(
                 f"no FilterServer runs beside broker {broker_name}", ExitStatus.UNREACHABLE
             )
-        verdicts |= await _ask(doors, servers[broker_name], subject, theirs)
+        verdicts |= await _ask(doors, servers[broker_name], subject, theirs, token)
     return verdicts
 
 
@@ -131,6 +137,7 @@ async def _ask(
     server: FilterServer,
     subject: TryFilterRequest,
     messages: Iterable[ReceivedMessage],
+    token: Metadata,
 ) -> Mapping[tuple[MessageQueue, int], bool]:
     request = TryFilterRequest()
     request.CopyFrom(subject)
@@ -152,7 +159,8 @@ async def _ask(
                 end_queue_offset=offset + 1,
             )
         )
-    call = doors.filters(server.address).TryFilter(request, timeout=LOAD_SECONDS_MAX)
+    stub = doors.filters(server.address)
+    call = stub.TryFilter(request, timeout=LOAD_SECONDS_MAX, metadata=token)
     answer = await answer_to_question(call, str(server))
     return {
         (MessageQueue(each.topic, server.broker_name, each.queue_id), each.queue_offset): (

@@ -23,6 +23,7 @@ from ariane_admin.asking.filter_servers import (
     kept_filter,
     kept_filters,
 )
+from ariane_admin.asking.upload_token import Metadata, token_option
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.error_statuses import exit_status_of, reasoned
@@ -43,9 +44,16 @@ _version_argument: Final = click.argument("filter_version", metavar="NAME@VERSIO
 @click.argument("module", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @name_servers_option
 @change_option
+@token_option
 @output_option
 def upload(
-    *, name: str, module: Path, name_servers: str, admin: AdminChoice, output: Output
+    *,
+    name: str,
+    module: Path,
+    name_servers: str,
+    admin: AdminChoice,
+    token: Metadata,
+    output: Output,
 ) -> None:
     """Upload MODULE, Python source or WebAssembly, as a version of the filter NAME.
 
@@ -63,7 +71,7 @@ def upload(
     async def ask() -> admin_pb.UploadFilterResponse:
         async with administration(name_servers, admin) as changes:
             method = changes.filters.UploadFilter
-            return await changes.ask(method, request, seconds_max=2 * LOAD_SECONDS_MAX)
+            return await changes.ask(method, request, seconds_max=2 * LOAD_SECONDS_MAX, token=token)
 
     answer = run_async(ask())
     kept, known = answer.filter, answer.duplicate
@@ -149,9 +157,16 @@ def show(*, filter_version: str, with_module: bool, name_servers: str, output: O
 @click.option("--cause", default="", help="Why, for the groups that are refused.")
 @name_servers_option
 @change_option
+@token_option
 @output_option
 def quarantine(
-    *, filter_version: str, cause: str, name_servers: str, admin: AdminChoice, output: Output
+    *,
+    filter_version: str,
+    cause: str,
+    name_servers: str,
+    admin: AdminChoice,
+    token: Metadata,
+    output: Output,
 ) -> None:
     """Stop a version everywhere, at once; its groups get an error, and lose nothing.
 
@@ -161,7 +176,7 @@ def quarantine(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     name, version = _parts(filter_version)
     request = admin_pb.UpdateFilterQuarantineRequest(filter=name, version=version, cause=cause)
-    outcomes = run_async(_quarantined(name_servers, admin, request))
+    outcomes = run_async(_quarantined(name_servers, admin, request, token))
     _tell_done(output, filter_version, "is quarantined", outcomes)
 
 
@@ -169,8 +184,11 @@ def quarantine(
 @_version_argument
 @name_servers_option
 @change_option
+@token_option
 @output_option
-def release(*, filter_version: str, name_servers: str, admin: AdminChoice, output: Output) -> None:
+def release(
+    *, filter_version: str, name_servers: str, admin: AdminChoice, token: Metadata, output: Output
+) -> None:
     """Let a quarantined version run again, with its strikes forgotten.
 
     \b
@@ -179,7 +197,7 @@ def release(*, filter_version: str, name_servers: str, admin: AdminChoice, outpu
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     name, version = _parts(filter_version)
     request = admin_pb.UpdateFilterQuarantineRequest(filter=name, version=version, release=True)
-    outcomes = run_async(_quarantined(name_servers, admin, request))
+    outcomes = run_async(_quarantined(name_servers, admin, request, token))
     _tell_done(output, filter_version, "may run again", outcomes)
 
 
@@ -188,9 +206,16 @@ def release(*, filter_version: str, name_servers: str, admin: AdminChoice, outpu
 @yes_option
 @name_servers_option
 @change_option
+@token_option
 @output_option
 def delete(
-    *, filter_version: str, yes: bool, name_servers: str, admin: AdminChoice, output: Output
+    *,
+    filter_version: str,
+    yes: bool,
+    name_servers: str,
+    admin: AdminChoice,
+    token: Metadata,
+    output: Output,
 ) -> None:
     """Delete a version everywhere. Groups that name it get an error until it is uploaded again.
 
@@ -206,16 +231,21 @@ def delete(
 
     async def ask() -> Sequence[admin_pb.FilterServerOutcome]:
         async with administration(name_servers, admin) as changes:
-            return (await changes.ask(changes.filters.DeleteFilter, request)).outcomes
+            return (await changes.ask(changes.filters.DeleteFilter, request, token=token)).outcomes
 
     _tell_done(output, filter_version, "is deleted", run_async(ask()))
 
 
 async def _quarantined(
-    name_servers: str, admin: AdminChoice, request: admin_pb.UpdateFilterQuarantineRequest
+    name_servers: str,
+    admin: AdminChoice,
+    request: admin_pb.UpdateFilterQuarantineRequest,
+    token: Metadata,
 ) -> Sequence[admin_pb.FilterServerOutcome]:
     async with administration(name_servers, admin) as changes:
-        return (await changes.ask(changes.filters.UpdateFilterQuarantine, request)).outcomes
+        return (
+            await changes.ask(changes.filters.UpdateFilterQuarantine, request, token=token)
+        ).outcomes
 
 
 def _tell_done(

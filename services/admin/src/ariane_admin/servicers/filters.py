@@ -24,6 +24,7 @@ from ariane_admin.asking.filter_servers import (
     kept_filters,
     known_filter_servers,
 )
+from ariane_admin.asking.upload_token import token_of
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk.errors import CallError
 from ariane_servicekit import ServiceError, field_invalid, take_page
@@ -106,10 +107,11 @@ class FilterServicer(FilterServiceServicer):
         if not 1 <= len(request.module) <= MODULE_BYTES_MAX:
             raise field_invalid("module", f"must have 1 to {MODULE_BYTES_MAX:,} bytes")
         asked = filter_rpc.UploadFilterRequest(filter=request.filter, module=request.module)
+        token = token_of(context)
         answers = await ask_all(
             await self._servers(),
             lambda server: self._doors.filters(server.address).UploadFilter(
-                asked, timeout=LOAD_SECONDS_MAX
+                asked, timeout=LOAD_SECONDS_MAX, metadata=token
             ),
         )
         _some(answers)
@@ -125,16 +127,17 @@ class FilterServicer(FilterServiceServicer):
     ) -> admin_pb.UpdateFilterQuarantineResponse:
         """Stop a version everywhere, or let it run again."""
         name, version = request.filter, request.version
+        token = token_of(context)
 
         async def tell(server: FilterServer) -> object:
             stub = self._doors.filters(server.address)
             if request.release:
                 release = filter_rpc.ReleaseFilterRequest(filter=name, version=version)
-                return await stub.ReleaseFilter(release, timeout=CALL_SECONDS_MAX)
+                return await stub.ReleaseFilter(release, timeout=CALL_SECONDS_MAX, metadata=token)
             stop = filter_rpc.QuarantineFilterRequest(
                 filter=name, version=version, cause=request.cause
             )
-            return await stub.QuarantineFilter(stop, timeout=CALL_SECONDS_MAX)
+            return await stub.QuarantineFilter(stop, timeout=CALL_SECONDS_MAX, metadata=token)
 
         answers = await ask_all(await self._servers(), tell)
         _some(answers)
@@ -157,10 +160,11 @@ class FilterServicer(FilterServiceServicer):
         # One of each broker: its FilterServers share what they keep.
         first = {server.broker_name: server for server in reversed(list(kept.given))}
         asked = filter_rpc.DeleteFilterRequest(filter=name, version=version)
+        token = token_of(context)
         answers = await ask_all(
             sorted(first.values()),
             lambda server: self._doors.filters(server.address).DeleteFilter(
-                asked, timeout=CALL_SECONDS_MAX
+                asked, timeout=CALL_SECONDS_MAX, metadata=token
             ),
         )
         _some(answers)

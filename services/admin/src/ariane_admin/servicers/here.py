@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
@@ -23,8 +23,7 @@ from ariane_sdk.wire import error_from_status
 from ariane_servicekit import ErrorTranslator, ServiceError, SystemClock
 from ariane_servicekit.rpc.error_status import status_of
 
-_NO_CONTEXT: Final[Any] = None
-"""No servicer of these looks at the call that it serves."""
+_Metadata = Sequence[tuple[str, str]]
 
 
 class Servicers(NamedTuple):
@@ -76,6 +75,16 @@ async def servicers_here(name_servers: str, checkers: Sequence[str]) -> AsyncIte
         await access.close()
 
 
+class _Context:
+    """What servicers look at of the call that they serve: what was said besides the request."""
+
+    def __init__(self, metadata: _Metadata) -> None:
+        self._metadata = metadata
+
+    def invocation_metadata(self) -> _Metadata:
+        return self._metadata
+
+
 class _Here:
     """A servicer that is called as a stub is; what it refuses are errors of the client."""
 
@@ -85,9 +94,9 @@ class _Here:
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._servicer, name)
 
-        async def call(request: Message, **_: object) -> Any:
+        async def call(request: Message, metadata: _Metadata = (), **_: object) -> Any:
             try:
-                return await method(request, _NO_CONTEXT)
+                return await method(request, _Context(metadata))
             except ServiceError as error:
                 raise error_from_status(status_of(error), peer="") from error
 

@@ -1,0 +1,96 @@
+"""Who may change filters: whoever says the upload token, where one is set.
+
+A caller says it as it will say its own credentials once there are some: metadata ``authorization``,
+"Bearer TOKEN". What counts as a change is the contract's word: the access rules of methods that
+create, update or delete. Nobody who adds a method has to think of the token.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from google.protobuf.message import Message
+from grpc import aio
+
+from ariane.common.v1 import access_pb2
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_servicekit import RpcService, ServiceError, get_logger
+from ariane_servicekit.rpc.access import access_rule
+
+AUTHORIZATION_KEY: Final = "authorization"
+"""Metadata key, as in HTTP."""
+
+CHANGING: Final = frozenset(
+    {access_pb2.ACTION_CREATE, access_pb2.ACTION_UPDATE, access_pb2.ACTION_DELETE}
+)
+
+_SCHEME: Final = "bearer"
+
+_Context = aio.ServicerContext[Any, Any]
+_Behavior = Callable[[Any, _Context], Awaitable[Message]]
+
+_log = get_logger(__name__)
+
+
+class UploadPermission:
+    """Lets changes of a service through that come with the token."""
+
+    def __init__(self, token: str) -> None:
+        """Ask for this token. Without one everybody may change what the setting allows."""
+        self._token = token.encode()
+
+    def guarded(self, service: RpcService) -> RpcService:
+        """The service, whose changing methods need the token."""
+        if not self._token:
+            return service
+        behaviors = {
+            method.name: self._guarded(method.full_name, getattr(service.servicer, method.name))
+            for method in service.descriptor.methods
+            if access_rule(method).action in CHANGING
+        }
+        return RpcService(service.descriptor, service.add, _Guarded(service.servicer, behaviors))
+
+    def _guarded(self, method: str, behavior: _Behavior) -> _Behavior:
+        async def run(request: Any, context: _Context) -> Message:
+            self._check(method, context)
+            return await behavior(request, context)
+
+        return run
+
+    def _check(self, method: str, context: _Context) -> None:
+        """Refuse who does not say the token, or says several things.
+
+        Raises:
+            ServiceError: ACCESS_DENIED.
+        """
+        said = [
+            value if isinstance(value, str) else value.decode("utf-8", "replace")
+            for key, value in context.invocation_metadata() or ()
+            if key == AUTHORIZATION_KEY
+        ]
+        scheme, _, token = said[0].partition(" ") if len(said) == 1 else ("", "", "")
+        # Compared in a time that tells nothing of the token.
+        if scheme.lower() == _SCHEME and hmac.compare_digest(token.encode(), self._token):
+            return
+        cause = "says another token" if said else "says none"
+        _log.warning("filter_change_refused", method=method, peer=context.peer(), cause=cause)
+        raise ServiceError(
+            ErrorReason.ERROR_REASON_ACCESS_DENIED,
+            "this FilterServer tries and changes filters for holders of its upload token only, and "
+            f"the caller {cause} (ariane filter: --token-file)",
+            {"cause": cause},
+        )
+
+
+class _Guarded:
+    """A servicer, some of whose methods are others."""
+
+    def __init__(self, servicer: object, behaviors: Mapping[str, _Behavior]) -> None:
+        self._servicer = servicer
+        self._behaviors = behaviors
+
+    def __getattr__(self, name: str) -> Any:
+        found = self._behaviors.get(name)
+        return getattr(self._servicer, name) if found is None else found
