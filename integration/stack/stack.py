@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from typing import Final, Self
+
+import yaml
 
 from tools import images
 from tools.workspace import ROOT
@@ -56,6 +59,35 @@ class Stack:
             state = self.run("inspect", "-f", "{{.State.Status}}", self.container(service)).strip()
             assert state == "running", f"{service} is {state}"
 
+    def up_beside(self, *services: str) -> None:
+        """Start services that live in the network of another, as compose.yaml says.
+
+        Older compose tools of podman hand ``service:`` on to podman, which does not know it, and
+        give such a service a network of its own as well.
+        """
+        if self.engine == "docker":
+            self.up(*services)
+            return
+        text = re.sub(
+            r"\$\{(\w+):-([^}]*)\}", _set_or_default, (COMPOSE / "compose.yaml").read_text()
+        )
+        for name in services:
+            service = yaml.safe_load(text)["services"][name]
+            [host] = re.findall(r"^service:(.+)$", service["network_mode"])
+            words = [
+                "--name",
+                f"{PROJECT}_{name}_1",
+                "--network",
+                f"container:{self.container(host)}",
+            ]
+            words += [f"--cap-drop={each}" for each in service["cap_drop"]]
+            words += [f"--security-opt={each}" for each in service["security_opt"]]
+            words += [f"--tmpfs={each}" for each in service["tmpfs"]]
+            words += [f"--volume={PROJECT}_{each}" for each in service["volumes"]]
+            words += [f"--env={key}={value}" for key, value in service["environment"].items()]
+            words += [f"--memory={service['mem_limit']}", f"--cpus={service['cpus']}"]
+            self.run("run", "-d", "--read-only", *words, service["image"])
+
     def container(self, service: str) -> str:
         """The name of a service's container."""
         names = {f"{PROJECT}_{service}_1", f"{PROJECT}-{service}-1"}
@@ -101,8 +133,15 @@ class Stack:
 
     def _leave(self) -> None:
         """Remove what an earlier run, or this one, has left."""
+        listed = self.run("ps", "-a", "--format", "{{.Names}}", check=False).split()
+        for beside in (each for each in listed if each.startswith(f"{PROJECT}_filter-")):
+            self.run("rm", "-f", beside, check=False)
         subprocess.run([*self._words, "down", "-v"], cwd=COMPOSE, capture_output=True, check=False)
         subprocess.run((self.engine, "network", "rm", NETWORK), capture_output=True, check=False)
+
+
+def _set_or_default(found: re.Match[str]) -> str:
+    return os.environ.get(found[1]) or found[2]
 
 
 SECRETS: Final = {

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
 from flight_demo.flights import package_folder, read_flights
 from stack import NAME_SERVERS, Stack, missing
 
+from ariane_sdk import Uploaded
 from ariane_sdk.errors import ArianeError
 from ariane_sdk.sync import ClusterClient, Message, Producer, PushConsumer
 
@@ -24,6 +29,7 @@ SERVICES = (
     *("broker-a-0", "broker-a-1", "broker-b-0", "broker-b-1"),
     *("txn-checker-1", "txn-checker-2", "admin"),
 )
+FILTERS = ("filter-a-0", "filter-a-1", "filter-b-0", "filter-b-1")
 EVENTS = 20_000
 BROKERS = {"broker-a", "broker-b"}
 PATIENCE_S = 180.0
@@ -75,7 +81,7 @@ def primary(stack: Stack, broker: str) -> int:
     return found
 
 
-def consumed(topic: str, count: int) -> list[bytes]:
+def consumed(topic: str, count: int, wanted: str | Uploaded = "*") -> list[bytes]:
     """The bodies of a topic, once there are so many different ones."""
     bodies: list[bytes] = []
 
@@ -85,7 +91,7 @@ def consumed(topic: str, count: int) -> list[bytes]:
     with PushConsumer(
         NAME_SERVERS,
         group=f"{topic}-readers",
-        subscriptions={topic: "*"},
+        subscriptions={topic: wanted},
         listener=listen,
         start="earliest",
     ):
@@ -112,6 +118,32 @@ def test_flights_go_through_from_outside(stack):
         assert len(producer.send_batch(messages)) == EVENTS
     came = [json.loads(body) for body in set(consumed("flights", EVENTS))]
     assert Counter(row["carrier"] for row in came) == Counter(row["carrier"] for row in rows)
+
+
+def test_an_uploaded_filter_runs_in_a_jail_in_a_container(stack, tmp_path, monkeypatch):
+    monkeypatch.setenv("ARIANE_FILTER_UPLOADS", "any")
+    stack.up_beside(*FILTERS)
+    module = tmp_path / "late.py"
+    module.write_text("def matches(message):\n    return message.body.endswith(b'7')\n")
+    ariane = str(Path(sys.executable).with_name("ariane"))
+    command = (ariane, "filter", "upload", "late", str(module))
+
+    def uploaded() -> str:
+        words = (*command, "--name-servers", NAME_SERVERS[0], "-o", "json")
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        found = re.search(r"late@[0-9a-f]{12}", done.stdout)
+        return found[0] if found and done.returncode == 0 else ""
+
+    version = until(uploaded, "both primaries have a FilterServer that takes an upload")
+    with ClusterClient(NAME_SERVERS) as cluster, Producer(NAME_SERVERS) as producer:
+        cluster.create_topic("filtered", queue_count=2)
+        producer.send_batch([Message("filtered", b"%d" % number) for number in range(1000)])
+    expected = {b"%d" % number for number in range(1000) if number % 10 == 7}
+    came = set(consumed("filtered", len(expected), Uploaded(version)))
+    assert came == expected
+    for each in FILTERS:
+        # They live in the network of brokers that the next test takes away.
+        stack.run("rm", "-f", stack.container(each))
 
 
 def test_a_primary_is_killed_with_its_disk_and_replaced_and_nothing_is_lost(stack):
