@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -30,6 +34,9 @@ VARIABLES = {
     environment_name(settings, field) for _, settings in SERVICES for field in settings.model_fields
 } | {"ARIANE_NAME_SERVERS"}
 
+ADVERTISED = "ARIANE_BROKER_ADVERTISED_ADDRESS"
+KUBERNETES = "1.32"
+"""Against whose schemas the manifests are held."""
 
 FOREIGN = {"postgres", "collector", "prometheus", "grafana"}
 """Services of others: their images come from registries."""
@@ -187,10 +194,73 @@ def test_what_is_named_in_a_stack_is_there_and_ports_are_taken_once():
             assert mode.removeprefix("service:") in stack["services"], name
 
 
+def refused_by_the_compose_schema(path: Path) -> str:
+    """What the schema of the Compose Specification has against a file; empty if nothing."""
+    command = ("-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(path))
+    done = subprocess.run(
+        (sys.executable, *command), capture_output=True, text=True, check=False, timeout=120
+    )
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def test_stacks_are_what_the_compose_specification_allows(tmp_path):
+    for name in STACKS:
+        assert refused_by_the_compose_schema(COMPOSE / name) == ""
+    # And it does look: a misspelled key is refused.
+    wrong = tmp_path / "compose.yaml"
+    wrong.write_text((COMPOSE / "compose.dev.yaml").read_text().replace("ports:", "port:"))
+    assert "port" in refused_by_the_compose_schema(wrong)
+
+
+def test_a_compose_tool_merges_and_fills_in_the_stacks(tmp_path):
+    """What `compose config` makes of them: anchors merged, variables filled in."""
+    podman = tmp_path / "podman"
+    podman.write_text("#!/bin/sh\necho podman version 5.0.0\n")
+    podman.chmod(0o755)
+    command = (sys.executable, "-m", "podman_compose", "--podman-path", str(podman))
+    environment = {"PATH": os.environ["PATH"], "ARIANE_HOST": "192.0.2.17"}
+    for name, stack in STACKS.items():
+        done = subprocess.run(
+            (*command, "-f", name, "config"),
+            cwd=COMPOSE,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "${" not in done.stdout
+        services = yaml.safe_load(done.stdout)["services"]
+        assert set(services) == set(stack["services"])
+        said = [each.get("environment", {}).get(ADVERTISED) for each in services.values()]
+        assert all(address.startswith("192.0.2.17:1") for address in said if address)
+        assert any(said)
+
+
+def check_manifests(manifests: Iterable[dict[str, Any]]) -> None:
+    for each in manifests:
+        # Strict: a field that Kubernetes would pass over in silence is an error.
+        kubernetes_validate.validate(each, KUBERNETES, strict=True)
+
+
+def test_manifests_are_what_kubernetes_takes():
+    made = [each for each in MANIFESTS if "kustomize" not in each["apiVersion"]]
+    assert len(made) > 8
+    check_manifests(made)
+    # And it does look: a misspelled field is refused.
+    [namesrv] = [
+        each
+        for each in made
+        if each["metadata"]["name"] == "namesrv" and each["kind"] == "StatefulSet"
+    ]
+    with pytest.raises(kubernetes_validate.ValidationError):
+        check_manifests([namesrv | {"spec": namesrv["spec"] | {"replica": 3}}])
+
+
 def test_brokers_say_where_their_ports_are_published():
     for stack in STACKS.values():
         for service in stack["services"].values():
-            said = service.get("environment", {}).get("ARIANE_BROKER_ADVERTISED_ADDRESS")
+            said = service.get("environment", {}).get(ADVERTISED)
             if said:
                 assert said.startswith("${ARIANE_HOST:-")
                 published = {port.split(":")[0] for port in service["ports"]}
@@ -204,6 +274,7 @@ def test_kustomize_puts_the_manifests_together():
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     made = list(yaml.safe_load_all(done.stdout))
+    check_manifests(made)
     assert {each["kind"] for each in made} >= {"StatefulSet", "Deployment", "Service", "Namespace"}
     assert all(each["metadata"].get("namespace", "ariane") == "ariane" for each in made)
 
