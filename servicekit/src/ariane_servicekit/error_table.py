@@ -282,6 +282,12 @@ _ROWS: Final = (
         "only when groups have consumed the others; or say that it is meant (`--force`).",
     ),
     ErrorRow(
+        ErrorReason.ERROR_REASON_CLIENT_SILENT,
+        StatusCode.DEADLINE_EXCEEDED,
+        "Look at the client's process: what it does may block its event loop.",
+        outcome_unknown=True,
+    ),
+    ErrorRow(
         ErrorReason.ERROR_REASON_TRANSACTION_DECIDED,
         StatusCode.FAILED_PRECONDITION,
         "Accept the outcome that the error names.",
@@ -456,16 +462,6 @@ _ROWS: Final = (
         ErrorReason.ERROR_REASON_USER_EXISTS,
         StatusCode.ALREADY_EXISTS,
         "Choose another name, or update the user that stands.",
-    ),
-    ErrorRow(
-        ErrorReason.ERROR_REASON_ALERT_RULE_NOT_FOUND,
-        StatusCode.NOT_FOUND,
-        "Create the alert rule, or correct the name.",
-    ),
-    ErrorRow(
-        ErrorReason.ERROR_REASON_ALERT_RULE_EXISTS,
-        StatusCode.ALREADY_EXISTS,
-        "Choose another name, or update the alert rule that stands.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_RESOURCE_CHANGED,

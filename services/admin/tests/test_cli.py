@@ -10,6 +10,7 @@ from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.error_statuses import exit_status_of
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import errors
+from ariane_sdk.net.status import REASON_ROWS
 
 
 @pytest.fixture
@@ -73,6 +74,16 @@ def test_a_note_stands_behind_the_error(failing, capsys):
 def test_errors_without_a_class_are_told_apart_by_their_reason(reason, status):
     assert exit_status_of(errors.CallError("text", reason=reason)) is status
     assert exit_status_of(errors.SendError("text", reason=reason)) is status
+
+
+def test_a_reason_says_more_than_the_class_that_it_shares():
+    for reason, status in (
+        ("TOO_FEW_IN_SYNC", ExitStatus.REFUSED),
+        ("CLIENT_NOT_ATTACHED", ExitStatus.NOT_FOUND),
+        ("CLIENT_SILENT", ExitStatus.UNREACHABLE),
+    ):
+        error = REASON_ROWS[reason].error("text", reason=reason)
+        assert exit_status_of(error) is status, reason
 
 
 def test_trace_shows_the_trace(failing):

@@ -1,4 +1,4 @@
-"""Locks, conflicts and questions over the wire."""
+"""Locks and conflicts over the wire."""
 
 import asyncio
 
@@ -206,29 +206,3 @@ async def test_a_pull_that_wants_something_else_is_refused(broker, refused):
         assert (failure.reason, failure.metadata["member"]) == ("SUBSCRIPTION_CONFLICT", "a")
     assert {c.newcomer.client_id for c in await conflicts(broker)} == {"a", "stranger", ""}
     call.cancel()
-
-
-async def ask(broker, client_id, wait_s=0.0):
-    request = client_pb.GetClientStateRequest(client_id=client_id)
-    request.wait_duration.FromMilliseconds(round(wait_s * 1000))
-    return await broker.clients.GetClientState(request)
-
-
-async def test_a_client_is_asked_over_its_stream(broker, refused):
-    assert (await refused(ask(broker, "a"))).reason == "CLIENT_NOT_ATTACHED"
-    call = await attach(broker, "a")
-    other = await attach(broker, "b")
-    answer = asyncio.ensure_future(ask(broker, "a", 20))
-    question = (await call.read()).state_question
-    facts = {"in work": "3"}
-    lie = client_pb.ClientState(question_id=question.question_id, facts={"in work": "0"})
-    await other.write(client_pb.AttachRequest(state=lie))
-    stale = client_pb.ClientState(question_id="long ago", facts={})
-    await call.write(client_pb.AttachRequest(state=stale))
-    state = client_pb.ClientState(question_id=question.question_id, facts=facts)
-    await call.write(client_pb.AttachRequest(state=state))
-    assert dict((await answer).state.facts) == facts
-    assert (await refused(ask(broker, "a", 0.05))).reason == "DEADLINE_PASSED"
-    assert (await refused(ask(broker, "a", 31))).reason == "FIELD_INVALID"
-    call.cancel()
-    other.cancel()

@@ -38,15 +38,6 @@ class MessageQueue(NamedTuple):
         return f"{self.topic}@{self.broker_name}#{self.queue_id}"
 
 
-def queue_from_text(text: str) -> MessageQueue | None:
-    """The queue that a text of ``str(MessageQueue)`` names; nothing if it names none."""
-    rest, _, queue_id = text.rpartition("#")
-    topic, at, broker_name = rest.rpartition("@")
-    if not at or not queue_id.isascii() or not queue_id.isdecimal():
-        return None
-    return MessageQueue(topic, broker_name, int(queue_id))
-
-
 class _NoProperties(dict[str, str]):
     """The properties of all messages that were given none; nobody adds to them.
 

@@ -102,6 +102,9 @@ class ProducerSettings:
             Empty: none.
         message_trace: Whether each step of a message's life is told in the trace topic, where
             ``ariane message trace`` finds it. Costs about as much as the messages themselves.
+        stacks_on_request: Whether operators who ask are told what threads and tasks of this process
+            are at: names, places in code, and no values.
+            Only a producer with a transaction checker can be asked.
     """
 
     call_timeout_s: float = 3.0
@@ -131,6 +134,7 @@ class ProducerSettings:
     meter_provider: MeterProvider | None = None
     otlp_endpoint: str = ""
     message_trace: bool = False
+    stacks_on_request: bool = True
 
     def __post_init__(self) -> None:
         """Refuse what no producer can live with.
@@ -178,6 +182,8 @@ class ConsumerSettings:
         instance_name: Tells broadcasting consumers of one host apart that have the same group.
         local_offsets_path: Folder for the offsets of broadcasting consumers;
             ``~/.ariane_offsets`` if not given.
+        stacks_on_request: Whether operators who ask are told what threads and tasks of this process
+            are at: names, places in code, and no values.
     """
 
     call_timeout_s: float = 3.0
@@ -196,6 +202,7 @@ class ConsumerSettings:
     zone: str = ""
     instance_name: str = "default"
     local_offsets_path: Path | None = None
+    stacks_on_request: bool = True
 
     def __post_init__(self) -> None:
         """Refuse what no consumer can live with.
@@ -232,6 +239,8 @@ class PushSettings(ConsumerSettings):
             Empty: none.
         message_trace: Whether each step of a message's life is told in the trace topic, where
             ``ariane message trace`` finds it. Costs about as much as the messages themselves.
+        consume_on_request: Whether the listener also gets a message that an operator asks this
+            consumer to consume, beside what it has.
     """
 
     queue_concurrency: int = 1
@@ -243,6 +252,7 @@ class PushSettings(ConsumerSettings):
     meter_provider: MeterProvider | None = None
     otlp_endpoint: str = ""
     message_trace: bool = False
+    consume_on_request: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 from ariane.broker.v1.client_service_pb2 import AttachAccepted, AttachResponse, Membership
 from ariane_sdk.client.attachment import Attachment
+from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.runtime.clock import SystemClock
 
 
@@ -56,7 +57,7 @@ async def test_what_changes_between_hello_and_its_answer_is_said_after_it():
         clock=SystemClock(),
         on_notice=lambda _response: None,
         on_fatal=lambda _error: None,
-        facts=dict,
+        answers=OperatorAnswers(facts=dict),
     )
     async with asyncio.timeout(60):
         while not streams:  # noqa: ASYNC110 - there is nothing to be told by.

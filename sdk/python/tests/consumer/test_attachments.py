@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from ariane_sdk import PullConsumer, PullSettings
+from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.consumer.group import attachments as module
 from ariane_sdk.errors import CallError, DeadlinePassed
 
@@ -50,7 +51,7 @@ def attachments(monkeypatch):
         on_notice=nothing,
         on_fatal=nothing,
         on_turn=nothing,
-        facts=dict,
+        answers=OperatorAnswers(facts=dict),
     )
     made.follow([ROUTE])
     return made

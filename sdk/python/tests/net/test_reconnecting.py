@@ -10,6 +10,7 @@ from grpc.aio import AioRpcError, Metadata
 
 from ariane_sdk import MessageQueue, PullSettings
 from ariane_sdk.client.attachment import Attachment
+from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
 from ariane_sdk.consumer.delivery.polled_queue import PolledQueue
 from ariane_sdk.consumer.pulling.pull_loop import PullLoop
@@ -66,7 +67,7 @@ async def test_a_member_is_back_a_quarter_of_the_outage_after_its_broker():
         clock=clock,
         on_notice=lambda _response: None,
         on_fatal=lambda _error: None,
-        facts=dict,
+        answers=OperatorAnswers(facts=dict),
     )
     async with asyncio.timeout(60):
         await clock.over.wait()

@@ -323,6 +323,10 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "ariane_admin.commands.group.retry:retry",
                 "Show how group NAME tries again what failed, or change it on all brokers.",
             ),
+            "running": Room(
+                "ariane_admin.commands.group.running:running",
+                "Show what the live members of group NAME are at, as they say themselves.",
+            ),
             "show": Room(
                 "ariane_admin.commands.group.group:show",
                 "Show the backlog, the members and the subscription conflicts of group NAME.",
@@ -334,22 +338,27 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
         ),
     ),
     "message": Wing(
-        "Find single messages, and take back what is to be delivered later.",
+        "Find single messages, take back what waits, and have one consumed again.",
         {
+            "consume-again": Room(
+                "ariane_admin.commands.message.consume_again:consume_again",
+                "Have one live member of a group consume the message of MESSAGE_ID now, and tell"
+                " the outcome.",
+            ),
             "query": Room(
-                "ariane_admin.commands.message:query",
+                "ariane_admin.commands.message.message:query",
                 "Find messages of TOPIC by key or unique id, newest first.",
             ),
             "recall": Room(
-                "ariane_admin.commands.message:recall",
+                "ariane_admin.commands.message.message:recall",
                 "Take back the message of HANDLE before it is delivered.",
             ),
             "show": Room(
-                "ariane_admin.commands.message:show",
+                "ariane_admin.commands.message.message:show",
                 "Show the message with MESSAGE_ID, the broker's id or the producer's unique one.",
             ),
             "trace": Room(
-                "ariane_admin.commands.message:trace",
+                "ariane_admin.commands.message.message:trace",
                 "Show the life of the message with UNIQUE_ID: sent, consumed, ended, taken back.",
             ),
         },

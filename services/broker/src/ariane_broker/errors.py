@@ -329,11 +329,11 @@ def producer_not_attached(producer_group: str) -> ServiceError:
     )
 
 
-def client_silent(client_id: str, wait_seconds: float) -> ServiceError:
-    """The client lives, but did not answer in time."""
+def client_silent(client_id: str, wait_seconds: float, hint: str) -> ServiceError:
+    """The client lives, but did not answer in time; ``hint`` says what to know of that."""
     return ServiceError(
-        ErrorReason.ERROR_REASON_DEADLINE_PASSED,
-        f"client {client_id!r} did not tell its state within {wait_seconds:g} s",
+        ErrorReason.ERROR_REASON_CLIENT_SILENT,
+        f"client {client_id!r} did not answer within {wait_seconds:g} s: {hint}",
         {"client_id": client_id},
     )
 

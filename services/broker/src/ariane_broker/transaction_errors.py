@@ -80,6 +80,15 @@ def sink_not_found(query_id: str) -> ServiceError:
     )
 
 
+def producer_silent(client_id: str, wait_seconds: float) -> ServiceError:
+    """The producer lives, and did not say how its transaction ended."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_DEADLINE_PASSED,
+        f"producer {client_id!r} did not say within {wait_seconds:g} s how the transaction ended",
+        {"client_id": client_id},
+    )
+
+
 def half_messages_exhausted(limit: int) -> ServiceError:
     """Too many half messages wait for an outcome."""
     return ServiceError(

@@ -125,16 +125,20 @@ class GetClientStateRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CLIENT_ID_FIELD_NUMBER: _builtins.int
+    WITH_STACKS_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
     """The client."""
+    with_stacks: _builtins.bool
+    """Whether to tell what its threads and tasks are at. The client may refuse that."""
     def __init__(
         self,
         *,
         client_id: _builtins.str = ...,
+        with_stacks: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "with_stacks", b"with_stacks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

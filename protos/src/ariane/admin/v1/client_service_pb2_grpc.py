@@ -61,7 +61,7 @@ class ClientServiceServicer(object):
 
     def GetClientState(self, request, context):
         """Asks a client what it does now, through a broker that it is attached to.
-        Errors: CLIENT_NOT_ATTACHED, DEADLINE_PASSED when it does not answer, NAME_SERVERS_UNREACHABLE.
+        Errors: CLIENT_NOT_ATTACHED, CLIENT_SILENT when it does not answer, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -39,7 +39,7 @@ class ClientServiceStub:
     """
     GetClientState: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.GetClientStateRequest, _client_service_pb2.GetClientStateResponse]
     """Asks a client what it does now, through a broker that it is attached to.
-    Errors: CLIENT_NOT_ATTACHED, DEADLINE_PASSED when it does not answer, NAME_SERVERS_UNREACHABLE.
+    Errors: CLIENT_NOT_ATTACHED, CLIENT_SILENT when it does not answer, NAME_SERVERS_UNREACHABLE.
     """
 
 @_typing.type_check_only
@@ -53,7 +53,7 @@ class ClientServiceAsyncStub(ClientServiceStub):
     """
     GetClientState: _aio.UnaryUnaryMultiCallable[_client_service_pb2.GetClientStateRequest, _client_service_pb2.GetClientStateResponse]  # type: ignore[assignment]
     """Asks a client what it does now, through a broker that it is attached to.
-    Errors: CLIENT_NOT_ATTACHED, DEADLINE_PASSED when it does not answer, NAME_SERVERS_UNREACHABLE.
+    Errors: CLIENT_NOT_ATTACHED, CLIENT_SILENT when it does not answer, NAME_SERVERS_UNREACHABLE.
     """
 
 class ClientServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -76,7 +76,7 @@ class ClientServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_client_service_pb2.GetClientStateResponse, _abc.Awaitable[_client_service_pb2.GetClientStateResponse]]:
         """Asks a client what it does now, through a broker that it is attached to.
-        Errors: CLIENT_NOT_ATTACHED, DEADLINE_PASSED when it does not answer, NAME_SERVERS_UNREACHABLE.
+        Errors: CLIENT_NOT_ATTACHED, CLIENT_SILENT when it does not answer, NAME_SERVERS_UNREACHABLE.
         """
 
 def add_ClientServiceServicer_to_server(servicer: ClientServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -4,6 +4,7 @@ isort:skip_file
 """
 
 from ariane.admin.v1 import silent_broker_pb2 as _silent_broker_pb2
+from ariane.broker.v1 import client_question_pb2 as _client_question_pb2
 from ariane.common.v1 import message_pb2 as _message_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
@@ -446,3 +447,73 @@ class SendMessageResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SendMessageResponse: _TypeAlias = SendMessageResponse  # noqa: Y015
+
+@_typing.final
+class ConsumeMessageRequest(_message.Message):
+    """Asks to have a message consumed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    WAIT_DURATION_FIELD_NUMBER: _builtins.int
+    consumer_group: _builtins.str
+    """The group."""
+    client_id: _builtins.str
+    """The member."""
+    message_id: _builtins.str
+    """The broker's id of the message, or the producer's unique one."""
+    topic: _builtins.str
+    """The topic that the message is of; needed for a unique id."""
+    @_builtins.property
+    def wait_duration(self) -> _duration_pb2.Duration:
+        """How long to wait for the outcome. Absent: 10 s; at most 60 s."""
+
+    def __init__(
+        self,
+        *,
+        consumer_group: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        message_id: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        wait_duration: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["wait_duration", b"wait_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "consumer_group", b"consumer_group", "message_id", b"message_id", "topic", b"topic", "wait_duration", b"wait_duration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConsumeMessageRequest: _TypeAlias = ConsumeMessageRequest  # noqa: Y015
+
+@_typing.final
+class ConsumeMessageResponse(_message.Message):
+    """Answers with what became of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWER_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def answer(self) -> _client_question_pb2.ConsumeAnswer:
+        """What the member said."""
+
+    @_builtins.property
+    def position(self) -> _message_pb2.StoredPosition:
+        """Where the message is."""
+
+    def __init__(
+        self,
+        *,
+        answer: _client_question_pb2.ConsumeAnswer | None = ...,
+        position: _message_pb2.StoredPosition | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "position", b"position"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "position", b"position"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConsumeMessageResponse: _TypeAlias = ConsumeMessageResponse  # noqa: Y015

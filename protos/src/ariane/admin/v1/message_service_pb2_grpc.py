@@ -55,6 +55,11 @@ class MessageServiceStub(object):
                 request_serializer=ariane_dot_admin_dot_v1_dot_message__service__pb2.SendMessageRequest.SerializeToString,
                 response_deserializer=ariane_dot_admin_dot_v1_dot_message__service__pb2.SendMessageResponse.FromString,
                 _registered_method=True)
+        self.ConsumeMessage = channel.unary_unary(
+                '/ariane.admin.v1.MessageService/ConsumeMessage',
+                request_serializer=ariane_dot_admin_dot_v1_dot_message__service__pb2.ConsumeMessageRequest.SerializeToString,
+                response_deserializer=ariane_dot_admin_dot_v1_dot_message__service__pb2.ConsumeMessageResponse.FromString,
+                _registered_method=True)
 
 
 class MessageServiceServicer(object):
@@ -96,6 +101,17 @@ class MessageServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ConsumeMessage(self, request, context):
+        """Has a member of a consumer group consume a stored message now, and tells the outcome. No
+        offset moves, and what fails is not tried again. The member has to be attached to its broker.
+        Errors: MESSAGE_NOT_FOUND, FIELD_INVALID, CLIENT_NOT_ATTACHED, TOPIC_NOT_READABLE,
+        CLIENT_SILENT when the member does not answer: it may consume it all the same;
+        NAME_SERVERS_UNREACHABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MessageServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -118,6 +134,11 @@ def add_MessageServiceServicer_to_server(servicer, server):
                     servicer.SendMessage,
                     request_deserializer=ariane_dot_admin_dot_v1_dot_message__service__pb2.SendMessageRequest.FromString,
                     response_serializer=ariane_dot_admin_dot_v1_dot_message__service__pb2.SendMessageResponse.SerializeToString,
+            ),
+            'ConsumeMessage': grpc.unary_unary_rpc_method_handler(
+                    servicer.ConsumeMessage,
+                    request_deserializer=ariane_dot_admin_dot_v1_dot_message__service__pb2.ConsumeMessageRequest.FromString,
+                    response_serializer=ariane_dot_admin_dot_v1_dot_message__service__pb2.ConsumeMessageResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -229,6 +250,33 @@ class MessageService(object):
             '/ariane.admin.v1.MessageService/SendMessage',
             ariane_dot_admin_dot_v1_dot_message__service__pb2.SendMessageRequest.SerializeToString,
             ariane_dot_admin_dot_v1_dot_message__service__pb2.SendMessageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ConsumeMessage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.admin.v1.MessageService/ConsumeMessage',
+            ariane_dot_admin_dot_v1_dot_message__service__pb2.ConsumeMessageRequest.SerializeToString,
+            ariane_dot_admin_dot_v1_dot_message__service__pb2.ConsumeMessageResponse.FromString,
             options,
             channel_credentials,
             insecure,

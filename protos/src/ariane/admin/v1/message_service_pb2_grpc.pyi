@@ -52,6 +52,13 @@ class MessageServiceStub:
     `ariane.sent_by`.
     Errors: as SendService.SendMessages, NAME_SERVERS_UNREACHABLE.
     """
+    ConsumeMessage: _grpc.UnaryUnaryMultiCallable[_message_service_pb2.ConsumeMessageRequest, _message_service_pb2.ConsumeMessageResponse]
+    """Has a member of a consumer group consume a stored message now, and tells the outcome. No
+    offset moves, and what fails is not tried again. The member has to be attached to its broker.
+    Errors: MESSAGE_NOT_FOUND, FIELD_INVALID, CLIENT_NOT_ATTACHED, TOPIC_NOT_READABLE,
+    CLIENT_SILENT when the member does not answer: it may consume it all the same;
+    NAME_SERVERS_UNREACHABLE.
+    """
 
 @_typing.type_check_only
 class MessageServiceAsyncStub(MessageServiceStub):
@@ -76,6 +83,13 @@ class MessageServiceAsyncStub(MessageServiceStub):
     """Sends one message for a test, or a stored one once more. The user is named in the property
     `ariane.sent_by`.
     Errors: as SendService.SendMessages, NAME_SERVERS_UNREACHABLE.
+    """
+    ConsumeMessage: _aio.UnaryUnaryMultiCallable[_message_service_pb2.ConsumeMessageRequest, _message_service_pb2.ConsumeMessageResponse]  # type: ignore[assignment]
+    """Has a member of a consumer group consume a stored message now, and tells the outcome. No
+    offset moves, and what fails is not tried again. The member has to be attached to its broker.
+    Errors: MESSAGE_NOT_FOUND, FIELD_INVALID, CLIENT_NOT_ATTACHED, TOPIC_NOT_READABLE,
+    CLIENT_SILENT when the member does not answer: it may consume it all the same;
+    NAME_SERVERS_UNREACHABLE.
     """
 
 class MessageServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -122,6 +136,19 @@ class MessageServiceServicer(metaclass=_abc_1.ABCMeta):
         """Sends one message for a test, or a stored one once more. The user is named in the property
         `ariane.sent_by`.
         Errors: as SendService.SendMessages, NAME_SERVERS_UNREACHABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def ConsumeMessage(
+        self,
+        request: _message_service_pb2.ConsumeMessageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_message_service_pb2.ConsumeMessageResponse, _abc.Awaitable[_message_service_pb2.ConsumeMessageResponse]]:
+        """Has a member of a consumer group consume a stored message now, and tells the outcome. No
+        offset moves, and what fails is not tried again. The member has to be attached to its broker.
+        Errors: MESSAGE_NOT_FOUND, FIELD_INVALID, CLIENT_NOT_ATTACHED, TOPIC_NOT_READABLE,
+        CLIENT_SILENT when the member does not answer: it may consume it all the same;
+        NAME_SERVERS_UNREACHABLE.
         """
 
 def add_MessageServiceServicer_to_server(servicer: MessageServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

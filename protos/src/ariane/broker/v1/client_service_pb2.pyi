@@ -3,6 +3,7 @@
 isort:skip_file
 """
 
+from ariane.broker.v1 import client_question_pb2 as _client_question_pb2
 from ariane.common.v1 import message_pb2 as _message_pb2
 from ariane.common.v1 import subscription_pb2 as _subscription_pb2
 from collections import abc as _abc
@@ -86,6 +87,7 @@ class AttachRequest(_message.Message):
     TRANSACTION_ANSWER_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     GOODBYE_FIELD_NUMBER: _builtins.int
+    CONSUME_ANSWER_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___ClientHello:
         """First of all: who the client is."""
@@ -106,6 +108,10 @@ class AttachRequest(_message.Message):
     def goodbye(self) -> Global___ClientGoodbye:
         """I leave, and not because of a message; the last request of a stream."""
 
+    @_builtins.property
+    def consume_answer(self) -> _client_question_pb2.ConsumeAnswer:
+        """What became of the message that the broker asked to be consumed."""
+
     def __init__(
         self,
         *,
@@ -114,12 +120,13 @@ class AttachRequest(_message.Message):
         transaction_answer: Global___TransactionAnswer | None = ...,
         state: Global___ClientState | None = ...,
         goodbye: Global___ClientGoodbye | None = ...,
+        consume_answer: _client_question_pb2.ConsumeAnswer | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "goodbye", b"goodbye", "heartbeat", b"heartbeat", "hello", b"hello", "state", b"state", "transaction_answer", b"transaction_answer"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["consume_answer", b"consume_answer", "content", b"content", "goodbye", b"goodbye", "heartbeat", b"heartbeat", "hello", b"hello", "state", b"state", "transaction_answer", b"transaction_answer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "goodbye", b"goodbye", "heartbeat", b"heartbeat", "hello", b"hello", "state", b"state", "transaction_answer", b"transaction_answer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consume_answer", b"consume_answer", "content", b"content", "goodbye", b"goodbye", "heartbeat", b"heartbeat", "hello", b"hello", "state", b"state", "transaction_answer", b"transaction_answer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["hello", "heartbeat", "transaction_answer", "state", "goodbye"]  # noqa: Y015
+    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["hello", "heartbeat", "transaction_answer", "state", "goodbye", "consume_answer"]  # noqa: Y015
     _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
 
@@ -336,7 +343,7 @@ Global___TransactionAnswer: _TypeAlias = TransactionAnswer  # noqa: Y015
 
 @_typing.final
 class ClientState(_message.Message):
-    """What a client tells operators about itself."""
+    """What a client tells operators about itself. Brokers hand on 3 MiB of it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -362,21 +369,41 @@ class ClientState(_message.Message):
 
     QUESTION_ID_FIELD_NUMBER: _builtins.int
     FACTS_FIELD_NUMBER: _builtins.int
+    QUEUES_FIELD_NUMBER: _builtins.int
+    STACKS_FIELD_NUMBER: _builtins.int
+    STACKS_REFUSAL_FIELD_NUMBER: _builtins.int
+    TRUNCATED_FIELD_NUMBER: _builtins.int
     question_id: _builtins.str
     """From the question."""
+    stacks_refusal: _builtins.str
+    """Why there are no stacks although they were asked for; for people."""
+    truncated: _builtins.bool
+    """Whether something was left out because it is too much."""
     @_builtins.property
     def facts(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Named facts, such as messages in work by queue."""
+        """Named facts, such as its versions and settings."""
+
+    @_builtins.property
+    def queues(self) -> _containers.RepeatedCompositeFieldContainer[_client_question_pb2.ClientQueueState]:
+        """The queues that it has now, by topic, broker and id."""
+
+    @_builtins.property
+    def stacks(self) -> _containers.RepeatedCompositeFieldContainer[_client_question_pb2.ClientStack]:
+        """What its threads and tasks are at, where that was asked."""
 
     def __init__(
         self,
         *,
         question_id: _builtins.str = ...,
         facts: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        queues: _abc.Iterable[_client_question_pb2.ClientQueueState] | None = ...,
+        stacks: _abc.Iterable[_client_question_pb2.ClientStack] | None = ...,
+        stacks_refusal: _builtins.str = ...,
+        truncated: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "question_id", b"question_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "question_id", b"question_id", "queues", b"queues", "stacks", b"stacks", "stacks_refusal", b"stacks_refusal", "truncated", b"truncated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -395,6 +422,7 @@ class AttachResponse(_message.Message):
     STATE_QUESTION_FIELD_NUMBER: _builtins.int
     BROKER_DRAINING_FIELD_NUMBER: _builtins.int
     HEARTBEAT_ACCEPTED_FIELD_NUMBER: _builtins.int
+    CONSUME_QUESTION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def accepted(self) -> Global___AttachAccepted:
         """First of all: the client is attached."""
@@ -423,6 +451,10 @@ class AttachResponse(_message.Message):
     def heartbeat_accepted(self) -> Global___HeartbeatAccepted:
         """An answer to a heartbeat."""
 
+    @_builtins.property
+    def consume_question(self) -> _client_question_pb2.ConsumeQuestion:
+        """Consume this message now."""
+
     def __init__(
         self,
         *,
@@ -433,12 +465,13 @@ class AttachResponse(_message.Message):
         state_question: Global___ClientStateQuestion | None = ...,
         broker_draining: Global___BrokerDraining | None = ...,
         heartbeat_accepted: Global___HeartbeatAccepted | None = ...,
+        consume_question: _client_question_pb2.ConsumeQuestion | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "broker_draining", b"broker_draining", "content", b"content", "heartbeat_accepted", b"heartbeat_accepted", "membership_changed", b"membership_changed", "offsets_reset", b"offsets_reset", "state_question", b"state_question", "transaction_check", b"transaction_check"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "broker_draining", b"broker_draining", "consume_question", b"consume_question", "content", b"content", "heartbeat_accepted", b"heartbeat_accepted", "membership_changed", b"membership_changed", "offsets_reset", b"offsets_reset", "state_question", b"state_question", "transaction_check", b"transaction_check"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "broker_draining", b"broker_draining", "content", b"content", "heartbeat_accepted", b"heartbeat_accepted", "membership_changed", b"membership_changed", "offsets_reset", b"offsets_reset", "state_question", b"state_question", "transaction_check", b"transaction_check"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "broker_draining", b"broker_draining", "consume_question", b"consume_question", "content", b"content", "heartbeat_accepted", b"heartbeat_accepted", "membership_changed", b"membership_changed", "offsets_reset", b"offsets_reset", "state_question", b"state_question", "transaction_check", b"transaction_check"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["accepted", "membership_changed", "transaction_check", "offsets_reset", "state_question", "broker_draining", "heartbeat_accepted"]  # noqa: Y015
+    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["accepted", "membership_changed", "transaction_check", "offsets_reset", "state_question", "broker_draining", "heartbeat_accepted", "consume_question"]  # noqa: Y015
     _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
 
@@ -599,16 +632,20 @@ class ClientStateQuestion(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     QUESTION_ID_FIELD_NUMBER: _builtins.int
+    WITH_STACKS_FIELD_NUMBER: _builtins.int
     question_id: _builtins.str
     """To be repeated in the answer."""
+    with_stacks: _builtins.bool
+    """Whether stacks are wanted, too."""
     def __init__(
         self,
         *,
         question_id: _builtins.str = ...,
+        with_stacks: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["question_id", b"question_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["question_id", b"question_id", "with_stacks", b"with_stacks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -847,8 +884,11 @@ class GetClientStateRequest(_message.Message):
 
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     WAIT_DURATION_FIELD_NUMBER: _builtins.int
+    WITH_STACKS_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
     """The client."""
+    with_stacks: _builtins.bool
+    """Whether to tell what its threads and tasks are at."""
     @_builtins.property
     def wait_duration(self) -> _duration_pb2.Duration:
         """How long to wait for the answer. Absent: 3 s; at most 30 s."""
@@ -858,10 +898,11 @@ class GetClientStateRequest(_message.Message):
         *,
         client_id: _builtins.str = ...,
         wait_duration: _duration_pb2.Duration | None = ...,
+        with_stacks: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["wait_duration", b"wait_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "wait_duration", b"wait_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "wait_duration", b"wait_duration", "with_stacks", b"with_stacks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -890,6 +931,68 @@ class GetClientStateResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetClientStateResponse: _TypeAlias = GetClientStateResponse  # noqa: Y015
+
+@_typing.final
+class ConsumeMessageRequest(_message.Message):
+    """Asks to have a message consumed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    WAIT_DURATION_FIELD_NUMBER: _builtins.int
+    consumer_group: _builtins.str
+    """The group."""
+    client_id: _builtins.str
+    """The member."""
+    message_id: _builtins.str
+    """The message, as in `StoredPosition.message_id`: of a topic that the group subscribes to, or one
+    of its dead letters.
+    """
+    @_builtins.property
+    def wait_duration(self) -> _duration_pb2.Duration:
+        """How long to wait for the outcome. Absent: 10 s; at most 60 s."""
+
+    def __init__(
+        self,
+        *,
+        consumer_group: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        message_id: _builtins.str = ...,
+        wait_duration: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["wait_duration", b"wait_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "consumer_group", b"consumer_group", "message_id", b"message_id", "wait_duration", b"wait_duration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConsumeMessageRequest: _TypeAlias = ConsumeMessageRequest  # noqa: Y015
+
+@_typing.final
+class ConsumeMessageResponse(_message.Message):
+    """Answers with what became of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def answer(self) -> _client_question_pb2.ConsumeAnswer:
+        """What the consumer said."""
+
+    def __init__(
+        self,
+        *,
+        answer: _client_question_pb2.ConsumeAnswer | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConsumeMessageResponse: _TypeAlias = ConsumeMessageResponse  # noqa: Y015
 
 @_typing.final
 class LockQueuesRequest(_message.Message):

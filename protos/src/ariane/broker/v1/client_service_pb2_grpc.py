@@ -55,6 +55,11 @@ class ClientServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.GetClientStateRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.GetClientStateResponse.FromString,
                 _registered_method=True)
+        self.ConsumeMessage = channel.unary_unary(
+                '/ariane.broker.v1.ClientService/ConsumeMessage',
+                request_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.ConsumeMessageRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.ConsumeMessageResponse.FromString,
+                _registered_method=True)
         self.ListSubscriptionConflicts = channel.unary_unary(
                 '/ariane.broker.v1.ClientService/ListSubscriptionConflicts',
                 request_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.ListSubscriptionConflictsRequest.SerializeToString,
@@ -109,7 +114,19 @@ class ClientServiceServicer(object):
 
     def GetClientState(self, request, context):
         """Asks a client over its stream what it does now, and waits for the answer. For operators.
-        Errors: CLIENT_NOT_ATTACHED, DEADLINE_PASSED when it does not answer.
+        Errors: CLIENT_NOT_ATTACHED, CLIENT_SILENT when it does not answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ConsumeMessage(self, request, context):
+        """Has a member of a group consume a message of this broker now, over its stream, and waits for
+        the outcome. The listener gets it beside what it has; no offset moves, and what it fails on is
+        not tried again. For operators.
+        Errors: CLIENT_NOT_ATTACHED, also where it is no member of the group; MESSAGE_NOT_FOUND;
+        FIELD_INVALID, also where the group does not subscribe to the message's topic;
+        TOPIC_NOT_READABLE; CLIENT_SILENT when it does not answer: it may consume it all the same.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -162,6 +179,11 @@ def add_ClientServiceServicer_to_server(servicer, server):
                     servicer.GetClientState,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.GetClientStateRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.GetClientStateResponse.SerializeToString,
+            ),
+            'ConsumeMessage': grpc.unary_unary_rpc_method_handler(
+                    servicer.ConsumeMessage,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.ConsumeMessageRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.ConsumeMessageResponse.SerializeToString,
             ),
             'ListSubscriptionConflicts': grpc.unary_unary_rpc_method_handler(
                     servicer.ListSubscriptionConflicts,
@@ -288,6 +310,33 @@ class ClientService(object):
             '/ariane.broker.v1.ClientService/GetClientState',
             ariane_dot_broker_dot_v1_dot_client__service__pb2.GetClientStateRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_client__service__pb2.GetClientStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ConsumeMessage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.ClientService/ConsumeMessage',
+            ariane_dot_broker_dot_v1_dot_client__service__pb2.ConsumeMessageRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_client__service__pb2.ConsumeMessageResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -54,7 +54,15 @@ class ClientServiceStub:
     """
     GetClientState: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.GetClientStateRequest, _client_service_pb2.GetClientStateResponse]
     """Asks a client over its stream what it does now, and waits for the answer. For operators.
-    Errors: CLIENT_NOT_ATTACHED, DEADLINE_PASSED when it does not answer.
+    Errors: CLIENT_NOT_ATTACHED, CLIENT_SILENT when it does not answer.
+    """
+    ConsumeMessage: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.ConsumeMessageRequest, _client_service_pb2.ConsumeMessageResponse]
+    """Has a member of a group consume a message of this broker now, over its stream, and waits for
+    the outcome. The listener gets it beside what it has; no offset moves, and what it fails on is
+    not tried again. For operators.
+    Errors: CLIENT_NOT_ATTACHED, also where it is no member of the group; MESSAGE_NOT_FOUND;
+    FIELD_INVALID, also where the group does not subscribe to the message's topic;
+    TOPIC_NOT_READABLE; CLIENT_SILENT when it does not answer: it may consume it all the same.
     """
     ListSubscriptionConflicts: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.ListSubscriptionConflictsRequest, _client_service_pb2.ListSubscriptionConflictsResponse]
     """Lists subscriptions that did not agree inside a group: those that are let in now, and those
@@ -95,7 +103,15 @@ class ClientServiceAsyncStub(ClientServiceStub):
     """
     GetClientState: _aio.UnaryUnaryMultiCallable[_client_service_pb2.GetClientStateRequest, _client_service_pb2.GetClientStateResponse]  # type: ignore[assignment]
     """Asks a client over its stream what it does now, and waits for the answer. For operators.
-    Errors: CLIENT_NOT_ATTACHED, DEADLINE_PASSED when it does not answer.
+    Errors: CLIENT_NOT_ATTACHED, CLIENT_SILENT when it does not answer.
+    """
+    ConsumeMessage: _aio.UnaryUnaryMultiCallable[_client_service_pb2.ConsumeMessageRequest, _client_service_pb2.ConsumeMessageResponse]  # type: ignore[assignment]
+    """Has a member of a group consume a message of this broker now, over its stream, and waits for
+    the outcome. The listener gets it beside what it has; no offset moves, and what it fails on is
+    not tried again. For operators.
+    Errors: CLIENT_NOT_ATTACHED, also where it is no member of the group; MESSAGE_NOT_FOUND;
+    FIELD_INVALID, also where the group does not subscribe to the message's topic;
+    TOPIC_NOT_READABLE; CLIENT_SILENT when it does not answer: it may consume it all the same.
     """
     ListSubscriptionConflicts: _aio.UnaryUnaryMultiCallable[_client_service_pb2.ListSubscriptionConflictsRequest, _client_service_pb2.ListSubscriptionConflictsResponse]  # type: ignore[assignment]
     """Lists subscriptions that did not agree inside a group: those that are let in now, and those
@@ -157,7 +173,21 @@ class ClientServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_client_service_pb2.GetClientStateResponse, _abc.Awaitable[_client_service_pb2.GetClientStateResponse]]:
         """Asks a client over its stream what it does now, and waits for the answer. For operators.
-        Errors: CLIENT_NOT_ATTACHED, DEADLINE_PASSED when it does not answer.
+        Errors: CLIENT_NOT_ATTACHED, CLIENT_SILENT when it does not answer.
+        """
+
+    @_abc_1.abstractmethod
+    def ConsumeMessage(
+        self,
+        request: _client_service_pb2.ConsumeMessageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_client_service_pb2.ConsumeMessageResponse, _abc.Awaitable[_client_service_pb2.ConsumeMessageResponse]]:
+        """Has a member of a group consume a message of this broker now, over its stream, and waits for
+        the outcome. The listener gets it beside what it has; no offset moves, and what it fails on is
+        not tried again. For operators.
+        Errors: CLIENT_NOT_ATTACHED, also where it is no member of the group; MESSAGE_NOT_FOUND;
+        FIELD_INVALID, also where the group does not subscribe to the message's topic;
+        TOPIC_NOT_READABLE; CLIENT_SILENT when it does not answer: it may consume it all the same.
         """
 
     @_abc_1.abstractmethod

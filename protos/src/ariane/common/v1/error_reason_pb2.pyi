@@ -153,6 +153,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The change would hide messages in queues that are not read; `read_queue_count`,
     `write_queue_count`, `message_count`. FAILED_PRECONDITION.
     """
+    ERROR_REASON_CLIENT_SILENT: _ErrorReason.ValueType  # 93
+    """The client lives, and did not answer what it was asked over its stream; of what it was asked to
+    do the outcome is unknown; `client_id`. DEADLINE_EXCEEDED.
+    """
     ERROR_REASON_TRANSACTION_DECIDED: _ErrorReason.ValueType  # 100
     """The transaction has another outcome already; `outcome`. FAILED_PRECONDITION."""
     ERROR_REASON_TRANSACTION_NOT_FOUND: _ErrorReason.ValueType  # 101
@@ -248,10 +252,6 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """No user bears this name; `user`. NOT_FOUND."""
     ERROR_REASON_USER_EXISTS: _ErrorReason.ValueType  # 184
     """A user of that name stands already; `user`. ALREADY_EXISTS."""
-    ERROR_REASON_ALERT_RULE_NOT_FOUND: _ErrorReason.ValueType  # 185
-    """No alert rule bears this name; `rule`. NOT_FOUND."""
-    ERROR_REASON_ALERT_RULE_EXISTS: _ErrorReason.ValueType  # 186
-    """An alert rule of that name stands already; `rule`. ALREADY_EXISTS."""
     ERROR_REASON_RESOURCE_CHANGED: _ErrorReason.ValueType  # 187
     """Somebody else changed it since the caller looked; `version`. ABORTED."""
     ERROR_REASON_PEER_UNREACHABLE: _ErrorReason.ValueType  # 188
@@ -396,6 +396,10 @@ ERROR_REASON_QUEUES_UNREAD: ErrorReason.ValueType  # 92
 """The change would hide messages in queues that are not read; `read_queue_count`,
 `write_queue_count`, `message_count`. FAILED_PRECONDITION.
 """
+ERROR_REASON_CLIENT_SILENT: ErrorReason.ValueType  # 93
+"""The client lives, and did not answer what it was asked over its stream; of what it was asked to
+do the outcome is unknown; `client_id`. DEADLINE_EXCEEDED.
+"""
 ERROR_REASON_TRANSACTION_DECIDED: ErrorReason.ValueType  # 100
 """The transaction has another outcome already; `outcome`. FAILED_PRECONDITION."""
 ERROR_REASON_TRANSACTION_NOT_FOUND: ErrorReason.ValueType  # 101
@@ -491,10 +495,6 @@ ERROR_REASON_USER_NOT_FOUND: ErrorReason.ValueType  # 183
 """No user bears this name; `user`. NOT_FOUND."""
 ERROR_REASON_USER_EXISTS: ErrorReason.ValueType  # 184
 """A user of that name stands already; `user`. ALREADY_EXISTS."""
-ERROR_REASON_ALERT_RULE_NOT_FOUND: ErrorReason.ValueType  # 185
-"""No alert rule bears this name; `rule`. NOT_FOUND."""
-ERROR_REASON_ALERT_RULE_EXISTS: ErrorReason.ValueType  # 186
-"""An alert rule of that name stands already; `rule`. ALREADY_EXISTS."""
 ERROR_REASON_RESOURCE_CHANGED: ErrorReason.ValueType  # 187
 """Somebody else changed it since the caller looked; `version`. ABORTED."""
 ERROR_REASON_PEER_UNREACHABLE: ErrorReason.ValueType  # 188

@@ -19,9 +19,9 @@ from ariane.broker.v1.client_service_pb2 import (
     ClientGoodbye,
     ClientHeartbeat,
     ClientHello,
-    ClientState,
     Membership,
 )
+from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.errors import CallError
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.reconnecting import reconnect_delay_s
@@ -62,7 +62,7 @@ class Attachment:
         on_notice: Callable[[AttachResponse], None],
         on_fatal: Callable[[CallError], None],
         on_turn: Callable[[], None] = lambda: None,
-        facts: Callable[[], dict[str, str]],
+        answers: OperatorAnswers,
     ) -> None:
         """Attach, and stay so.
 
@@ -78,7 +78,7 @@ class Attachment:
             on_fatal: Told that the broker will never let this client in.
             on_turn: Told that the stream ended, could not be made, or was made anew: the broker may
                 have gone, or may be elsewhere.
-            facts: What to tell operators who ask.
+            answers: Answers what operators ask.
         """
         self.broker_name = broker_name
         self.address = address
@@ -92,7 +92,7 @@ class Attachment:
         self._on_notice = on_notice
         self._on_fatal = on_fatal
         self._on_turn = on_turn
-        self._facts = facts
+        self._answers = answers
         self._outgoing: asyncio.Queue[AttachRequest | None] = asyncio.Queue()
         self._heartbeat_interval_s = HEARTBEAT_INTERVAL_S
         self._leaving = False
@@ -217,7 +217,8 @@ class Attachment:
                 self._on_turn()
             self._tried.set()
         elif kind == "state_question":
-            question_id = response.state_question.question_id
-            state = ClientState(question_id=question_id, facts=self._facts())
+            state = self._answers.state(response.state_question)
             self._outgoing.put_nowait(AttachRequest(state=state))
+        elif kind == "consume_question":
+            self._answers.consume(response.consume_question, self.broker_name, self.say)
         self._on_notice(response)

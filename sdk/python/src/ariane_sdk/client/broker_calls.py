@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from grpc.aio import AioRpcError
 
+from ariane.broker.v1 import client_question_pb2 as question_pb
 from ariane.broker.v1 import client_service_pb2, offset_service_pb2, pull_service_pb2
 from ariane.broker.v1.client_service_pb2 import (
     GetClientStateRequest,
@@ -306,8 +307,10 @@ class BrokerCalls:
 
         return await collect_pages(fetch)
 
-    async def client_facts(self, broker: BrokerRoute, client_id: str) -> Mapping[str, str]:
-        """What a client says of itself over its stream to a broker.
+    async def client_queues(
+        self, broker: BrokerRoute, client_id: str
+    ) -> Sequence[question_pb.ClientQueueState]:
+        """The queues that a client has, as it says over its stream to a broker.
 
         Raises:
             CallError: It is not attached there any more, or does not answer.
@@ -317,7 +320,7 @@ class BrokerCalls:
         call = self._connections.clients(read_address(broker)).GetClientState(
             request, timeout=self._timeout_s
         )
-        return (await answer_of(call, peer_name(broker))).state.facts
+        return (await answer_of(call, peer_name(broker))).state.queues
 
     async def consumer_groups(self, broker: BrokerRoute) -> list[str]:
         """The names of the consumer groups that a broker knows.

@@ -6,7 +6,7 @@ import asyncio
 
 from ariane_sdk.client.broker_calls import BrokerCalls
 from ariane_sdk.errors import CallError
-from ariane_sdk.message import MessageQueue, queue_from_text
+from ariane_sdk.message import MessageQueue
 from ariane_sdk.routing.live_broker import LiveBroker, route_to
 
 
@@ -33,8 +33,9 @@ class QueueOwners:
 
     async def _ask_member(self, broker: LiveBroker, client_id: str) -> None:
         try:
-            facts = await self._calls.client_facts(route_to(broker), client_id)
+            told = await self._calls.client_queues(route_to(broker), client_id)
         except CallError:
             return  # The member has left since, or is too busy to answer.
-        queues = (queue_from_text(fact) for fact in facts)
-        self.found.update((queue, client_id) for queue in queues if queue is not None)
+        self.found.update(
+            (MessageQueue(each.topic, each.broker_name, each.queue_id), client_id) for each in told
+        )

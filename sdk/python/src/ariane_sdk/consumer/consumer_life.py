@@ -12,6 +12,7 @@ from ariane.broker.v1.client_service_pb2 import AttachResponse
 from ariane_record.encoding.kept_memory import expect_large_blocks
 from ariane_record.names import RETRY_PREFIX, retry_topic
 from ariane_sdk.client.client_id import new_client_id
+from ariane_sdk.client.operator_answers import Consume, OperatorAnswers, settings_facts
 from ariane_sdk.client.session import Session
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
 from ariane_sdk.consumer.delivery.message_returns import MessageReturns
@@ -47,6 +48,8 @@ class ConsumerLife:
         client_id: The id under which brokers know it.
         failure: Why the group does not let it in any longer.
         stopped: Set when it has stopped, or cannot go on.
+        consume: Consumes a message that an operator asks for; nothing where that is refused.
+        consume_refusal: Why it is.
         on_end: Called when it begins to stop, or cannot go on.
         owned: Its queues; there are none before it starts.
         locks: The locks of its queues, if it consumes in order; there are none before it starts.
@@ -63,6 +66,8 @@ class ConsumerLife:
         self.client_id = new_client_id(plan.random)
         self.failure: CallError | None = None
         self.stopped = asyncio.Event()
+        self.consume: Consume | None = None
+        self.consume_refusal = "only push consumers consume on request"
         self.on_end: Callable[[], None] = _nothing
         self._fork_guard = ForkGuard()
         self._started = False
@@ -76,6 +81,7 @@ class ConsumerLife:
         self._assigned = asyncio.Event()
         self._group_view: GroupView
         self._attachments: Attachments
+        self._operator_answers: OperatorAnswers
 
     @property
     def assignment(self) -> frozenset[MessageQueue]:
@@ -164,6 +170,7 @@ class ConsumerLife:
             settings=plan.settings,
             clock=plan.clock,
         )
+        self._operator_answers = self._make_operator_answers()
         self._attachments = Attachments(
             plan,
             session.connections,
@@ -171,7 +178,7 @@ class ConsumerLife:
             on_notice=self._hear,
             on_fatal=self._fail,
             on_turn=self._doubt_routes,
-            facts=self.owned.facts,
+            answers=self._operator_answers,
         )
         if not by_hand:
             await self._join_or_stop()
@@ -191,6 +198,16 @@ class ConsumerLife:
                 clock=plan.clock,
                 random=plan.random,
             )
+        )
+
+    def _make_operator_answers(self) -> OperatorAnswers:
+        settings = self.plan.settings
+        return OperatorAnswers(
+            facts=partial(settings_facts, settings),
+            queues=self.owned.states,
+            stacks_allowed=settings.stacks_on_request,
+            consume=self.consume,
+            consume_refusal=self.consume_refusal,
         )
 
     def _begin_work(self, *, by_hand: bool) -> None:
@@ -253,7 +270,8 @@ class ConsumerLife:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.owned.close()
+        timeout_s = self.plan.settings.release_timeout_s
+        await asyncio.gather(self._operator_answers.close(timeout_s), self.owned.close())
         await self._attachments.close()
         await self.session.close()
         if self._offset_file is not None:

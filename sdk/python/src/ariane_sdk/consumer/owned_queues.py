@@ -26,12 +26,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from ariane.broker.v1.client_question_pb2 import ClientQueueState
 from ariane_sdk.checks.sql_filter import MessageFilter
 from ariane_sdk.client.caution import Caution, InWork
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.client.session import Session
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
 from ariane_sdk.consumer.delivery.owned_queue import MakeOwned, OwnedQueue
+from ariane_sdk.consumer.delivery.queue_state import state_of
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
 from ariane_sdk.consumer.offsets.offset_keeping import OffsetKeeping
 from ariane_sdk.consumer.offsets.start_position import GroupStart, StartPosition, begin_offsets
@@ -127,13 +129,10 @@ class OwnedQueues:
         """The queues in work."""
         return frozenset(self._works)
 
-    def facts(self) -> dict[str, str]:
-        """What operators may want to know."""
-        return {
-            str(queue): f"consumer offset {work.done_offset},"
-            f" {work.window.message_count} messages in {work.window.size_bytes} bytes waiting"
-            for queue, work in sorted(self._works.items())
-        }
+    def states(self) -> list[ClientQueueState]:
+        """The queues in work, as operators are told."""
+        now_s = asyncio.get_running_loop().time()
+        return [state_of(work, now_s) for _, work in sorted(self._works.items())]
 
     def find(self, queue: MessageQueue) -> OwnedQueue | None:
         """A queue in work."""

@@ -25,6 +25,7 @@ from ariane_sdk.consumer.delivery.listener_failures import ListenerFailures
 from ariane_sdk.consumer.delivery.message_returns import MessageReturns
 from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
 from ariane_sdk.consumer.delivery.queue_work import QueueWork
+from ariane_sdk.consumer.delivery.requested_consumption import RequestedConsumption
 from ariane_sdk.consumer.group.allocation import AllocationStrategy
 from ariane_sdk.consumer.group.consumer_plan import (
     ConsumerPlan,
@@ -226,6 +227,12 @@ class PushConsumer:
                 failures=failures,
             )
 
+        if settings.consume_on_request:
+            self._life.consume = RequestedConsumption(
+                calls.deliver, gate, group=self.group, clock=self._plan.clock
+            ).consume
+        else:
+            self._life.consume_refusal = "the client's setting consume_on_request is off"
         try:
             await self._life.start(make_work)
         except BaseException:

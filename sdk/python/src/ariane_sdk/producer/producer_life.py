@@ -119,7 +119,13 @@ class ProducerLife(TransactionalSends):
         self._session = session
         client_id = self._put_together(session, ip)
         session.routes.start()
-        self._answer_checks(session, self._group, client_id, self._clock)
+        self._answer_checks(
+            session,
+            self._group,
+            client_id,
+            self._clock,
+            stacks_on_request=self._settings.stacks_on_request,
+        )
         self._accepting = True
 
     def _put_together(self, session: Session, ip: str) -> str:

@@ -37,12 +37,14 @@ if TYPE_CHECKING:
     from google.rpc.status_pb2 import Status
     from grpc.aio import Channel
 
+    from ariane.admin.v1.client_service_pb2_grpc import ClientServiceAsyncStub
     from ariane.admin.v1.cluster_service_pb2 import BrokerOutcome
     from ariane.admin.v1.cluster_service_pb2_grpc import ClusterServiceAsyncStub
     from ariane.admin.v1.dead_letter_service_pb2_grpc import DeadLetterServiceAsyncStub
     from ariane.admin.v1.delayed_message_service_pb2_grpc import DelayedMessageServiceAsyncStub
     from ariane.admin.v1.filter_service_pb2_grpc import FilterServiceAsyncStub
     from ariane.admin.v1.group_service_pb2_grpc import GroupServiceAsyncStub
+    from ariane.admin.v1.message_service_pb2_grpc import MessageServiceAsyncStub
     from ariane.admin.v1.replica_set_service_pb2_grpc import ReplicaSetServiceAsyncStub
     from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceAsyncStub
     from ariane.admin.v1.transaction_service_pb2_grpc import TransactionServiceAsyncStub
@@ -72,22 +74,26 @@ class Administration(NamedTuple):
 
     Attributes:
         peer: Who, for the text of errors; empty for this process.
-        cluster: The service of brokers.
+        clients: The service of clients that live.
+        cluster: Of brokers.
         dead_letters: Of dead letters.
         delayed: Of delayed messages.
         filters: Of uploaded filters.
         groups: Of groups.
+        messages: Of single messages.
         replica_sets: Of brokers with replicas.
         topics: Of topics.
         transactions: Of transactions.
     """
 
     peer: str
+    clients: ClientServiceAsyncStub
     cluster: ClusterServiceAsyncStub
     dead_letters: DeadLetterServiceAsyncStub
     delayed: DelayedMessageServiceAsyncStub
     filters: FilterServiceAsyncStub
     groups: GroupServiceAsyncStub
+    messages: MessageServiceAsyncStub
     replica_sets: ReplicaSetServiceAsyncStub
     topics: TopicServiceAsyncStub
     transactions: TransactionServiceAsyncStub
@@ -202,6 +208,7 @@ def _choice(context: click.Context, parameter: click.Parameter, value: str) -> A
 
 
 def _through(channel: Channel, peer: str) -> Administration:
+    from ariane.admin.v1.client_service_pb2_grpc import ClientServiceStub  # noqa: PLC0415
     from ariane.admin.v1.cluster_service_pb2_grpc import ClusterServiceStub  # noqa: PLC0415
     from ariane.admin.v1.dead_letter_service_pb2_grpc import (  # noqa: PLC0415
         DeadLetterServiceStub,
@@ -211,6 +218,7 @@ def _through(channel: Channel, peer: str) -> Administration:
     )
     from ariane.admin.v1.filter_service_pb2_grpc import FilterServiceStub  # noqa: PLC0415
     from ariane.admin.v1.group_service_pb2_grpc import GroupServiceStub  # noqa: PLC0415
+    from ariane.admin.v1.message_service_pb2_grpc import MessageServiceStub  # noqa: PLC0415
     from ariane.admin.v1.replica_set_service_pb2_grpc import (  # noqa: PLC0415
         ReplicaSetServiceStub,
     )
@@ -221,11 +229,13 @@ def _through(channel: Channel, peer: str) -> Administration:
 
     return Administration(
         peer,
+        ClientServiceStub(channel),
         ClusterServiceStub(channel),
         DeadLetterServiceStub(channel),
         DelayedMessageServiceStub(channel),
         FilterServiceStub(channel),
         GroupServiceStub(channel),
+        MessageServiceStub(channel),
         ReplicaSetServiceStub(channel),
         TopicServiceStub(channel),
         TransactionServiceStub(channel),

@@ -72,7 +72,9 @@ class ClientServicer(ClientServiceServicer):
             )
         [broker] = [b for b in answers.brokers if b.broker_name == client.broker_names[0]]
         asked = broker_pb.GetClientStateRequest(
-            client_id=request.client_id, wait_duration=Duration(seconds=ANSWER_S_MAX)
+            client_id=request.client_id,
+            wait_duration=Duration(seconds=ANSWER_S_MAX),
+            with_stacks=request.with_stacks,
         )
         call = self._doors.clients(broker.address).GetClientState(asked, timeout=CALL_SECONDS_MAX)
         answer = await answer_to_question(call, broker_peer(broker))

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
+from ariane_admin.servicers.clients import ClientServicer
 from ariane_admin.servicers.cluster import ClusterServicer
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_admin.servicers.dead_letters import DeadLetterServicer
 from ariane_admin.servicers.delayed_messages import DelayedMessageServicer
 from ariane_admin.servicers.filters import FilterServicer
 from ariane_admin.servicers.groups import GroupServicer
+from ariane_admin.servicers.messages import MessageServicer
 from ariane_admin.servicers.public_errors import ADMIN_ERROR_RULES
 from ariane_admin.servicers.rates import RateMemory
 from ariane_admin.servicers.replica_sets import ReplicaSetServicer
@@ -30,21 +32,25 @@ class Servicers(NamedTuple):
     """Servicers as stubs: each method takes a request, and what a call takes besides.
 
     Attributes:
+        clients: Of clients that live.
         cluster: Of brokers.
         dead_letters: Of dead letters.
         delayed: Of delayed messages.
         filters: Of uploaded filters.
         groups: Of groups.
+        messages: Of single messages.
         replica_sets: Of brokers with replicas.
         topics: Of topics.
         transactions: Of transactions.
     """
 
+    clients: Any
     cluster: Any
     dead_letters: Any
     delayed: Any
     filters: Any
     groups: Any
+    messages: Any
     replica_sets: Any
     topics: Any
     transactions: Any
@@ -62,11 +68,13 @@ async def servicers_here(name_servers: str, checkers: Sequence[str]) -> AsyncIte
     await access.start()
     try:
         yield Servicers(
+            _Here(ClientServicer(access)),
             _Here(ClusterServicer(access, RateMemory(), SystemClock())),
             _Here(DeadLetterServicer(access)),
             _Here(DelayedMessageServicer(access)),
             _Here(FilterServicer(access)),
             _Here(GroupServicer(access)),
+            _Here(MessageServicer(access)),
             _Here(ReplicaSetServicer(access)),
             _Here(TopicServicer(access)),
             _Here(TransactionServicer(access, checkers)),

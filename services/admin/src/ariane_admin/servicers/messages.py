@@ -11,12 +11,14 @@ from grpc import aio
 
 from ariane.admin.v1 import message_service_pb2 as message_pb
 from ariane.admin.v1.message_service_pb2_grpc import MessageServiceServicer
+from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import query_service_pb2 as query_pb
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.common.v1.message_pb2 import AcknowledgedLevel, Message, StoredPosition
 from ariane_admin.asking.answers import Answers
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
+    answer_of,
     answer_to_question,
     broker_peer,
 )
@@ -38,6 +40,9 @@ GROUPS_MAX: Final = 100
 FOUND_BY_TERM_MAX: Final = 64
 """Messages with one key that a broker tells of."""
 
+CONSUME_SECONDS_DEFAULT: Final = 10
+CONSUME_SECONDS_MAX: Final = 60
+
 SENT_BY: Final = "ariane.sent_by"
 """Property of messages that operators sent."""
 
@@ -56,23 +61,8 @@ class MessageServicer(MessageServiceServicer):
         self, request: message_pb.GetMessageRequest, context: _Context
     ) -> message_pb.GetMessageResponse:
         """Read the message of one id, and who has consumed it."""
-        if not request.message_id:
-            raise field_invalid("message_id", "is required")
         answers = await self._cluster.answers()
-        found = await self._by_id(answers, request.message_id, request.topic)
-        if found is None and request.topic:
-            asked = query_pb.QueryMessagesRequest(
-                topic=request.topic, unique_id=request.message_id, message_count_max=1
-            )
-            matching = await self._by_term(answers, asked)
-            found = matching[0] if matching else None
-        if found is None:
-            hint = "" if request.topic else "; a unique id is looked for with its topic"
-            raise ServiceError(
-                ErrorReason.ERROR_REASON_MESSAGE_NOT_FOUND,
-                f"no broker that answers has message {request.message_id!r}{hint}",
-                {"message_id": request.message_id, "topic": request.topic},
-            )
+        found = await self._found(answers, request.message_id, request.topic)
         return message_pb.GetMessageResponse(
             message=_plain(found), progresses=await self._progresses(answers, found)
         )
@@ -177,6 +167,34 @@ class MessageServicer(MessageServiceServicer):
             acknowledged_level=AcknowledgedLevel.ValueType(int(result.acknowledged_level)),
         )
 
+    async def ConsumeMessage(
+        self, request: message_pb.ConsumeMessageRequest, context: _Context
+    ) -> message_pb.ConsumeMessageResponse:
+        """Have a member of a group consume one message beside what it has."""
+        for field in ("consumer_group", "client_id"):
+            if not getattr(request, field):
+                raise field_invalid(field, "is required")
+        answers = await self._cluster.answers()
+        found = await self._found(answers, request.message_id, request.topic)
+        position = found.position
+        [broker] = [b for b in answers.brokers if b.broker_name == position.broker_name]
+        asked = client_pb.ConsumeMessageRequest(
+            consumer_group=request.consumer_group,
+            client_id=request.client_id,
+            message_id=position.message_id,
+        )
+        wait = request.wait_duration if request.HasField("wait_duration") else None
+        wait_s = CONSUME_SECONDS_DEFAULT if wait is None else wait.ToMilliseconds() / 1000
+        if not 0 < wait_s <= CONSUME_SECONDS_MAX:
+            rule = f"must be above 0 and at most {CONSUME_SECONDS_MAX} s"
+            raise field_invalid("wait_duration", rule, f"{wait_s:g} s")
+        asked.wait_duration.FromMilliseconds(round(wait_s * 1000))
+        call = self._doors.clients(broker.address).ConsumeMessage(
+            asked, timeout=wait_s + CALL_SECONDS_MAX
+        )
+        told = await answer_of(call, broker_peer(broker))
+        return message_pb.ConsumeMessageResponse(answer=told.answer, position=position)
+
     async def _queue_on(self, topic: str, broker_name: str) -> MessageQueue | None:
         if not broker_name:
             return None
@@ -185,6 +203,30 @@ class MessageServicer(MessageServiceServicer):
         if not queues:
             raise field_invalid("broker_name", "must carry the topic and take messages")
         return queues[0]
+
+    async def _found(self, answers: Answers, message_id: str, topic: str) -> Message:
+        """The message of one id, the broker's or, with its topic, the producer's.
+
+        Raises:
+            ServiceError: FIELD_INVALID or MESSAGE_NOT_FOUND.
+        """
+        if not message_id:
+            raise field_invalid("message_id", "is required")
+        found = await self._by_id(answers, message_id, topic)
+        if found is None and topic:
+            asked = query_pb.QueryMessagesRequest(
+                topic=topic, unique_id=message_id, message_count_max=1
+            )
+            matching = await self._by_term(answers, asked)
+            found = matching[0] if matching else None
+        if found is None:
+            hint = "" if topic else "; a unique id is looked for with its topic"
+            raise ServiceError(
+                ErrorReason.ERROR_REASON_MESSAGE_NOT_FOUND,
+                f"no broker that answers has message {message_id!r}{hint}",
+                {"message_id": message_id, "topic": topic},
+            )
+        return found
 
     async def _by_id(self, answers: Answers, message_id: str, topic: str) -> Message | None:
         """The message of a broker's id. Only the broker that gave it knows it; all are asked."""

@@ -11,6 +11,7 @@ from ariane_servicekit import ErrorRules, ServiceError, field_invalid
 from ariane_servicekit.error_table import ERROR_TABLE
 
 _PREFIX: Final = "ERROR_REASON_"
+_CLIENT_SILENT: Final = "CLIENT_SILENT"
 _KNOWN: Final = frozenset(ErrorReason.keys())
 
 
@@ -18,12 +19,13 @@ def public_error(error: ArianeError) -> ServiceError:
     """What a broker, a name server or the client itself said, as admin's own word."""
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     message = f"{error}{notes}"
-    if error.outcome_unknown:
+    if error.outcome_unknown and error.reason != _CLIENT_SILENT:
         unconfirmed = ErrorReason.ERROR_REASON_CHANGE_UNCONFIRMED
         return ServiceError(unconfirmed, message, {"cause": error.reason, **error.metadata})
     if isinstance(error, ServiceUnavailable | DeadlinePassed) and error.reason not in {
         "STORE_FULL",
         "SERVICE_BUSY",
+        _CLIENT_SILENT,
     }:
         reason = ErrorReason.ERROR_REASON_PEER_UNREACHABLE
         return ServiceError(reason, message, {"cause": error.reason, **error.metadata})

@@ -38,6 +38,7 @@ _STATUSES_BY_REASON: Mapping[str, ExitStatus] = MappingProxyType(
         "SETTING_INVALID": ExitStatus.USAGE,
         "TOPIC_NAME_ILLEGAL": ExitStatus.USAGE,
         "BROKER_NOT_REGISTERED": ExitStatus.NOT_FOUND,
+        "CLIENT_NOT_ATTACHED": ExitStatus.NOT_FOUND,
         "CONSUMER_OFFSET_NOT_FOUND": ExitStatus.NOT_FOUND,
         "MESSAGE_NOT_FOUND": ExitStatus.NOT_FOUND,
         "SINK_NOT_FOUND": ExitStatus.NOT_FOUND,
@@ -67,10 +68,13 @@ def exit_status_of(error: errors.ArianeError) -> ExitStatus:
     """Return how a command ends that failed with `error`."""
     if error.outcome_unknown:
         return ExitStatus.OUTCOME_UNKNOWN
+    # The reason says more than the class: some reasons share the class of what is away.
+    if error.reason in _STATUSES_BY_REASON:
+        return _STATUSES_BY_REASON[error.reason]
     for kind, status in _STATUSES:
         if isinstance(error, kind):
             return status
-    return _STATUSES_BY_REASON.get(error.reason, ExitStatus.FAILED)
+    return ExitStatus.FAILED
 
 
 def line_of(error: errors.ArianeError) -> str:

@@ -1,67 +1,67 @@
-"""Asking an attached client over its stream what it does now."""
+"""Asking an attached client something over its stream."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable
+from typing import Any
 
 from ariane_broker.clients.attached_client import AttachedClient
-from ariane_broker.clients.client_table import ClientTable
-from ariane_broker.clients.outbox import ClientStateAsked
-from ariane_broker.errors import client_not_attached, client_silent
+from ariane_broker.clients.outbox import Notice
+from ariane_broker.errors import client_silent
 from ariane_servicekit.errors import field_invalid
-
-WAIT_SECONDS_DEFAULT: Final = 3.0
-WAIT_SECONDS_MAX: Final = 30.0
 
 
 class ClientQuestions:
     """Questions that wait for an answer."""
 
-    def __init__(self, clients: ClientTable, *, new_id: Callable[[], str]) -> None:
+    def __init__(self, *, new_id: Callable[[], str]) -> None:
         """Ask nothing yet.
 
         Args:
-            clients: The attached clients.
             new_id: Makes an id that no other question bears.
         """
-        self._clients = clients
         self._new_id = new_id
-        self._open: dict[str, tuple[str, asyncio.Future[Mapping[str, str]]]] = {}
+        self._open: dict[str, tuple[str, asyncio.Future[Any]]] = {}
 
-    async def ask(self, client_id: str, wait_seconds: float) -> tuple[str, Mapping[str, str]]:
-        """What the client says of itself, and the id of the question.
+    async def ask(
+        self,
+        client: AttachedClient,
+        question: Callable[[str], Notice],
+        wait_seconds: float,
+        *,
+        wait_seconds_max: float,
+        if_silent: str,
+    ) -> Any:
+        """What the client answers.
 
         Args:
-            client_id: The client.
-            wait_seconds: How long to wait for the answer; 0 means the default.
+            client: The client.
+            question: Makes the question of its id.
+            wait_seconds: How long to wait for the answer, above 0.
+            wait_seconds_max: How long a caller may have it wait.
+            if_silent: What to know of a client that does not answer, for people.
 
         Raises:
-            ServiceError: CLIENT_NOT_ATTACHED, FIELD_INVALID, or DEADLINE_PASSED when it does not
-                answer.
+            ServiceError: FIELD_INVALID, or CLIENT_SILENT when it does not answer.
         """
-        if wait_seconds > WAIT_SECONDS_MAX:
-            rule = f"must be at most {WAIT_SECONDS_MAX:.0f} s"
+        if wait_seconds > wait_seconds_max:
+            rule = f"must be at most {wait_seconds_max:.0f} s"
             raise field_invalid("wait_duration", rule, f"{wait_seconds:g} s")
-        client = self._clients.find(client_id)
-        if client is None:
-            raise client_not_attached(client_id, "")
-        wait_seconds = wait_seconds or WAIT_SECONDS_DEFAULT
         question_id = self._new_id()
-        answer: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
-        self._open[question_id] = (client_id, answer)
-        client.outbox.put(ClientStateAsked(question_id))
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._open[question_id] = (client.client_id, answer)
+        client.outbox.put(question(question_id))
         try:
             async with asyncio.timeout(wait_seconds):
-                return question_id, await answer
+                return await answer
         except TimeoutError:
-            raise client_silent(client_id, wait_seconds) from None
+            raise client_silent(client.client_id, wait_seconds, if_silent) from None
         finally:
             del self._open[question_id]
 
-    def answered(self, client: AttachedClient, question_id: str, facts: Mapping[str, str]) -> None:
-        """A client said what it does; an answer that nobody waits for any longer is dropped."""
+    def answered(self, client: AttachedClient, question_id: str, said: object) -> None:
+        """A client answered; what nobody waits for any longer is dropped."""
         client_id, answer = self._open.get(question_id, ("", None))
         if answer is not None and client_id == client.client_id and not answer.done():
-            answer.set_result(facts)
+            answer.set_result(said)

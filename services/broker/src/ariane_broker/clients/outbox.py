@@ -44,6 +44,16 @@ class ClientStateAsked:
     """Tell your state."""
 
     question_id: str
+    with_stacks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumptionAsked:
+    """Consume a message beside what you have, and tell how that went."""
+
+    question_id: str
+    consumer_group: str
+    record: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +70,8 @@ PlainNotice: TypeAlias = (
 )
 """Notices that are the same for every client."""
 
-Notice: TypeAlias = PlainNotice | TransactionAsked
-"""A client is asked about a transaction in the form that it reads."""
+Notice: TypeAlias = PlainNotice | TransactionAsked | ConsumptionAsked
+"""What carries a message is said in the form that the client reads."""
 
 
 class Outbox:

@@ -109,7 +109,7 @@ def changing_room(
             clients, group_changes, make_topic=topic_changes.create_for_group
         ),
         lookup=lookup,
-        questions=ClientQuestions(clients, new_id=lambda: secrets.token_hex(8)),
+        questions=ClientQuestions(new_id=lambda: secrets.token_hex(8)),
         conflicts=conflicts,
         locking=QueueLocking(state.locks, clients, state.topics, state.saved_locks),
         unread=unread,

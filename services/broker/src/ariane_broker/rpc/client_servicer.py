@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from grpc import aio
 
+from ariane.broker.v1 import client_question_pb2 as question_pb
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceServicer
 from ariane_broker.clients.attached_client import AttachedClient
@@ -20,6 +21,7 @@ from ariane_broker.clients.deaths.vanished_members import VanishedMembers
 from ariane_broker.clients.outbox import (
     BrokerDraining,
     ClientStateAsked,
+    ConsumptionAsked,
     HeartbeatHeard,
     MembershipChanged,
     OffsetsReset,
@@ -27,9 +29,15 @@ from ariane_broker.clients.outbox import (
     TransactionAsked,
 )
 from ariane_broker.clients.subscription_conflicts import SeenConflict, SubscriptionConflicts
+from ariane_broker.consuming.operator_questions import OperatorQuestions
 from ariane_broker.consuming.queue_locking import QueueLocking
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.rpc.peer_address import peer_text
+from ariane_broker.rpc.wire.question_wire import (
+    bounded_answer,
+    bounded_state,
+    consumption_of,
+)
 from ariane_broker.rpc.wire.subscription_wire import hello_of, membership_message, memberships_of
 from ariane_broker.rpc.wire.transaction_wire import answer_of, check_of
 from ariane_broker.rpc.wire.wire_time import seconds_of, span_of, time_of
@@ -51,6 +59,7 @@ class ClientServicer(ClientServiceServicer):
         conflicts: SubscriptionConflicts,
         locking: QueueLocking,
         *,
+        operators: OperatorQuestions,
         members: VanishedMembers,
         checks: TransactionChecks,
         broker_name: str,
@@ -62,6 +71,7 @@ class ClientServicer(ClientServiceServicer):
         self._questions = questions
         self._conflicts = conflicts
         self._locking = locking
+        self._operators = operators
         self._members = members
         self._checks = checks
         self._accepted = client_pb.AttachResponse(
@@ -95,6 +105,13 @@ class ClientServicer(ClientServiceServicer):
                         reads_records=hello.reads_records,
                     )
                     yield client_pb.AttachResponse(transaction_check=check)
+                elif isinstance(notice, ConsumptionAsked):
+                    asked = consumption_of(
+                        notice,
+                        broker_name=self._accepted.accepted.broker_name,
+                        reads_records=hello.reads_records,
+                    )
+                    yield client_pb.AttachResponse(consume_question=asked)
                 else:
                     yield _notice_message(notice)
             if listening.done():
@@ -150,10 +167,20 @@ class ClientServicer(ClientServiceServicer):
     ) -> client_pb.GetClientStateResponse:
         """Ask a client what it does."""
         wait_seconds = seconds_of(request.wait_duration, "wait_duration")
-        question_id, facts = await self._questions.ask(request.client_id, wait_seconds)
-        return client_pb.GetClientStateResponse(
-            state=client_pb.ClientState(question_id=question_id, facts=facts)
+        state: client_pb.ClientState = await self._operators.state(
+            request.client_id, wait_seconds, with_stacks=request.with_stacks
         )
+        return client_pb.GetClientStateResponse(state=bounded_state(state))
+
+    async def ConsumeMessage(
+        self, request: client_pb.ConsumeMessageRequest, context: aio.ServicerContext[Any, Any]
+    ) -> client_pb.ConsumeMessageResponse:
+        """Have a member of a group consume a message beside what it has."""
+        wait_seconds = seconds_of(request.wait_duration, "wait_duration")
+        answer: question_pb.ConsumeAnswer = await self._operators.consume(
+            request.consumer_group, request.client_id, request.message_id, wait_seconds
+        )
+        return client_pb.ConsumeMessageResponse(answer=bounded_answer(answer))
 
     async def ListSubscriptionConflicts(
         self,
@@ -227,8 +254,10 @@ class ClientServicer(ClientServiceServicer):
                     answer = answer_of(said.outcome)
                     self._checks.answered(client, said.transaction_id, answer, said.cause)
                 elif content == "state":
-                    state = request.state
-                    self._questions.answered(client, state.question_id, dict(state.facts))
+                    self._questions.answered(client, request.state.question_id, request.state)
+                elif content == "consume_answer":
+                    consumed = request.consume_answer
+                    self._questions.answered(client, consumed.question_id, consumed)
         finally:
             client.outbox.close()
 
@@ -252,8 +281,10 @@ def _notice_message(notice: PlainNotice) -> client_pb.AttachResponse:
         case BrokerDraining(grace_seconds):
             draining = client_pb.BrokerDraining(grace=span_of(grace_seconds))
             return client_pb.AttachResponse(broker_draining=draining)
-        case ClientStateAsked(question_id):
-            question = client_pb.ClientStateQuestion(question_id=question_id)
+        case ClientStateAsked(question_id, with_stacks):
+            question = client_pb.ClientStateQuestion(
+                question_id=question_id, with_stacks=with_stacks
+            )
             return client_pb.AttachResponse(state_question=question)
         case HeartbeatHeard():
             heard = client_pb.HeartbeatAccepted()

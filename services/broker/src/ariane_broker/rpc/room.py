@@ -11,6 +11,7 @@ from itertools import starmap
 from ariane_broker.append.plain_message import call_bytes_of
 from ariane_broker.append.room import AppendingRoom
 from ariane_broker.clients.room import ChangingRoom
+from ariane_broker.consuming.operator_questions import OperatorQuestions
 from ariane_broker.delay.room import DelayingRoom
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.naming.room import NamingRoom
@@ -91,7 +92,7 @@ def rpc_room(
                 appending=appending,
             )
         ),
-        "ClientService": _client_servicer(outside, changing, transacting),
+        "ClientService": _client_servicer(outside, changing, reading, transacting),
         "FilterRegistrationService": FilterRegistrationServicer(naming.filter_servers, broker_name),
         "GroupService": GroupServicer(
             state.groups, changing.group_changes, retrying.group_deletion
@@ -205,7 +206,7 @@ def _transaction_streams(
 
 
 def _client_servicer(
-    outside: Outside, changing: ChangingRoom, transacting: TransactingRoom
+    outside: Outside, changing: ChangingRoom, reading: ReadingRoom, transacting: TransactingRoom
 ) -> ClientServicer:
     return ClientServicer(
         changing.clients,
@@ -213,6 +214,9 @@ def _client_servicer(
         changing.questions,
         changing.conflicts,
         changing.locking,
+        operators=OperatorQuestions(
+            changing.clients, changing.questions, message_of=reading.query.by_id
+        ),
         members=changing.members,
         checks=transacting.checks,
         broker_name=outside.settings.broker_name,

@@ -14,8 +14,9 @@ from typing import Final
 from ariane_broker.clients.attached_client import AttachedClient
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.outbox import TransactionAsked
-from ariane_broker.errors import client_silent, producer_not_attached
+from ariane_broker.errors import producer_not_attached
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.transaction_errors import producer_silent
 from ariane_broker.transactions.ending import CHECK_COUNT_MAX, TransactionEnds
 from ariane_record.control_characters import shown
 from ariane_record.single.message import encode_record
@@ -92,7 +93,7 @@ class TransactionChecks:
             async with asyncio.timeout(wait_seconds):
                 return await answer
         except TimeoutError:
-            raise client_silent(client.client_id, wait_seconds) from None
+            raise producer_silent(client.client_id, wait_seconds) from None
         finally:
             waiting = self._open[key]
             waiting.remove(answer)

@@ -144,5 +144,10 @@ class ColumnWindow(QueueWindow):
         self.size_bytes = 0
 
     @property
+    def oldest_store_ms(self) -> int | None:
+        """Nothing: the columns need not tell."""
+        return None
+
+    @property
     def _first_waiting_offset(self) -> int:
         return self._batches[0].first_offset if self._batches else self.next_pull_offset

@@ -17,12 +17,18 @@ class OwnedQueue(Protocol):
         log_epoch: Of the broker's log when the window got what it has; 0 if nobody knows.
         stored_offset: The consumer offset that is kept; nothing if none of ours is.
         window: What was pulled and is not finished.
+        pulled_s: When a pull of it was last answered, by the loop's time; nothing if never.
+        delivered_s: When the application last got messages of it, the same way.
+        paused: Whether the application wants nothing of it now.
     """
 
     not_before_s: float
     log_epoch: int
     stored_offset: int | None
     window: QueueWindow
+    pulled_s: float | None
+    delivered_s: float | None
+    paused: bool
 
     @property
     def queue(self) -> MessageQueue:
@@ -42,6 +48,16 @@ class OwnedQueue(Protocol):
     @property
     def done_offset(self) -> int:
         """The consumer offset that may be stored: all before it is done."""
+        ...
+
+    @property
+    def in_flight_count(self) -> int:
+        """Messages that the application has and is not done with."""
+        ...
+
+    @property
+    def waiting_count(self) -> int:
+        """Messages that wait for the application."""
         ...
 
     def start(self) -> None:

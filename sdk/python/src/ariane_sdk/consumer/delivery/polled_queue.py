@@ -27,6 +27,8 @@ class PolledQueue:
         not_before_s: When the queue may be pulled again, by the monotonic clock.
         log_epoch: Of the broker's log when the last pull was answered; 0 if nobody knows.
         stored_offset: The consumer offset that is kept; nothing if none of ours is.
+        pulled_s: When a pull of it was last answered, by the loop's time; nothing if never.
+        delivered_s: When messages of it were last handed out, the same way.
         paused: Whether it is neither pulled nor handed out.
         in_line: Whether it stands in the line of queues to be polled.
     """
@@ -54,6 +56,8 @@ class PolledQueue:
         self.not_before_s = 0.0
         self.log_epoch = 0
         self.stored_offset: int | None = None
+        self.pulled_s: float | None = None
+        self.delivered_s: float | None = None
         self.paused = False
         self.in_line = False
         self._settings = settings
@@ -93,6 +97,16 @@ class PolledQueue:
             span_max=self._settings.queue_span_max,
         )
 
+    @property
+    def in_flight_count(self) -> int:
+        """Queue offsets that the application got and is not done with."""
+        return max(0, self.position - self.done_offset)
+
+    @property
+    def waiting_count(self) -> int:
+        """Messages that wait to be polled."""
+        return self.window.message_count
+
     def start(self) -> None:
         """Nothing runs by itself."""
 
@@ -120,6 +134,7 @@ class PolledQueue:
 
     def _handed_out(self, position: int, *, had_room: bool) -> None:
         """Something was handed out from a position on."""
+        self.delivered_s = asyncio.get_running_loop().time()
         if self._all_done:
             self._all_done, self._done_offset = False, position
         self._nothing_in_hand.clear()

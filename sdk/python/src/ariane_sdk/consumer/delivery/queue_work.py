@@ -64,7 +64,11 @@ class QueueWork:
         not_before_s: When the queue may be pulled again, by the monotonic clock.
         log_epoch: Of the broker's log when the last pull was answered; 0 if nobody knows.
         stored_offset: The consumer offset that the broker has; nothing if it has none of ours.
+        pulled_s: When a pull of it was last answered, by the loop's time; nothing if never.
+        delivered_s: When messages were last taken for the listener, the same way.
     """
+
+    paused = False
 
     _takes_runs = True
 
@@ -92,6 +96,8 @@ class QueueWork:
         self.not_before_s = 0.0
         self.log_epoch = 0
         self.stored_offset: int | None = None
+        self.pulled_s: float | None = None
+        self.delivered_s: float | None = None
         self.hand_out = HandOut(
             queue, self.window, deliver, care=care, is_released=lambda: self.released
         )
@@ -127,6 +133,18 @@ class QueueWork:
     def done_offset(self) -> int:
         """The offset of the first message that the listener has not finished."""
         return self.window.consumer_offset
+
+    @property
+    def in_flight_count(self) -> int:
+        """Messages that the listener has and is not done with."""
+        # What was taken for several calls goes to the listener batch by batch.
+        return sum(min(count, self._batch_size) for count in self.window.taken_counts())
+
+    @property
+    def waiting_count(self) -> int:
+        """Messages that wait for the listener."""
+        taken_count = sum(self.window.taken_counts())
+        return self.window.waiting_count + taken_count - self.in_flight_count
 
     def start(self) -> None:
         """Start delivering."""
@@ -167,7 +185,7 @@ class QueueWork:
 
     async def _run(self) -> None:
         """Deliver what arrives, until the queue is given up."""
-        since_turn = 0
+        since_turn, now_s = 0, asyncio.get_running_loop().time
         while True:
             delivery = self._take()
             if delivery is None:
@@ -176,6 +194,7 @@ class QueueWork:
                 self._arrived.clear()
                 await self._arrived.wait()
                 continue
+            self.delivered_s = now_s()
             in_one = len(delivery.messages) <= self._batch_size
             deliver = self._deliver_until_done if in_one else self._deliver_run
             if not await deliver(delivery):

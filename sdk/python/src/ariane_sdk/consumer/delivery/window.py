@@ -102,6 +102,30 @@ class QueueWindow:
         """Distance of the newest from the oldest unfinished message."""
         return self._last_offset - self.consumer_offset if self.message_count else 0
 
+    @property
+    def waiting_count(self) -> int:
+        """Messages that nobody has taken."""
+        return sum(len(chunk.messages) - chunk.position for chunk in self._chunks)
+
+    @property
+    def oldest_store_ms(self) -> int | None:
+        """When the first unfinished message was stored; nothing if there is none."""
+        if self._in_work:
+            first = self._in_work[0]
+            return first.messages[first.done_count].store_timestamp_ms
+        if self._chunks:
+            chunk = self._chunks[0]
+            return chunk.messages[chunk.position].store_timestamp_ms
+        return None
+
+    def taken_counts(self) -> list[int]:
+        """How many messages of each delivery are unfinished, the oldest delivery first."""
+        return [
+            len(delivery.messages) - delivery.done_count
+            for delivery in self._in_work
+            if not delivery.finished
+        ]
+
     def has_room(self, *, count_max: int, bytes_max: int, span_max: int) -> bool:
         """Whether another pull is worth its while within these limits."""
         return (

@@ -8,6 +8,7 @@ from typing import Final
 
 from ariane.broker.v1.client_service_pb2 import AttachResponse, Membership
 from ariane_sdk.client.attachment import Attachment
+from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
 from ariane_sdk.consumer.group.membership import membership_of
 from ariane_sdk.errors import CallError, DeadlinePassed
@@ -35,7 +36,7 @@ class Attachments:
         on_notice: Callable[[AttachResponse], None],
         on_fatal: Callable[[CallError], None],
         on_turn: Callable[[], None],
-        facts: Callable[[], dict[str, str]],
+        answers: OperatorAnswers,
     ) -> None:
         """Be attached to nothing yet.
 
@@ -46,7 +47,7 @@ class Attachments:
             on_notice: Told what brokers say.
             on_fatal: Told that the group will never let this member in.
             on_turn: Told that a broker may have gone, or may be elsewhere.
-            facts: What to tell operators who ask.
+            answers: Answers what operators ask.
         """
         self._plan = plan
         self._connections = connections
@@ -54,7 +55,7 @@ class Attachments:
         self._on_notice = on_notice
         self._on_fatal = on_fatal
         self._on_turn = on_turn
-        self._facts = facts
+        self._answers = answers
         self._claims: frozenset[MessageQueue] = frozenset()
         self._by_broker: dict[str, Attachment] = {}
         self._farewells: set[asyncio.Task[None]] = set()
@@ -104,7 +105,7 @@ class Attachments:
                 on_notice=self._on_notice,
                 on_fatal=self._on_fatal,
                 on_turn=self._on_turn,
-                facts=self._facts,
+                answers=self._answers,
             )
 
     def claim(self, queues: frozenset[MessageQueue]) -> None:

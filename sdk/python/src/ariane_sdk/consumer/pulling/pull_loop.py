@@ -408,6 +408,7 @@ class PullLoop:
             else:
                 self._queue_failed(work, error)
             return None
+        work.pulled_s = asyncio.get_running_loop().time()
         # What is in the window was read before, and the broker has found it to be there still.
         work.log_epoch = head.log_epoch
         if not pulled.message_count:

@@ -22,6 +22,7 @@ from ariane.broker.v1.client_service_pb2 import (
 from ariane.broker.v1.client_service_pb2 import TransactionCheck as WireCheck
 from ariane_record.single.view import MessageView, iter_messages
 from ariane_sdk.client.attachment import Attachment
+from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.client.session import Session
 from ariane_sdk.errors import CallError
 from ariane_sdk.message import MessageQueue, ReceivedMessage
@@ -64,6 +65,7 @@ class TransactionAnswers:
         *,
         group: str,
         client_id: str,
+        stacks_on_request: bool,
         clock: Clock,
     ) -> None:
         self._session = session
@@ -71,6 +73,10 @@ class TransactionAnswers:
         self._group = group
         self._client_id = client_id
         self._clock = clock
+        self._operator_answers = OperatorAnswers(
+            facts=lambda: {"checks_in_work": str(len(self._checks))},
+            stacks_allowed=stacks_on_request,
+        )
         self._attachments: dict[str, Attachment] = {}
         self._checks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(CHECKS_MAX)
@@ -139,7 +145,7 @@ class TransactionAnswers:
             clock=self._clock,
             on_notice=hear,
             on_fatal=tell,
-            facts=lambda: {"checks_in_work": str(len(self._checks))},
+            answers=self._operator_answers,
         )
 
     def _take(self, broker_name: str, wire: WireCheck) -> None:

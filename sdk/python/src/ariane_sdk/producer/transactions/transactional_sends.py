@@ -144,7 +144,9 @@ class TransactionalSends(ABC):
     def _check_running(self) -> None:
         """Refuse, unless the producer runs."""
 
-    def _answer_checks(self, session: Session, group: str, client_id: str, clock: Clock) -> None:
+    def _answer_checks(
+        self, session: Session, group: str, client_id: str, clock: Clock, *, stacks_on_request: bool
+    ) -> None:
         """Begin to answer what brokers ask, if anybody can."""
         if self._transaction_checker is not None:
             self._transaction_answers = TransactionAnswers(
@@ -152,6 +154,7 @@ class TransactionalSends(ABC):
                 self._transaction_checker,
                 group=group,
                 client_id=client_id,
+                stacks_on_request=stacks_on_request,
                 clock=clock,
             )
 

@@ -1,0 +1,77 @@
+"""What the threads and tasks of this process are at: places in code, and no values of variables."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Iterator
+from types import CodeType, FrameType
+from typing import Any, Final
+
+from ariane.broker.v1.client_question_pb2 import ClientStack
+
+STACKS_MAX: Final = 500
+STACK_FRAMES_MAX: Final = 60
+"""Of a deeper one the outermost calls are left out."""
+
+NAME_LENGTH_MAX: Final = 200
+PLACE_LENGTH_MAX: Final = 300
+
+
+def stacks_now() -> tuple[list[ClientStack], bool]:
+    """What each thread, and each task of the running loop is at.
+
+    Returns:
+        Threads by name, then tasks by name; and whether some were left out.
+    """
+    threads = {thread.ident: thread.name for thread in threading.enumerate()}
+    running = [
+        ClientStack(
+            name=threads.get(ident, f"thread {ident}")[:NAME_LENGTH_MAX],
+            is_thread=True,
+            frames=_innermost(list(_of_frame(frame))[::-1]),
+        )
+        for ident, frame in sys._current_frames().items()  # noqa: SLF001 - documented, and the one way.
+    ]
+    tasks = [
+        ClientStack(
+            name=task.get_name()[:NAME_LENGTH_MAX],
+            frames=_innermost(list(_of_awaited(task.get_coro()))),
+        )
+        for task in asyncio.all_tasks()
+    ]
+    stacks = sorted(running, key=_name) + sorted(tasks, key=_name)
+    return stacks[:STACKS_MAX], len(stacks) > STACKS_MAX
+
+
+def _of_frame(frame: FrameType | None) -> Iterator[str]:
+    """The calls of a thread, the innermost first."""
+    while frame is not None:
+        yield _place(frame.f_code, frame.f_lineno)
+        frame = frame.f_back
+
+
+def _of_awaited(awaited: Any) -> Iterator[str]:
+    """The calls of a task that waits, the outermost first: each awaits the next."""
+    for _ in range(1000):
+        for kind in ("cr", "gi", "ag"):
+            if (code := getattr(awaited, f"{kind}_code", None)) is not None:
+                break
+        else:
+            return
+        frame = getattr(awaited, f"{kind}_frame")
+        yield _place(code, code.co_firstlineno if frame is None else frame.f_lineno)
+        awaited = getattr(awaited, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")
+
+
+def _place(code: CodeType, line: int | None) -> str:
+    return f"{code.co_filename}:{line} in {code.co_qualname}"[-PLACE_LENGTH_MAX:]
+
+
+def _innermost(frames: list[str]) -> list[str]:
+    return frames[-STACK_FRAMES_MAX:]
+
+
+def _name(stack: ClientStack) -> str:
+    return stack.name

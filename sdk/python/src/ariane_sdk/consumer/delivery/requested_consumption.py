@@ -1,0 +1,85 @@
+"""Consuming a message because an operator asks for it: beside what the listener has.
+
+Nothing of a queue is touched: neither window nor offset knows of the message, and what the listener
+fails on is told to who asked and not tried again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ariane.broker.v1.client_question_pb2 import (
+    CONSUME_OUTCOME_CONSUMED,
+    CONSUME_OUTCOME_RAISED,
+    CONSUME_OUTCOME_REFUSED,
+    CONSUME_OUTCOME_RETRY,
+    ConsumeAnswer,
+    ConsumeQuestion,
+)
+from ariane_record.errors import RecordError
+from ariane_record.single.view import iter_messages
+from ariane_sdk.client.listener import Deliver
+from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
+from ariane_sdk.consumer.delivery.failed_messages import restore_topics
+from ariane_sdk.errors import MessagesFailed
+from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.runtime.log import logger
+
+CAUSE_LENGTH_MAX = 1024
+
+
+class RequestedConsumption:
+    """Hands messages that operators ask for to the listener of one consumer."""
+
+    def __init__(self, deliver: Deliver, gate: DeliveryGate, *, group: str, clock: Clock) -> None:
+        """Hand out nothing yet.
+
+        Args:
+            deliver: Calls the listener.
+            gate: Keeps away from a message that must be alone in work.
+            group: The consumer group.
+            clock: Takes the listener's time.
+        """
+        self._deliver = deliver
+        self._gate = gate
+        self._group = group
+        self._clock = clock
+
+    async def consume(self, question: ConsumeQuestion, broker_name: str) -> ConsumeAnswer:
+        """Have the listener consume a message, and tell how that went.
+
+        Args:
+            question: The message, for which group.
+            broker_name: The broker that asks, whose message it is.
+        """
+        answer = ConsumeAnswer(question_id=question.question_id, outcome=CONSUME_OUTCOME_REFUSED)
+        if question.consumer_group != self._group:
+            answer.cause = f"the consumer is of group {self._group}"
+            return answer
+        try:
+            [view] = iter_messages(question.record, np.array([len(question.record)]))
+        except (RecordError, ValueError) as error:
+            answer.cause = _one_line(f"the message cannot be read: {error}")
+            return answer
+        message = ReceivedMessage(view, MessageQueue(view.topic, broker_name, view.queue_id))
+        restore_topics([message])
+        logger.warning("an operator has the listener consume %r", message)
+        await self._gate.enter()
+        began_s = self._clock.monotonic_s()
+        try:
+            await self._deliver([message])
+        except MessagesFailed as error:
+            answer.outcome, answer.cause = CONSUME_OUTCOME_RETRY, _one_line(str(error))
+        except Exception as error:  # noqa: BLE001 - whatever a listener raises is told to who asked.
+            answer.outcome, answer.cause = CONSUME_OUTCOME_RAISED, _one_line(repr(error))
+        else:
+            answer.outcome = CONSUME_OUTCOME_CONSUMED
+        finally:
+            self._gate.leave()
+        answer.duration.FromMicroseconds(round((self._clock.monotonic_s() - began_s) * 1e6))
+        return answer
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:CAUSE_LENGTH_MAX]

@@ -1,0 +1,200 @@
+"""``ariane group running``: what the live members of a group are at, as they say themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import click
+from google.protobuf.duration_pb2 import Duration
+
+from ariane.broker.v1.client_service_pb2 import GetClientStateRequest
+from ariane_admin.asking.cluster_doors import (
+    CALL_SECONDS_MAX,
+    ClusterDoors,
+    answer_to_question,
+    broker_peer,
+)
+from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.roll_call import RollCall, known_groups, unknown_among_answers
+from ariane_admin.errors import CommandFailed
+from ariane_admin.terminal.client_warnings import say_warning
+from ariane_admin.terminal.error_statuses import line_of
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.times import moment_text
+from ariane_sdk import GroupMember, LiveBroker
+from ariane_sdk.errors import CallError, GroupNotFound
+
+if TYPE_CHECKING:
+    from ariane.broker.v1.client_question_pb2 import ClientQueueState
+from ariane.broker.v1.client_service_pb2 import ClientState
+
+ANSWER_SECONDS_MAX: Final = 3
+"""How long a member has to say what it is at."""
+
+ASKED_TOGETHER_MAX: Final = 32
+
+_QUEUE_COLUMNS: Final = (
+    *("topic", "broker", "queue_id", "consumer_offset", "next_pull_offset", "in_flight"),
+    *("waiting", "bytes", "oldest", "since_pull_ms", "since_delivery_ms", "paused"),
+)
+
+
+class _Found(NamedTuple):
+    member: GroupMember
+    broker: LiveBroker
+
+
+@click.command("running")
+@click.argument("name")
+@click.option("--member", "client_id", default="", help="Only this one, by its client id.")
+@click.option("--stacks", is_flag=True, help="What its threads and tasks are at, too.")
+@name_servers_option
+@output_option
+def running(
+    *, name: str, client_id: str, stacks: bool, name_servers: str, output: Output
+) -> ExitStatus:
+    """Show what the live members of group NAME are at, as they say themselves.
+
+    Each says its versions, its settings, and of each of its queues how far it is, what the listener
+    has (in flight), what waits for it, and how long ago it got something. Stacks name threads,
+    tasks and places in code, and no values; a client may refuse them (its setting
+    stacks_on_request). Members that receive instead of owning queues are not attached to brokers,
+    and cannot be asked.
+
+    A member that does not answer is named; exit status 3.
+
+    \b
+    Examples:
+      ariane group running billing
+      ariane group running billing --member 10.0.0.7@4242#1f3c --stacks -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def ask() -> tuple[RollCall, list[Row]]:
+        async with ClusterDoors(name_servers) as doors:
+            roll = RollCall(await doors.primaries())
+            wanted = await _members(doors, roll, name, client_id)
+            turns = asyncio.Semaphore(ASKED_TOGETHER_MAX)
+
+            async def told(one: _Found) -> Row:
+                async with turns:
+                    return await _told(doors, one, with_stacks=stacks)
+
+            return roll, list(await asyncio.gather(*map(told, wanted)))
+
+    roll, rows = run_async(ask())
+    if output.for_programs:
+        output.rows(("client_id",), rows)
+    else:
+        for number, row in enumerate(rows):
+            _write(output, row, gap=number > 0)
+    if not rows:
+        say_warning(f"group {name} has no live member that is attached to a broker")
+    errors = [str(row["error"]) for row in rows if row["error"]]
+    for error in errors:
+        say_warning(error)
+    return ExitStatus.UNREACHABLE if errors else roll.status
+
+
+async def _members(
+    doors: ClusterDoors, roll: RollCall, name: str, client_id: str
+) -> Sequence[_Found]:
+    """The live members by client id, or one of them, each with a broker that it is attached to."""
+
+    async def at(broker: LiveBroker) -> list[_Found]:
+        members = await doors.client.list_members(name, broker_names=[broker.broker_name])
+        return [_Found(member, broker) for member in members]
+
+    found = {one.member.client_id: one for each in await roll.ask(at) for one in each}
+    if not found and name not in await known_groups(doors.client, roll):
+        if roll.unanswered:
+            raise unknown_among_answers(name)
+        raise GroupNotFound(f"no broker knows group {name!r}; ariane group list shows all")
+    if client_id and client_id not in found:
+        raise CommandFailed(
+            f"group {name} has no live member {client_id!r}; ariane group show {name} lists them",
+            ExitStatus.UNREACHABLE if roll.unanswered else ExitStatus.NOT_FOUND,
+        )
+    return [found[one] for one in sorted(found) if client_id in {"", one}]
+
+
+async def _told(doors: ClusterDoors, one: _Found, *, with_stacks: bool) -> Row:
+    """What a member says, or why it did not."""
+    member, broker = one
+    row = {
+        "client_id": member.client_id,
+        "address": member.address,
+        "subscriptions": dict(member.subscriptions),
+    }
+    request = GetClientStateRequest(
+        client_id=member.client_id,
+        wait_duration=Duration(seconds=ANSWER_SECONDS_MAX),
+        with_stacks=with_stacks,
+    )
+    call = doors.clients(broker.address).GetClientState(request, timeout=CALL_SECONDS_MAX)
+    try:
+        state = (await answer_to_question(call, broker_peer(broker))).state
+    except CallError as error:
+        return {**row, "error": line_of(error), **_of_state(None)}
+    return {**row, "error": None, **_of_state(state)}
+
+
+def _of_state(state: ClientState | None) -> Row:
+    if state is None:
+        return {"facts": {}, "queues": [], "stacks": [], "stacks_refusal": "", "truncated": False}
+    return {
+        "facts": dict(sorted(state.facts.items())),
+        "queues": list(map(_queue_row, state.queues)),
+        "stacks": [
+            {
+                "name": stack.name,
+                "kind": "thread" if stack.is_thread else "task",
+                "frames": list(stack.frames),
+            }
+            for stack in state.stacks
+        ],
+        "stacks_refusal": state.stacks_refusal,
+        "truncated": state.truncated,
+    }
+
+
+def _queue_row(queue: ClientQueueState) -> Row:
+    has = queue.HasField
+    return {
+        "topic": queue.topic,
+        "broker": queue.broker_name,
+        "queue_id": queue.queue_id,
+        "consumer_offset": queue.consumer_offset,
+        "next_pull_offset": queue.next_pull_offset,
+        "in_flight": queue.in_flight_count,
+        "waiting": queue.waiting_count,
+        "bytes": queue.size_bytes,
+        "oldest": moment_text(queue, "oldest_store_time"),
+        "since_pull_ms": queue.since_pull.ToMilliseconds() if has("since_pull") else None,
+        "since_delivery_ms": (
+            queue.since_delivery.ToMilliseconds() if has("since_delivery") else None
+        ),
+        "paused": queue.paused,
+    }
+
+
+def _write(output: Output, row: Row, *, gap: bool) -> None:
+    """One member for a person."""
+    lists = {"queues", "stacks", "stacks_refusal", "truncated", "error"}
+    queues, stacks = row["queues"], row["stacks"]
+    if gap:
+        click.echo()
+    output.record(
+        {name: value for name, value in row.items() if name not in lists},
+        {"queues": (_QUEUE_COLUMNS, queues)} if isinstance(queues, list) else {},
+    )
+    if isinstance(stacks, list):
+        for stack in stacks:
+            frames = "".join(f"\n  {frame}" for frame in stack["frames"])
+            output.done(f"\n{stack['kind'].capitalize()} {stack['name']}:{frames}", {})
+    if row["stacks_refusal"]:
+        say_warning(f"{row['client_id']} tells no stacks: {row['stacks_refusal']}")
+    if row["truncated"]:
+        say_warning(f"{row['client_id']} has more queues or stacks than it tells")

@@ -1,0 +1,1 @@
+"""``ariane message``: single messages, found, taken back, and consumed again."""

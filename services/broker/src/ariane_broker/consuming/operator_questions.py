@@ -1,0 +1,101 @@
+"""What operators ask of one live client: how it is, and to consume a message beside what it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from ariane_broker.clients.client_questions import ClientQuestions
+from ariane_broker.clients.client_table import ClientTable
+from ariane_broker.clients.outbox import ClientStateAsked, ConsumptionAsked
+from ariane_broker.errors import client_not_attached
+from ariane_record import RecordFields, encode_record
+from ariane_record.names import dead_letter_topic
+from ariane_servicekit.errors import field_invalid
+
+STATE_SECONDS_DEFAULT: Final = 3.0
+STATE_SECONDS_MAX: Final = 30.0
+CONSUMPTION_SECONDS_DEFAULT: Final = 10.0
+CONSUMPTION_SECONDS_MAX: Final = 60.0
+
+_TELLS_NOTHING: Final = "it tells nothing of itself"
+_MAY_CONSUME: Final = "it may be at the message still"
+
+
+class OperatorQuestions:
+    """Asks clients for operators, who wait for the answer."""
+
+    def __init__(
+        self,
+        clients: ClientTable,
+        questions: ClientQuestions,
+        *,
+        message_of: Callable[[str], RecordFields],
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            clients: The attached clients.
+            questions: Questions to them.
+            message_of: The message of an id; raises what ``MessageQuery.by_id`` does.
+        """
+        self._clients = clients
+        self._questions = questions
+        self._message_of = message_of
+
+    async def state(self, client_id: str, wait_seconds: float, *, with_stacks: bool) -> Any:
+        """What a client says of itself.
+
+        Args:
+            client_id: The client.
+            wait_seconds: How long to wait for the answer; 0 means the default.
+            with_stacks: Whether to tell what its threads and tasks are at.
+
+        Raises:
+            ServiceError: CLIENT_NOT_ATTACHED, FIELD_INVALID, or CLIENT_SILENT when it does not
+                answer.
+        """
+        client = self._clients.find(client_id)
+        if client is None:
+            raise client_not_attached(client_id, "")
+        return await self._questions.ask(
+            client,
+            partial(ClientStateAsked, with_stacks=with_stacks),
+            wait_seconds or STATE_SECONDS_DEFAULT,
+            wait_seconds_max=STATE_SECONDS_MAX,
+            if_silent=_TELLS_NOTHING,
+        )
+
+    async def consume(
+        self, consumer_group: str, client_id: str, message_id: str, wait_seconds: float
+    ) -> Any:
+        """What became of a message that a member of a group was asked to consume.
+
+        Args:
+            consumer_group: The group.
+            client_id: The member.
+            message_id: The message.
+            wait_seconds: How long to wait for the outcome; 0 means the default.
+
+        Raises:
+            ServiceError: CLIENT_NOT_ATTACHED, MESSAGE_NOT_FOUND, FIELD_INVALID, what forbids the
+                topic to be read, or CLIENT_SILENT when it does not answer.
+            RecordCorrupted: The message is damaged.
+        """
+        client = self._clients.find(client_id)
+        if client is None or consumer_group not in client.memberships:
+            raise client_not_attached(client_id, f" as a member of group {consumer_group!r}")
+        message = self._message_of(message_id)
+        wanted = {each.topic for each in client.memberships[consumer_group].subscriptions}
+        if message.topic not in {*wanted, dead_letter_topic(consumer_group)}:
+            rule = f"must be of a message that group {consumer_group!r} subscribes to"
+            raise field_invalid("message_id", rule, f"one of topic {message.topic!r}")
+        record = encode_record(message)
+        return await self._questions.ask(
+            client,
+            lambda question_id: ConsumptionAsked(question_id, consumer_group, record),
+            wait_seconds or CONSUMPTION_SECONDS_DEFAULT,
+            wait_seconds_max=CONSUMPTION_SECONDS_MAX,
+            if_silent=_MAY_CONSUME,
+        )

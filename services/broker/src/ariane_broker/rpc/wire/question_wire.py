@@ -1,0 +1,56 @@
+"""Questions of operators on the wire, and answers of clients, which are bounded here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from ariane.broker.v1 import client_question_pb2 as question_pb
+from ariane.broker.v1 import client_service_pb2 as client_pb
+from ariane_broker.clients.outbox import ConsumptionAsked
+from ariane_broker.rpc.wire.stored_message import message_of
+from ariane_record import PropertyName, decode_record
+from ariane_record.control_characters import shown
+
+STATE_BYTES_MAX: Final = 3 << 20
+"""Less than what gRPC lets an answer have where nobody says more."""
+
+CAUSE_LENGTH_MAX: Final = 1024
+
+
+def consumption_of(
+    asked: ConsumptionAsked, *, broker_name: str, reads_records: bool
+) -> question_pb.ConsumeQuestion:
+    """A message that a client is asked to consume, in the form that it reads."""
+    question = question_pb.ConsumeQuestion(
+        question_id=asked.question_id, consumer_group=asked.consumer_group
+    )
+    if reads_records:
+        question.record = asked.record
+        return question
+    fields = decode_record(asked.record)
+    # Of a dead letter, and of one that is tried again, the topic that it was sent to.
+    topic = fields.properties.get(PropertyName.RETRY_TOPIC, fields.topic)
+    question.message.CopyFrom(message_of(replace(fields, topic=topic), broker_name))
+    return question
+
+
+def bounded_state(state: client_pb.ClientState) -> client_pb.ClientState:
+    """What a client said of itself, without its lists where they are too much."""
+    if state.ByteSize() <= STATE_BYTES_MAX:
+        return state
+    few = client_pb.ClientState(
+        question_id=state.question_id, stacks_refusal=state.stacks_refusal, truncated=True
+    )
+    few.facts.update(state.facts)
+    if few.ByteSize() > STATE_BYTES_MAX:
+        few = client_pb.ClientState(question_id=state.question_id, truncated=True)
+    return few
+
+
+def bounded_answer(answer: question_pb.ConsumeAnswer) -> question_pb.ConsumeAnswer:
+    """What a client said became of a message, its cause in one line of bounded length."""
+    bounded = question_pb.ConsumeAnswer()
+    bounded.CopyFrom(answer)
+    bounded.cause = shown(answer.cause[:CAUSE_LENGTH_MAX])[:CAUSE_LENGTH_MAX]
+    return bounded
