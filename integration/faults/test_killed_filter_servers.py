@@ -18,11 +18,12 @@ from grpc import aio
 
 from ariane.filter.v1.filter_server_service_pb2 import GetFilterServerStateRequest
 from ariane.filter.v1.filter_server_service_pb2_grpc import FilterServerServiceStub
-from ariane.filter.v1.filter_service_pb2 import UploadFilterRequest
+from ariane.filter.v1.filter_service_pb2 import GetFilterRequest, UploadFilterRequest
 from ariane.filter.v1.filter_service_pb2_grpc import FilterServiceStub
 from ariane_sdk import (
     Message,
     Producer,
+    ProducerSettings,
     PullConsumer,
     PullSettings,
     PushConsumer,
@@ -31,6 +32,7 @@ from ariane_sdk import (
     Uploaded,
     errors,
 )
+from ariane_servicekit.running.broker_groups import broker_groups
 from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 from ariane_testkit.small_store import SMALL_STORE
 
@@ -163,3 +165,59 @@ async def test_no_server_left_is_a_clear_error_and_a_new_one_goes_on(tmp_path: P
             await cluster.filter_servers[1].start()
             async with consumer(120) as member:
                 assert await take(member, 100) == list(range(300, 600, 3))
+
+
+async def test_a_group_goes_on_beside_a_new_primary(tmp_path: Path) -> None:
+    """The primary and its FilterServer are killed: the one beside the replica has the filter."""
+    found: Counter[int] = Counter()
+    total = BURST * 6
+
+    async def listen(messages: list[Message]) -> None:
+        found.update(int(message.body) for message in messages)
+
+    flags = (*SMALL_STORE, "--primary-lease-s", "2.5")
+    async with LocalCluster(
+        tmp_path, replicas=1, filter_servers=1, extra_broker_args=flags
+    ) as cluster:
+        [group] = broker_groups(cluster)
+        await group.wait_in_sync()
+        brokers = (*cluster.brokers, *cluster.replicas)
+        beside = dict(zip(brokers, cluster.filter_servers, strict=True))
+        primary = await group.primary()
+        late = await upload(beside[primary])
+        [waiting] = [server for broker, server in beside.items() if broker is not primary]
+        async with asyncio.timeout(120):
+            while not await keeps(waiting, late):  # noqa: ASYNC110 - a process tells nobody
+                await asyncio.sleep(0.05)
+        async with (
+            Producer(cluster.name_servers, settings=ProducerSettings(send_timeout_s=120)) as sender,
+            PushConsumer(
+                cluster.name_servers,
+                group="thirds",
+                subscriptions={TOPIC: late},
+                listener=listen,
+                start="earliest",
+                settings=PushSettings(filter_servers_wait_s=120),
+            ),
+        ):
+            await send(sender, 0, total // 2)
+            beside[primary].kill()
+            await beside[primary].wait()
+            await group.kill_primary()
+            await send(sender, total // 2, total // 2)
+            async with asyncio.timeout(300):
+                while set(found) != set(range(0, total, 3)):
+                    assert not any(number % 3 for number in found)
+                    await asyncio.sleep(0.05)
+            assert await workers_of(waiting)
+
+
+async def keeps(server: ServiceProcess, version: Uploaded) -> bool:
+    """Whether a FilterServer has a version."""
+    name, _, digits = version.filter_version.partition("@")
+    async with aio.insecure_channel(server.address) as channel:
+        stub = FilterServiceStub(channel)
+        with suppress(aio.AioRpcError):
+            await stub.GetFilter(GetFilterRequest(filter=name, version=digits), timeout=5)
+            return True
+    return False

@@ -130,7 +130,7 @@ async def start_filter_server(jail, ariane_cluster, tmp_path):
     """Start FilterServers beside the session's broker; those of a test share a catalogue."""
     stacks = []
 
-    async def start(**changes):
+    async def start(*, await_broker=True, **changes):
         values = {
             "listen": Address("127.0.0.1", 0),
             "broker": Address.parse(ariane_cluster.broker_address),
@@ -149,7 +149,7 @@ async def start_filter_server(jail, ariane_cluster, tmp_path):
         probe.stop = life.aclose
         async with asyncio.timeout(60):
             # Then it stands in the routes, too.
-            while not (await probe.state()).broker_name:  # noqa: ASYNC110 - as above
+            while await_broker and not (await probe.state()).broker_name:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.01)
         return probe
 

@@ -227,8 +227,8 @@ class LocalCluster:
         admin: Whether to run admin.
         admin_port: Of admin; 0: any.
         extra_admin_args: Further flags for admin.
-        filter_servers: How many FilterServers beside each broker; they share one folder, and take
-            uploads of every kind.
+        filter_servers: How many FilterServers beside each broker and each replica; those of one
+            process share a folder. They take uploads of every kind.
         filter_server_port: Of the first FilterServer, the others take the next ones; 0: any.
         replicas: How many replicas each broker has; they agree in one SQLite file who is primary.
         flush_mode: Of the brokers: ``async`` or ``sync``.
@@ -323,7 +323,7 @@ class LocalCluster:
             # Only now the brokers' ports are known, and the checkers'.
             self.filter_servers = [
                 self._filter_server(place, number)
-                for place in range(len(self.brokers))
+                for place in range(len(brokers))
                 for number in range(self._filter_servers)
             ]
             self.admins = [self._admin(port) for port in self._admin_ports]
@@ -428,10 +428,10 @@ class LocalCluster:
         """One beside a broker.
 
         Args:
-            place: Which broker.
+            place: Which broker; replicas come behind all primaries.
             number: Which of its FilterServers.
         """
-        broker = self.brokers[place]
+        broker = (*self.brokers, *self.replicas)[place]
         name = f"filter-{broker.name}-{number}"
         arguments = (
             *("--broker", broker.address),

@@ -24,6 +24,7 @@ from ariane.filter.v1 import (
 )
 from ariane_filter.catalogue.catalogue import Catalogue
 from ariane_filter.catalogue.folder import Folder
+from ariane_filter.catalogue_copies import LOOK_S, CatalogueCopies
 from ariane_filter.jail.process import JailLauncher
 from ariane_filter.pulling.broker_link import BrokerLink
 from ariane_filter.pulling.filtered_pulls import FilteredPulls
@@ -75,6 +76,12 @@ class FilterApp:
         self._idle = Loop(
             "idle-filters", self._running.end_idle, interval_s=IDLE_LOOK_S, clock=clock
         )
+        self._copying = Loop(
+            "catalogue-copies",
+            CatalogueCopies(self._link, self._catalogue).look,
+            interval_s=LOOK_S,
+            clock=clock,
+        )
         trials = Trials(
             self._link,
             launch=launch,
@@ -119,6 +126,7 @@ class FilterApp:
         """Stand in the broker's routes."""
         self._address = address
         self._idle.start()
+        self._copying.start()
         self._link.announce(self._advertised or address)
 
     async def drain(self) -> None:
@@ -129,5 +137,6 @@ class FilterApp:
     async def stop(self) -> None:
         """End workers and the connection."""
         await self._idle.stop()
+        await self._copying.stop()
         await self._running.close()
         await self._link.close()

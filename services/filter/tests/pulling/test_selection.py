@@ -57,6 +57,15 @@ def queue_of(topic, queue_id, bodies, first=100):
     )
 
 
+async def test_no_group_is_sent_to_a_replica_which_has_no_filter():
+    queue = queue_of("flights", 0, [b"a", b"b"])
+    queue.replica.address, queue.replica.end_queue_offset = "10.0.0.9:10911", 90
+    other = queue_of("other", 0, [b"a"])
+    other.replica.address = "10.0.0.9:10911"
+    answer = await selected(PullRecordsResponse(queues=[queue, other]), {"flights": Judge([b"a"])})
+    assert [each.HasField("replica") for each in answer.queues] == [False, True]
+
+
 def bodies_of(queue):
     sizes = np.frombuffer(queue.record_sizes, "<i4")
     assert sizes.sum() == len(queue.records)

@@ -46,6 +46,11 @@ class FilterRegistrationServiceStub(object):
                 request_serializer=ariane_dot_filter_dot_v1_dot_filter__registration__service__pb2.UnregisterFilterServerRequest.SerializeToString,
                 response_deserializer=ariane_dot_filter_dot_v1_dot_filter__registration__service__pb2.UnregisterFilterServerResponse.FromString,
                 _registered_method=True)
+        self.GetFilterServers = channel.unary_unary(
+                '/ariane.filter.v1.FilterRegistrationService/GetFilterServers',
+                request_serializer=ariane_dot_filter_dot_v1_dot_filter__registration__service__pb2.GetFilterServersRequest.SerializeToString,
+                response_deserializer=ariane_dot_filter_dot_v1_dot_filter__registration__service__pb2.GetFilterServersResponse.FromString,
+                _registered_method=True)
 
 
 class FilterRegistrationServiceServicer(object):
@@ -55,7 +60,7 @@ class FilterRegistrationServiceServicer(object):
 
     def RegisterFilterServer(self, request, context):
         """Announces a FilterServer or says that it still lives. Repeating is the heartbeat.
-        Errors: FIELD_INVALID.
+        Errors: FIELD_INVALID; BROKER_NOT_PRIMARY at a replica, which has no routes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -63,6 +68,15 @@ class FilterRegistrationServiceServicer(object):
 
     def UnregisterFilterServer(self, request, context):
         """Says goodbye: the FilterServer leaves the routes at once. Repeating is harmless.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetFilterServers(self, request, context):
+        """Tells who stands in the broker's routes. FilterServers beside a replica ask its primary, to
+        have the filters that those have.
+        Errors: BROKER_NOT_PRIMARY.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -80,6 +94,11 @@ def add_FilterRegistrationServiceServicer_to_server(servicer, server):
                     servicer.UnregisterFilterServer,
                     request_deserializer=ariane_dot_filter_dot_v1_dot_filter__registration__service__pb2.UnregisterFilterServerRequest.FromString,
                     response_serializer=ariane_dot_filter_dot_v1_dot_filter__registration__service__pb2.UnregisterFilterServerResponse.SerializeToString,
+            ),
+            'GetFilterServers': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetFilterServers,
+                    request_deserializer=ariane_dot_filter_dot_v1_dot_filter__registration__service__pb2.GetFilterServersRequest.FromString,
+                    response_serializer=ariane_dot_filter_dot_v1_dot_filter__registration__service__pb2.GetFilterServersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -138,6 +157,33 @@ class FilterRegistrationService(object):
             '/ariane.filter.v1.FilterRegistrationService/UnregisterFilterServer',
             ariane_dot_filter_dot_v1_dot_filter__registration__service__pb2.UnregisterFilterServerRequest.SerializeToString,
             ariane_dot_filter_dot_v1_dot_filter__registration__service__pb2.UnregisterFilterServerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetFilterServers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.filter.v1.FilterRegistrationService/GetFilterServers',
+            ariane_dot_filter_dot_v1_dot_filter__registration__service__pb2.GetFilterServersRequest.SerializeToString,
+            ariane_dot_filter_dot_v1_dot_filter__registration__service__pb2.GetFilterServersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,10 +37,15 @@ class FilterRegistrationServiceStub:
     def __new__(cls, channel: _aio.Channel) -> FilterRegistrationServiceAsyncStub: ...
     RegisterFilterServer: _grpc.UnaryUnaryMultiCallable[_filter_registration_service_pb2.RegisterFilterServerRequest, _filter_registration_service_pb2.RegisterFilterServerResponse]
     """Announces a FilterServer or says that it still lives. Repeating is the heartbeat.
-    Errors: FIELD_INVALID.
+    Errors: FIELD_INVALID; BROKER_NOT_PRIMARY at a replica, which has no routes.
     """
     UnregisterFilterServer: _grpc.UnaryUnaryMultiCallable[_filter_registration_service_pb2.UnregisterFilterServerRequest, _filter_registration_service_pb2.UnregisterFilterServerResponse]
     """Says goodbye: the FilterServer leaves the routes at once. Repeating is harmless."""
+    GetFilterServers: _grpc.UnaryUnaryMultiCallable[_filter_registration_service_pb2.GetFilterServersRequest, _filter_registration_service_pb2.GetFilterServersResponse]
+    """Tells who stands in the broker's routes. FilterServers beside a replica ask its primary, to
+    have the filters that those have.
+    Errors: BROKER_NOT_PRIMARY.
+    """
 
 @_typing.type_check_only
 class FilterRegistrationServiceAsyncStub(FilterRegistrationServiceStub):
@@ -51,10 +56,15 @@ class FilterRegistrationServiceAsyncStub(FilterRegistrationServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     RegisterFilterServer: _aio.UnaryUnaryMultiCallable[_filter_registration_service_pb2.RegisterFilterServerRequest, _filter_registration_service_pb2.RegisterFilterServerResponse]  # type: ignore[assignment]
     """Announces a FilterServer or says that it still lives. Repeating is the heartbeat.
-    Errors: FIELD_INVALID.
+    Errors: FIELD_INVALID; BROKER_NOT_PRIMARY at a replica, which has no routes.
     """
     UnregisterFilterServer: _aio.UnaryUnaryMultiCallable[_filter_registration_service_pb2.UnregisterFilterServerRequest, _filter_registration_service_pb2.UnregisterFilterServerResponse]  # type: ignore[assignment]
     """Says goodbye: the FilterServer leaves the routes at once. Repeating is harmless."""
+    GetFilterServers: _aio.UnaryUnaryMultiCallable[_filter_registration_service_pb2.GetFilterServersRequest, _filter_registration_service_pb2.GetFilterServersResponse]  # type: ignore[assignment]
+    """Tells who stands in the broker's routes. FilterServers beside a replica ask its primary, to
+    have the filters that those have.
+    Errors: BROKER_NOT_PRIMARY.
+    """
 
 class FilterRegistrationServiceServicer(metaclass=_abc_1.ABCMeta):
     """FilterServers announce themselves here to the brokers that they run beside. A broker serves it
@@ -68,7 +78,7 @@ class FilterRegistrationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_filter_registration_service_pb2.RegisterFilterServerResponse, _abc.Awaitable[_filter_registration_service_pb2.RegisterFilterServerResponse]]:
         """Announces a FilterServer or says that it still lives. Repeating is the heartbeat.
-        Errors: FIELD_INVALID.
+        Errors: FIELD_INVALID; BROKER_NOT_PRIMARY at a replica, which has no routes.
         """
 
     @_abc_1.abstractmethod
@@ -78,5 +88,16 @@ class FilterRegistrationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_filter_registration_service_pb2.UnregisterFilterServerResponse, _abc.Awaitable[_filter_registration_service_pb2.UnregisterFilterServerResponse]]:
         """Says goodbye: the FilterServer leaves the routes at once. Repeating is harmless."""
+
+    @_abc_1.abstractmethod
+    def GetFilterServers(
+        self,
+        request: _filter_registration_service_pb2.GetFilterServersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_filter_registration_service_pb2.GetFilterServersResponse, _abc.Awaitable[_filter_registration_service_pb2.GetFilterServersResponse]]:
+        """Tells who stands in the broker's routes. FilterServers beside a replica ask its primary, to
+        have the filters that those have.
+        Errors: BROKER_NOT_PRIMARY.
+        """
 
 def add_FilterRegistrationServiceServicer_to_server(servicer: FilterRegistrationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -6,7 +6,7 @@ for that: they go on to the next when one does not answer.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,6 +66,11 @@ class FilterServers:
         """How often one says that it lives."""
         return self.silence_s / HEARTBEATS
 
+    @property
+    def addresses(self) -> Sequence[str]:
+        """Where those that live are reached, sorted."""
+        return tuple(sorted(self._servers))
+
     async def register(self, address: str, incarnation: str) -> None:
         """One lives at an address; its repetition is the heartbeat.
 
@@ -112,5 +117,5 @@ class FilterServers:
             await self._tell()
 
     async def _tell(self) -> None:
-        self._announcement.filter_server_addresses = tuple(sorted(self._servers))
+        self._announcement.filter_server_addresses = self.addresses
         await self._announce()

@@ -1,5 +1,5 @@
 """``FilterRegistrationService`` on the wire."""
-# ruff: noqa: N802 - methods are named by the contract.
+# ruff: noqa: ARG002, N802 - methods are named by the contract.
 
 from __future__ import annotations
 
@@ -47,6 +47,14 @@ class FilterRegistrationServicer(FilterRegistrationServiceServicer):
         _check_near(context)
         known = await self._servers.unregister(request.address, request.incarnation)
         return registration_pb.UnregisterFilterServerResponse(known=known)
+
+    async def GetFilterServers(
+        self,
+        request: registration_pb.GetFilterServersRequest,
+        context: aio.ServicerContext[Any, Any],
+    ) -> registration_pb.GetFilterServersResponse:
+        """Tell who lives: on other machines, too, where replicas are."""
+        return registration_pb.GetFilterServersResponse(addresses=self._servers.addresses)
 
 
 def _check_near(context: aio.ServicerContext[Any, Any]) -> None:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 from grpc import aio
 
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
+from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.filter.v1.filter_registration_service_pb2 import (
     RegisterFilterServerRequest,
     UnregisterFilterServerRequest,
 )
 from ariane.filter.v1.filter_registration_service_pb2_grpc import FilterRegistrationServiceStub
 from ariane_filter.refusals import broker_refusal
-from ariane_servicekit import Address, Clock, Loop, get_logger
+from ariane_servicekit import Address, Clock, Loop, ServiceError, get_logger
 
 if TYPE_CHECKING:
     from ariane.broker.v1.pull_service_pb2_grpc import PullServiceAsyncStub
@@ -42,6 +43,7 @@ class BrokerLink:
 
     Attributes:
         broker_name: The broker's name; empty until it has answered once.
+        primary: Where the primary of the broker is, while that is a replica; empty otherwise.
         pulls: Its pull service.
         loop: Announces the FilterServer; to be started and stopped.
     """
@@ -59,6 +61,7 @@ class BrokerLink:
         self._channel: aio.Channel | None = None
         self._registrations: FilterRegistrationServiceAsyncStub
         self.broker_name = ""
+        self.primary = ""
         self.loop = Loop("registration", self._turn, interval_s=RETRY_S, clock=clock)
 
     def connect(self) -> None:
@@ -100,16 +103,22 @@ class BrokerLink:
         try:
             answer = await self._registrations.RegisterFilterServer(request, timeout=CALL_S_MAX)
         except aio.AioRpcError as error:
-            if not self._failed:
-                _log.warning("broker_refused", broker=str(self._broker), cause=_told(error))
-            self._failed = True
+            self._take_refusal(broker_refusal(error))
             return
         if self._failed or not self.broker_name:
             _log.info("registered", broker=answer.broker_name, address=self._address)
         self._failed = False
+        self.primary = ""
         self.broker_name = answer.broker_name
         self._next_s = self._clock.monotonic() + answer.heartbeat_interval.ToMilliseconds() / 1000
 
+    def _take_refusal(self, refusal: ServiceError) -> None:
+        """Say once why the broker does not take the FilterServer, and ask again in a second.
 
-def _told(error: aio.AioRpcError) -> str:
-    return broker_refusal(error).message
+        A replica takes none, because only the primary has routes.
+        """
+        if not self._failed:
+            _log.warning("broker_refused", broker=str(self._broker), cause=refusal.message)
+        self._failed = True
+        is_replica = refusal.reason == ErrorReason.ERROR_REASON_BROKER_NOT_PRIMARY
+        self.primary = str(refusal.metadata.get("primary", "")) if is_replica else ""

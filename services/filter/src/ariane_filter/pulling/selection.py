@@ -37,7 +37,10 @@ async def selected(
     """
     asked: defaultdict[str, list[QueueRecords]] = defaultdict(list)
     for queue in answer.queues:
-        if queue.records and queue.topic in filters:
+        if queue.topic not in filters:
+            continue
+        queue.ClearField("replica")  # There is no filter.
+        if queue.records:
             asked[queue.topic].append(queue)
     if not asked:
         return answer
