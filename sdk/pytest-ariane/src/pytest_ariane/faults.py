@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, cast
 
 import grpc
 
+from ariane.broker.v1.pull_service_pb2 import StreamPullsResponse
 from pytest_ariane.append_faults import appends_with_faults
 
 
@@ -164,21 +165,27 @@ def _stream_with_faults(
     ) -> AsyncIterator[object]:
         taken: deque[_Fault | None] = deque()
 
+        async def begun() -> _Fault | None:
+            fault = faults.take(rpc)
+            if fault is not None:
+                await asyncio.sleep(fault.delay_s)
+                if fault.refusal is not None:
+                    await context.abort(fault.refusal, "refused on purpose")
+            return fault
+
         async def faulty() -> AsyncIterator[object]:
             async for request in requests:
-                fault = faults.take(rpc)
-                if fault is not None:
-                    await asyncio.sleep(fault.delay_s)
-                    if fault.refusal is not None:
-                        await context.abort(fault.refusal, "refused on purpose")
-                taken.append(fault)
+                taken.append(await begun())
                 yield request
 
-        async with aclosing(cast("AsyncGenerator[object]", method(faulty(), context))) as answers:
+        async with aclosing(cast("AsyncGenerator[bytes]", method(faulty(), context))) as answers:
+            goes_on = False
             async for answer in answers:
-                fault = taken.popleft()
+                # A pull that goes on after its answer is as good as one more.
+                fault = await begun() if goes_on else taken.popleft()
                 if fault is not None and fault.lost is not None:
                     await context.abort(fault.lost, "the answer was lost on purpose")
                 yield answer
+                goes_on = StreamPullsResponse.FromString(answer).more_follow
 
     return stream
