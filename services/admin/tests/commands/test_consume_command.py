@@ -66,5 +66,8 @@ def test_members_receive_and_acknowledge(ariane, ariane_json, filled):
     rest = ariane(*receive, "--count", str(total - 2)).splitlines()
     assert len(set(first + rest)) == total
     lags = ariane_json("group", "show", "receivers")["queues"]
-    assert {(lag["lag"], lag["in_flight"], lag["delayed"]) for lag in lags} == {(0, 0, 0)}
+    figures = {(lag["lag"], lag["in_flight"], lag["delayed"], lag["ready"]) for lag in lags}
+    assert figures == {(0, 0, 0, 0)}
+    [row] = [row for row in ariane_json("group", "list") if row["group"] == "receivers"]
+    assert (row["lag"], row["in_flight"], row["ready"]) == (0, 0, 0)
     ariane("consume", filled, "--receive", status=ExitStatus.USAGE)

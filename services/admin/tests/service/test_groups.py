@@ -15,7 +15,7 @@ from ariane.admin.v1.client_service_pb2_grpc import ClientServiceStub
 from ariane.admin.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane.admin.v1.lag_service_pb2_grpc import LagServiceStub
 from ariane.broker.v1.group_service_pb2 import ConsumerGroup
-from ariane_sdk import ClusterClient, Message, Producer, PushConsumer
+from ariane_sdk import ClusterClient, Message, Producer, PushConsumer, ReceiveConsumer
 
 
 @pytest.fixture
@@ -122,3 +122,40 @@ async def test_a_reset_without_a_target_is_refused(groups):
             group_pb.ResetGroupOffsetsRequest(consumer_group="adm-crew", topic="adm-work")
         )
     assert refused.value.code() in {StatusCode.INVALID_ARGUMENT, StatusCode.NOT_FOUND}
+
+
+async def test_of_a_group_that_receives_is_told_what_is_in_hand_and_what_is_ready(
+    cluster, groups, admin, work
+):
+    async with ReceiveConsumer(
+        cluster.name_servers, group="adm-takers", subscriptions={work: "*"}, invisible_s=600
+    ) as consumer:
+        taken = await consumer.receive_batch(4, timeout_s=60)
+        await consumer.ack(taken[0])
+        await consumer.nack(taken[1], delay_s=600)
+        in_hand = len(taken) - 2 + sum(map(len, consumer._kept))
+        listed = await LagServiceStub(admin).ListGroupLags(
+            lag_pb.ListGroupLagsRequest(consumer_group="adm-takers", topic=work)
+        )
+        [lag] = listed.lags
+        found = lag.receiving
+        assert found.in_flight_count >= in_hand >= 2
+        assert found.delayed_count == 1
+        sums = found.in_flight_count + found.delayed_count + found.ready_count
+        assert lag.message_count == sums
+        whole = await groups.GetGroup(group_pb.GetGroupRequest(consumer_group="adm-takers"))
+        assert whole.group.receiving.delayed_count == 1
+    await groups.DeleteGroup(group_pb.DeleteGroupRequest(consumer_group="adm-takers"))
+
+
+async def test_of_a_group_that_owns_queues_nobody_knows_what_is_in_hand(groups, admin, work):
+    await groups.CreateGroup(group_pb.CreateGroupRequest(group=settings("adm-own")))
+    reset = group_pb.ResetGroupOffsetsRequest(consumer_group="adm-own", topic=work, earliest=True)
+    await groups.ResetGroupOffsets(reset)
+    [lag] = (
+        await LagServiceStub(admin).ListGroupLags(
+            lag_pb.ListGroupLagsRequest(consumer_group="adm-own", topic=work)
+        )
+    ).lags
+    assert (lag.message_count, lag.HasField("receiving")) == (30, False)
+    await groups.DeleteGroup(group_pb.DeleteGroupRequest(consumer_group="adm-own"))

@@ -23,6 +23,7 @@ _sym_db = _symbol_database.Default()
 
 
 from ariane.admin.v1 import cluster_service_pb2 as ariane_dot_admin_dot_v1_dot_cluster__service__pb2
+from ariane.admin.v1 import lag_service_pb2 as ariane_dot_admin_dot_v1_dot_lag__service__pb2
 from ariane.admin.v1 import silent_broker_pb2 as ariane_dot_admin_dot_v1_dot_silent__broker__pb2
 from ariane.broker.v1 import client_service_pb2 as ariane_dot_broker_dot_v1_dot_client__service__pb2
 from ariane.broker.v1 import group_service_pb2 as ariane_dot_broker_dot_v1_dot_group__service__pb2
@@ -31,7 +32,7 @@ from ariane.common.v1 import message_pb2 as ariane_dot_common_dot_v1_dot_message
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/admin/v1/group_service.proto\x12\x0f\x61riane.admin.v1\x1a%ariane/admin/v1/cluster_service.proto\x1a#ariane/admin/v1/silent_broker.proto\x1a%ariane/broker/v1/client_service.proto\x1a$ariane/broker/v1/group_service.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb5\x02\n\x0c\x43lusterGroup\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x33\n\nplacements\x18\x02 \x03(\x0b\x32\x1f.ariane.admin.v1.GroupPlacement\x12\x0e\n\x06uneven\x18\x03 \x01(\x08\x12\x14\n\x0cmember_count\x18\x04 \x01(\x05\x12\x35\n\rconsume_model\x18\x05 \x01(\x0e\x32\x1e.ariane.broker.v1.ConsumeModel\x12\x19\n\x11lag_message_count\x18\x06 \x01(\x03\x12\x19\n\x11\x64\x65\x61\x64_letter_count\x18\x07 \x01(\x03\x12\x0e\n\x06topics\x18\x08 \x03(\t\x12\x35\n\x11oldest_store_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"k\n\x0eGroupPlacement\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12.\n\x05group\x18\x03 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"Z\n\x12\x43reateGroupRequest\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\x12\x14\n\x0c\x63luster_name\x18\x02 \x01(\t\"u\n\x13\x43reateGroupResponse\x12,\n\x05group\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterGroup\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\")\n\x0fGetGroupRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\"w\n\x10GetGroupResponse\x12,\n\x05group\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterGroup\x12\x35\n\x0esilent_brokers\x18\x02 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"e\n\x11ListGroupsRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0bname_prefix\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"\x93\x01\n\x12ListGroupsResponse\x12-\n\x06groups\x18\x01 \x03(\x0b\x32\x1d.ariane.admin.v1.ClusterGroup\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"D\n\x12UpdateGroupRequest\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"u\n\x13UpdateGroupResponse\x12,\n\x05group\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterGroup\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\"\x94\x01\n\x19UpdateGroupRetriesRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x19\n\x0c\x61ttempts_max\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x33\n\x0cretry_policy\x18\x03 \x01(\x0b\x32\x1d.ariane.broker.v1.RetryPolicyB\x0f\n\r_attempts_max\"|\n\x1aUpdateGroupRetriesResponse\x12,\n\x05group\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterGroup\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\"G\n\x12\x44\x65leteGroupRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x19\n\x11keep_dead_letters\x18\x02 \x01(\x08\"\x7f\n\x13\x44\x65leteGroupResponse\x12\x30\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\x12\x1b\n\x13retry_message_count\x18\x02 \x01(\x03\x12\x19\n\x11\x64\x65\x61\x64_letter_count\x18\x03 \x01(\x03\"X\n\x17ListGroupMembersRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\xa0\x01\n\x18ListGroupMembersResponse\x12\x34\n\x07members\x18\x01 \x03(\x0b\x32#.ariane.admin.v1.ClusterGroupMember\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\x8d\x01\n\x12\x43lusterGroupMember\x12-\n\x06member\x18\x01 \x01(\x0b\x32\x1d.ariane.broker.v1.GroupMember\x12\x14\n\x0c\x62roker_names\x18\x02 \x03(\t\x12\x32\n\nassignment\x18\x03 \x03(\x0b\x32\x1e.ariane.common.v1.MessageQueue\"a\n ListSubscriptionConflictsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\xae\x01\n!ListSubscriptionConflictsResponse\x12\x39\n\tconflicts\x18\x01 \x03(\x0b\x32&.ariane.broker.v1.SubscriptionConflict\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\xda\x01\n\x18ResetGroupOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x12\n\x08\x65\x61rliest\x18\x03 \x01(\x08H\x00\x12*\n\x04time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12\x36\n\rqueue_offsets\x18\x05 \x01(\x0b\x32\x1d.ariane.admin.v1.QueueOffsetsH\x00\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\x42\x08\n\x06target\"B\n\x0cQueueOffsets\x12\x32\n\x07offsets\x18\x01 \x03(\x0b\x32!.ariane.admin.v1.GroupQueueOffset\"\xa3\x01\n\x10GroupQueueOffset\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\x12\"\n\x15previous_queue_offset\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x0cmember_count\x18\x05 \x01(\x05\x42\x18\n\x16_previous_queue_offset\"\x81\x01\n\x19ResetGroupOffsetsResponse\x12\x32\n\x07offsets\x18\x01 \x03(\x0b\x32!.ariane.admin.v1.GroupQueueOffset\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\"`\n\x18\x43loneGroupOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x1d\n\x15target_consumer_group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\"\x81\x01\n\x19\x43loneGroupOffsetsResponse\x12\x32\n\x07offsets\x18\x01 \x03(\x0b\x32!.ariane.admin.v1.GroupQueueOffset\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome2\xdd\x08\n\x0cGroupService\x12\x62\n\x0b\x43reateGroup\x12#.ariane.admin.v1.CreateGroupRequest\x1a$.ariane.admin.v1.CreateGroupResponse\"\x08\xca\xf3\x18\x04\x08\x04\x10\x03\x12Y\n\x08GetGroup\x12 .ariane.admin.v1.GetGroupRequest\x1a!.ariane.admin.v1.GetGroupResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x03\x12_\n\nListGroups\x12\".ariane.admin.v1.ListGroupsRequest\x1a#.ariane.admin.v1.ListGroupsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x12\x62\n\x0bUpdateGroup\x12#.ariane.admin.v1.UpdateGroupRequest\x1a$.ariane.admin.v1.UpdateGroupResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x12w\n\x12UpdateGroupRetries\x12*.ariane.admin.v1.UpdateGroupRetriesRequest\x1a+.ariane.admin.v1.UpdateGroupRetriesResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x12\x62\n\x0b\x44\x65leteGroup\x12#.ariane.admin.v1.DeleteGroupRequest\x1a$.ariane.admin.v1.DeleteGroupResponse\"\x08\xca\xf3\x18\x04\x08\x06\x10\x03\x12q\n\x10ListGroupMembers\x12(.ariane.admin.v1.ListGroupMembersRequest\x1a).ariane.admin.v1.ListGroupMembersResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x03\x12\x8c\x01\n\x19ListSubscriptionConflicts\x12\x31.ariane.admin.v1.ListSubscriptionConflictsRequest\x1a\x32.ariane.admin.v1.ListSubscriptionConflictsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x03\x12t\n\x11ResetGroupOffsets\x12).ariane.admin.v1.ResetGroupOffsetsRequest\x1a*.ariane.admin.v1.ResetGroupOffsetsResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x12t\n\x11\x43loneGroupOffsets\x12).ariane.admin.v1.CloneGroupOffsetsRequest\x1a*.ariane.admin.v1.CloneGroupOffsetsResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/admin/v1/group_service.proto\x12\x0f\x61riane.admin.v1\x1a%ariane/admin/v1/cluster_service.proto\x1a!ariane/admin/v1/lag_service.proto\x1a#ariane/admin/v1/silent_broker.proto\x1a%ariane/broker/v1/client_service.proto\x1a$ariane/broker/v1/group_service.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xea\x02\n\x0c\x43lusterGroup\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x33\n\nplacements\x18\x02 \x03(\x0b\x32\x1f.ariane.admin.v1.GroupPlacement\x12\x0e\n\x06uneven\x18\x03 \x01(\x08\x12\x14\n\x0cmember_count\x18\x04 \x01(\x05\x12\x35\n\rconsume_model\x18\x05 \x01(\x0e\x32\x1e.ariane.broker.v1.ConsumeModel\x12\x19\n\x11lag_message_count\x18\x06 \x01(\x03\x12\x19\n\x11\x64\x65\x61\x64_letter_count\x18\x07 \x01(\x03\x12\x0e\n\x06topics\x18\x08 \x03(\t\x12\x35\n\x11oldest_store_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\treceiving\x18\n \x01(\x0b\x32 .ariane.admin.v1.ReceivingCounts\"k\n\x0eGroupPlacement\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12.\n\x05group\x18\x03 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"Z\n\x12\x43reateGroupRequest\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\x12\x14\n\x0c\x63luster_name\x18\x02 \x01(\t\"u\n\x13\x43reateGroupResponse\x12,\n\x05group\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterGroup\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\")\n\x0fGetGroupRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\"w\n\x10GetGroupResponse\x12,\n\x05group\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterGroup\x12\x35\n\x0esilent_brokers\x18\x02 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"e\n\x11ListGroupsRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0bname_prefix\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"\x93\x01\n\x12ListGroupsResponse\x12-\n\x06groups\x18\x01 \x03(\x0b\x32\x1d.ariane.admin.v1.ClusterGroup\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"D\n\x12UpdateGroupRequest\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"u\n\x13UpdateGroupResponse\x12,\n\x05group\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterGroup\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\"\x94\x01\n\x19UpdateGroupRetriesRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x19\n\x0c\x61ttempts_max\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x33\n\x0cretry_policy\x18\x03 \x01(\x0b\x32\x1d.ariane.broker.v1.RetryPolicyB\x0f\n\r_attempts_max\"|\n\x1aUpdateGroupRetriesResponse\x12,\n\x05group\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.ClusterGroup\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\"G\n\x12\x44\x65leteGroupRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x19\n\x11keep_dead_letters\x18\x02 \x01(\x08\"\x7f\n\x13\x44\x65leteGroupResponse\x12\x30\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\x12\x1b\n\x13retry_message_count\x18\x02 \x01(\x03\x12\x19\n\x11\x64\x65\x61\x64_letter_count\x18\x03 \x01(\x03\"X\n\x17ListGroupMembersRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\xa0\x01\n\x18ListGroupMembersResponse\x12\x34\n\x07members\x18\x01 \x03(\x0b\x32#.ariane.admin.v1.ClusterGroupMember\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\x8d\x01\n\x12\x43lusterGroupMember\x12-\n\x06member\x18\x01 \x01(\x0b\x32\x1d.ariane.broker.v1.GroupMember\x12\x14\n\x0c\x62roker_names\x18\x02 \x03(\t\x12\x32\n\nassignment\x18\x03 \x03(\x0b\x32\x1e.ariane.common.v1.MessageQueue\"a\n ListSubscriptionConflictsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\xae\x01\n!ListSubscriptionConflictsResponse\x12\x39\n\tconflicts\x18\x01 \x03(\x0b\x32&.ariane.broker.v1.SubscriptionConflict\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\xda\x01\n\x18ResetGroupOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x12\n\x08\x65\x61rliest\x18\x03 \x01(\x08H\x00\x12*\n\x04time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12\x36\n\rqueue_offsets\x18\x05 \x01(\x0b\x32\x1d.ariane.admin.v1.QueueOffsetsH\x00\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\x42\x08\n\x06target\"B\n\x0cQueueOffsets\x12\x32\n\x07offsets\x18\x01 \x03(\x0b\x32!.ariane.admin.v1.GroupQueueOffset\"\xa3\x01\n\x10GroupQueueOffset\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\x12\"\n\x15previous_queue_offset\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x0cmember_count\x18\x05 \x01(\x05\x42\x18\n\x16_previous_queue_offset\"\x81\x01\n\x19ResetGroupOffsetsResponse\x12\x32\n\x07offsets\x18\x01 \x03(\x0b\x32!.ariane.admin.v1.GroupQueueOffset\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome\"`\n\x18\x43loneGroupOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x1d\n\x15target_consumer_group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\"\x81\x01\n\x19\x43loneGroupOffsetsResponse\x12\x32\n\x07offsets\x18\x01 \x03(\x0b\x32!.ariane.admin.v1.GroupQueueOffset\x12\x30\n\x08outcomes\x18\x02 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome2\xdd\x08\n\x0cGroupService\x12\x62\n\x0b\x43reateGroup\x12#.ariane.admin.v1.CreateGroupRequest\x1a$.ariane.admin.v1.CreateGroupResponse\"\x08\xca\xf3\x18\x04\x08\x04\x10\x03\x12Y\n\x08GetGroup\x12 .ariane.admin.v1.GetGroupRequest\x1a!.ariane.admin.v1.GetGroupResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x03\x12_\n\nListGroups\x12\".ariane.admin.v1.ListGroupsRequest\x1a#.ariane.admin.v1.ListGroupsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x12\x62\n\x0bUpdateGroup\x12#.ariane.admin.v1.UpdateGroupRequest\x1a$.ariane.admin.v1.UpdateGroupResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x12w\n\x12UpdateGroupRetries\x12*.ariane.admin.v1.UpdateGroupRetriesRequest\x1a+.ariane.admin.v1.UpdateGroupRetriesResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x12\x62\n\x0b\x44\x65leteGroup\x12#.ariane.admin.v1.DeleteGroupRequest\x1a$.ariane.admin.v1.DeleteGroupResponse\"\x08\xca\xf3\x18\x04\x08\x06\x10\x03\x12q\n\x10ListGroupMembers\x12(.ariane.admin.v1.ListGroupMembersRequest\x1a).ariane.admin.v1.ListGroupMembersResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x03\x12\x8c\x01\n\x19ListSubscriptionConflicts\x12\x31.ariane.admin.v1.ListSubscriptionConflictsRequest\x1a\x32.ariane.admin.v1.ListSubscriptionConflictsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x03\x12t\n\x11ResetGroupOffsets\x12).ariane.admin.v1.ResetGroupOffsetsRequest\x1a*.ariane.admin.v1.ResetGroupOffsetsResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x12t\n\x11\x43loneGroupOffsets\x12).ariane.admin.v1.CloneGroupOffsetsRequest\x1a*.ariane.admin.v1.CloneGroupOffsetsResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -59,56 +60,56 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GROUPSERVICE'].methods_by_name['ResetGroupOffsets']._serialized_options = b'\312\363\030\004\010\005\020\003'
   _globals['_GROUPSERVICE'].methods_by_name['CloneGroupOffsets']._loaded_options = None
   _globals['_GROUPSERVICE'].methods_by_name['CloneGroupOffsets']._serialized_options = b'\312\363\030\004\010\005\020\003'
-  _globals['_CLUSTERGROUP']._serialized_start=306
-  _globals['_CLUSTERGROUP']._serialized_end=615
-  _globals['_GROUPPLACEMENT']._serialized_start=617
-  _globals['_GROUPPLACEMENT']._serialized_end=724
-  _globals['_CREATEGROUPREQUEST']._serialized_start=726
-  _globals['_CREATEGROUPREQUEST']._serialized_end=816
-  _globals['_CREATEGROUPRESPONSE']._serialized_start=818
-  _globals['_CREATEGROUPRESPONSE']._serialized_end=935
-  _globals['_GETGROUPREQUEST']._serialized_start=937
-  _globals['_GETGROUPREQUEST']._serialized_end=978
-  _globals['_GETGROUPRESPONSE']._serialized_start=980
-  _globals['_GETGROUPRESPONSE']._serialized_end=1099
-  _globals['_LISTGROUPSREQUEST']._serialized_start=1101
-  _globals['_LISTGROUPSREQUEST']._serialized_end=1202
-  _globals['_LISTGROUPSRESPONSE']._serialized_start=1205
-  _globals['_LISTGROUPSRESPONSE']._serialized_end=1352
-  _globals['_UPDATEGROUPREQUEST']._serialized_start=1354
-  _globals['_UPDATEGROUPREQUEST']._serialized_end=1422
-  _globals['_UPDATEGROUPRESPONSE']._serialized_start=1424
-  _globals['_UPDATEGROUPRESPONSE']._serialized_end=1541
-  _globals['_UPDATEGROUPRETRIESREQUEST']._serialized_start=1544
-  _globals['_UPDATEGROUPRETRIESREQUEST']._serialized_end=1692
-  _globals['_UPDATEGROUPRETRIESRESPONSE']._serialized_start=1694
-  _globals['_UPDATEGROUPRETRIESRESPONSE']._serialized_end=1818
-  _globals['_DELETEGROUPREQUEST']._serialized_start=1820
-  _globals['_DELETEGROUPREQUEST']._serialized_end=1891
-  _globals['_DELETEGROUPRESPONSE']._serialized_start=1893
-  _globals['_DELETEGROUPRESPONSE']._serialized_end=2020
-  _globals['_LISTGROUPMEMBERSREQUEST']._serialized_start=2022
-  _globals['_LISTGROUPMEMBERSREQUEST']._serialized_end=2110
-  _globals['_LISTGROUPMEMBERSRESPONSE']._serialized_start=2113
-  _globals['_LISTGROUPMEMBERSRESPONSE']._serialized_end=2273
-  _globals['_CLUSTERGROUPMEMBER']._serialized_start=2276
-  _globals['_CLUSTERGROUPMEMBER']._serialized_end=2417
-  _globals['_LISTSUBSCRIPTIONCONFLICTSREQUEST']._serialized_start=2419
-  _globals['_LISTSUBSCRIPTIONCONFLICTSREQUEST']._serialized_end=2516
-  _globals['_LISTSUBSCRIPTIONCONFLICTSRESPONSE']._serialized_start=2519
-  _globals['_LISTSUBSCRIPTIONCONFLICTSRESPONSE']._serialized_end=2693
-  _globals['_RESETGROUPOFFSETSREQUEST']._serialized_start=2696
-  _globals['_RESETGROUPOFFSETSREQUEST']._serialized_end=2914
-  _globals['_QUEUEOFFSETS']._serialized_start=2916
-  _globals['_QUEUEOFFSETS']._serialized_end=2982
-  _globals['_GROUPQUEUEOFFSET']._serialized_start=2985
-  _globals['_GROUPQUEUEOFFSET']._serialized_end=3148
-  _globals['_RESETGROUPOFFSETSRESPONSE']._serialized_start=3151
-  _globals['_RESETGROUPOFFSETSRESPONSE']._serialized_end=3280
-  _globals['_CLONEGROUPOFFSETSREQUEST']._serialized_start=3282
-  _globals['_CLONEGROUPOFFSETSREQUEST']._serialized_end=3378
-  _globals['_CLONEGROUPOFFSETSRESPONSE']._serialized_start=3381
-  _globals['_CLONEGROUPOFFSETSRESPONSE']._serialized_end=3510
-  _globals['_GROUPSERVICE']._serialized_start=3513
-  _globals['_GROUPSERVICE']._serialized_end=4630
+  _globals['_CLUSTERGROUP']._serialized_start=341
+  _globals['_CLUSTERGROUP']._serialized_end=703
+  _globals['_GROUPPLACEMENT']._serialized_start=705
+  _globals['_GROUPPLACEMENT']._serialized_end=812
+  _globals['_CREATEGROUPREQUEST']._serialized_start=814
+  _globals['_CREATEGROUPREQUEST']._serialized_end=904
+  _globals['_CREATEGROUPRESPONSE']._serialized_start=906
+  _globals['_CREATEGROUPRESPONSE']._serialized_end=1023
+  _globals['_GETGROUPREQUEST']._serialized_start=1025
+  _globals['_GETGROUPREQUEST']._serialized_end=1066
+  _globals['_GETGROUPRESPONSE']._serialized_start=1068
+  _globals['_GETGROUPRESPONSE']._serialized_end=1187
+  _globals['_LISTGROUPSREQUEST']._serialized_start=1189
+  _globals['_LISTGROUPSREQUEST']._serialized_end=1290
+  _globals['_LISTGROUPSRESPONSE']._serialized_start=1293
+  _globals['_LISTGROUPSRESPONSE']._serialized_end=1440
+  _globals['_UPDATEGROUPREQUEST']._serialized_start=1442
+  _globals['_UPDATEGROUPREQUEST']._serialized_end=1510
+  _globals['_UPDATEGROUPRESPONSE']._serialized_start=1512
+  _globals['_UPDATEGROUPRESPONSE']._serialized_end=1629
+  _globals['_UPDATEGROUPRETRIESREQUEST']._serialized_start=1632
+  _globals['_UPDATEGROUPRETRIESREQUEST']._serialized_end=1780
+  _globals['_UPDATEGROUPRETRIESRESPONSE']._serialized_start=1782
+  _globals['_UPDATEGROUPRETRIESRESPONSE']._serialized_end=1906
+  _globals['_DELETEGROUPREQUEST']._serialized_start=1908
+  _globals['_DELETEGROUPREQUEST']._serialized_end=1979
+  _globals['_DELETEGROUPRESPONSE']._serialized_start=1981
+  _globals['_DELETEGROUPRESPONSE']._serialized_end=2108
+  _globals['_LISTGROUPMEMBERSREQUEST']._serialized_start=2110
+  _globals['_LISTGROUPMEMBERSREQUEST']._serialized_end=2198
+  _globals['_LISTGROUPMEMBERSRESPONSE']._serialized_start=2201
+  _globals['_LISTGROUPMEMBERSRESPONSE']._serialized_end=2361
+  _globals['_CLUSTERGROUPMEMBER']._serialized_start=2364
+  _globals['_CLUSTERGROUPMEMBER']._serialized_end=2505
+  _globals['_LISTSUBSCRIPTIONCONFLICTSREQUEST']._serialized_start=2507
+  _globals['_LISTSUBSCRIPTIONCONFLICTSREQUEST']._serialized_end=2604
+  _globals['_LISTSUBSCRIPTIONCONFLICTSRESPONSE']._serialized_start=2607
+  _globals['_LISTSUBSCRIPTIONCONFLICTSRESPONSE']._serialized_end=2781
+  _globals['_RESETGROUPOFFSETSREQUEST']._serialized_start=2784
+  _globals['_RESETGROUPOFFSETSREQUEST']._serialized_end=3002
+  _globals['_QUEUEOFFSETS']._serialized_start=3004
+  _globals['_QUEUEOFFSETS']._serialized_end=3070
+  _globals['_GROUPQUEUEOFFSET']._serialized_start=3073
+  _globals['_GROUPQUEUEOFFSET']._serialized_end=3236
+  _globals['_RESETGROUPOFFSETSRESPONSE']._serialized_start=3239
+  _globals['_RESETGROUPOFFSETSRESPONSE']._serialized_end=3368
+  _globals['_CLONEGROUPOFFSETSREQUEST']._serialized_start=3370
+  _globals['_CLONEGROUPOFFSETSREQUEST']._serialized_end=3466
+  _globals['_CLONEGROUPOFFSETSRESPONSE']._serialized_start=3469
+  _globals['_CLONEGROUPOFFSETSRESPONSE']._serialized_end=3598
+  _globals['_GROUPSERVICE']._serialized_start=3601
+  _globals['_GROUPSERVICE']._serialized_end=4718
 # @@protoc_insertion_point(module_scope)

@@ -4,6 +4,7 @@ isort:skip_file
 """
 
 from ariane.admin.v1 import cluster_service_pb2 as _cluster_service_pb2
+from ariane.admin.v1 import lag_service_pb2 as _lag_service_pb2
 from ariane.admin.v1 import silent_broker_pb2 as _silent_broker_pb2
 from ariane.broker.v1 import client_service_pb2 as _client_service_pb2
 from ariane.broker.v1 import group_service_pb2 as _group_service_pb2
@@ -39,6 +40,7 @@ class ClusterGroup(_message.Message):
     DEAD_LETTER_COUNT_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     OLDEST_STORE_TIME_FIELD_NUMBER: _builtins.int
+    RECEIVING_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The name."""
     uneven: _builtins.bool
@@ -63,6 +65,12 @@ class ClusterGroup(_message.Message):
     def oldest_store_time(self) -> _timestamp_pb2.Timestamp:
         """When the oldest message was stored that it has not consumed yet. Absent without a backlog."""
 
+    @_builtins.property
+    def receiving(self) -> _lag_service_pb2.ReceivingCounts:
+        """Of what it has not consumed yet, what is where; absent where no member receives without owning
+        queues.
+        """
+
     def __init__(
         self,
         *,
@@ -75,10 +83,11 @@ class ClusterGroup(_message.Message):
         dead_letter_count: _builtins.int = ...,
         topics: _abc.Iterable[_builtins.str] | None = ...,
         oldest_store_time: _timestamp_pb2.Timestamp | None = ...,
+        receiving: _lag_service_pb2.ReceivingCounts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["oldest_store_time", b"oldest_store_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["oldest_store_time", b"oldest_store_time", "receiving", b"receiving"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consume_model", b"consume_model", "consumer_group", b"consumer_group", "dead_letter_count", b"dead_letter_count", "lag_message_count", b"lag_message_count", "member_count", b"member_count", "oldest_store_time", b"oldest_store_time", "placements", b"placements", "topics", b"topics", "uneven", b"uneven"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consume_model", b"consume_model", "consumer_group", b"consumer_group", "dead_letter_count", b"dead_letter_count", "lag_message_count", b"lag_message_count", "member_count", b"member_count", "oldest_store_time", b"oldest_store_time", "placements", b"placements", "receiving", b"receiving", "topics", b"topics", "uneven", b"uneven"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

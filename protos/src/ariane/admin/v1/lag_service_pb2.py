@@ -29,7 +29,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!ariane/admin/v1/lag_service.proto\x12\x0f\x61riane.admin.v1\x1a#ariane/admin/v1/silent_broker.proto\x1a%ariane/broker/v1/offset_service.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x01\n\x14ListGroupLagsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x19\n\x11message_count_min\x18\x03 \x01(\x03\x12(\n\x05order\x18\x04 \x01(\x0e\x32\x19.ariane.admin.v1.LagOrder\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\t\"\x90\x01\n\x15ListGroupLagsResponse\x12\'\n\x04lags\x18\x01 \x03(\x0b\x32\x19.ariane.admin.v1.GroupLag\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\xbf\x01\n\x08GroupLag\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x15\n\rmessage_count\x18\x03 \x01(\x03\x12(\n\x05\x64\x65lay\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x11oldest_store_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0cmember_count\x18\x06 \x01(\x05\"d\n\x14ListQueueLagsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"\x90\x01\n\x15ListQueueLagsResponse\x12\'\n\x04lags\x18\x01 \x03(\x0b\x32\x19.ariane.admin.v1.QueueLag\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"^\n\x08QueueLag\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12*\n\x03lag\x18\x02 \x01(\x0b\x32\x1d.ariane.broker.v1.ConsumerLag\x12\x11\n\tclient_id\x18\x03 \x01(\t*k\n\x08LagOrder\x12\x19\n\x15LAG_ORDER_UNSPECIFIED\x10\x00\x12\x12\n\x0eLAG_ORDER_NAME\x10\x01\x12\x1b\n\x17LAG_ORDER_MESSAGE_COUNT\x10\x02\x12\x13\n\x0fLAG_ORDER_DELAY\x10\x03\x32\xe0\x01\n\nLagService\x12h\n\rListGroupLags\x12%.ariane.admin.v1.ListGroupLagsRequest\x1a&.ariane.admin.v1.ListGroupLagsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x03\x12h\n\rListQueueLags\x12%.ariane.admin.v1.ListQueueLagsRequest\x1a&.ariane.admin.v1.ListQueueLagsResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x03\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!ariane/admin/v1/lag_service.proto\x12\x0f\x61riane.admin.v1\x1a#ariane/admin/v1/silent_broker.proto\x1a%ariane/broker/v1/offset_service.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x01\n\x14ListGroupLagsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x19\n\x11message_count_min\x18\x03 \x01(\x03\x12(\n\x05order\x18\x04 \x01(\x0e\x32\x19.ariane.admin.v1.LagOrder\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\t\"\x90\x01\n\x15ListGroupLagsResponse\x12\'\n\x04lags\x18\x01 \x03(\x0b\x32\x19.ariane.admin.v1.GroupLag\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\xf4\x01\n\x08GroupLag\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x15\n\rmessage_count\x18\x03 \x01(\x03\x12(\n\x05\x64\x65lay\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x11oldest_store_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0cmember_count\x18\x06 \x01(\x05\x12\x33\n\treceiving\x18\x07 \x01(\x0b\x32 .ariane.admin.v1.ReceivingCounts\"V\n\x0fReceivingCounts\x12\x17\n\x0fin_flight_count\x18\x01 \x01(\x03\x12\x15\n\rdelayed_count\x18\x02 \x01(\x03\x12\x13\n\x0bready_count\x18\x03 \x01(\x03\"d\n\x14ListQueueLagsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"\x90\x01\n\x15ListQueueLagsResponse\x12\'\n\x04lags\x18\x01 \x03(\x0b\x32\x19.ariane.admin.v1.QueueLag\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"^\n\x08QueueLag\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12*\n\x03lag\x18\x02 \x01(\x0b\x32\x1d.ariane.broker.v1.ConsumerLag\x12\x11\n\tclient_id\x18\x03 \x01(\t*k\n\x08LagOrder\x12\x19\n\x15LAG_ORDER_UNSPECIFIED\x10\x00\x12\x12\n\x0eLAG_ORDER_NAME\x10\x01\x12\x1b\n\x17LAG_ORDER_MESSAGE_COUNT\x10\x02\x12\x13\n\x0fLAG_ORDER_DELAY\x10\x03\x32\xe0\x01\n\nLagService\x12h\n\rListGroupLags\x12%.ariane.admin.v1.ListGroupLagsRequest\x1a&.ariane.admin.v1.ListGroupLagsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x03\x12h\n\rListQueueLags\x12%.ariane.admin.v1.ListQueueLagsRequest\x1a&.ariane.admin.v1.ListQueueLagsResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x03\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,20 +41,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LAGSERVICE'].methods_by_name['ListGroupLags']._serialized_options = b'\312\363\030\004\010\010\020\003'
   _globals['_LAGSERVICE'].methods_by_name['ListQueueLags']._loaded_options = None
   _globals['_LAGSERVICE'].methods_by_name['ListQueueLags']._serialized_options = b'\312\363\030\004\010\007\020\003'
-  _globals['_LAGORDER']._serialized_start=1084
-  _globals['_LAGORDER']._serialized_end=1191
+  _globals['_LAGORDER']._serialized_start=1225
+  _globals['_LAGORDER']._serialized_end=1332
   _globals['_LISTGROUPLAGSREQUEST']._serialized_start=227
   _globals['_LISTGROUPLAGSREQUEST']._serialized_end=396
   _globals['_LISTGROUPLAGSRESPONSE']._serialized_start=399
   _globals['_LISTGROUPLAGSRESPONSE']._serialized_end=543
   _globals['_GROUPLAG']._serialized_start=546
-  _globals['_GROUPLAG']._serialized_end=737
-  _globals['_LISTQUEUELAGSREQUEST']._serialized_start=739
-  _globals['_LISTQUEUELAGSREQUEST']._serialized_end=839
-  _globals['_LISTQUEUELAGSRESPONSE']._serialized_start=842
-  _globals['_LISTQUEUELAGSRESPONSE']._serialized_end=986
-  _globals['_QUEUELAG']._serialized_start=988
-  _globals['_QUEUELAG']._serialized_end=1082
-  _globals['_LAGSERVICE']._serialized_start=1194
-  _globals['_LAGSERVICE']._serialized_end=1418
+  _globals['_GROUPLAG']._serialized_end=790
+  _globals['_RECEIVINGCOUNTS']._serialized_start=792
+  _globals['_RECEIVINGCOUNTS']._serialized_end=878
+  _globals['_LISTQUEUELAGSREQUEST']._serialized_start=880
+  _globals['_LISTQUEUELAGSREQUEST']._serialized_end=980
+  _globals['_LISTQUEUELAGSRESPONSE']._serialized_start=983
+  _globals['_LISTQUEUELAGSRESPONSE']._serialized_end=1127
+  _globals['_QUEUELAG']._serialized_start=1129
+  _globals['_QUEUELAG']._serialized_end=1223
+  _globals['_LAGSERVICE']._serialized_start=1335
+  _globals['_LAGSERVICE']._serialized_end=1559
 # @@protoc_insertion_point(module_scope)

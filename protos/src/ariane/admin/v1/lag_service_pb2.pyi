@@ -139,6 +139,7 @@ class GroupLag(_message.Message):
     DELAY_FIELD_NUMBER: _builtins.int
     OLDEST_STORE_TIME_FIELD_NUMBER: _builtins.int
     MEMBER_COUNT_FIELD_NUMBER: _builtins.int
+    RECEIVING_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
     topic: _builtins.str
@@ -146,7 +147,7 @@ class GroupLag(_message.Message):
     message_count: _builtins.int
     """Messages not consumed yet, summed over queues."""
     member_count: _builtins.int
-    """Live members of the group; 0 tells why nothing moves."""
+    """Live members of the group; 0 tells why nothing moves. Members that receive are not among them."""
     @_builtins.property
     def delay(self) -> _duration_pb2.Duration:
         """Age of the oldest message not consumed yet. Absent without a backlog."""
@@ -154,6 +155,10 @@ class GroupLag(_message.Message):
     @_builtins.property
     def oldest_store_time(self) -> _timestamp_pb2.Timestamp:
         """When that message was stored. Absent without a backlog."""
+
+    @_builtins.property
+    def receiving(self) -> Global___ReceivingCounts:
+        """What of it is where; absent where no member receives without owning queues."""
 
     def __init__(
         self,
@@ -164,14 +169,45 @@ class GroupLag(_message.Message):
         delay: _duration_pb2.Duration | None = ...,
         oldest_store_time: _timestamp_pb2.Timestamp | None = ...,
         member_count: _builtins.int = ...,
+        receiving: Global___ReceivingCounts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["delay", b"delay", "oldest_store_time", b"oldest_store_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delay", b"delay", "oldest_store_time", b"oldest_store_time", "receiving", b"receiving"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "delay", b"delay", "member_count", b"member_count", "message_count", b"message_count", "oldest_store_time", b"oldest_store_time", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "delay", b"delay", "member_count", b"member_count", "message_count", b"message_count", "oldest_store_time", b"oldest_store_time", "receiving", b"receiving", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GroupLag: _TypeAlias = GroupLag  # noqa: Y015
+
+@_typing.final
+class ReceivingCounts(_message.Message):
+    """Messages of queues from which members receive without owning them, by where they are."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IN_FLIGHT_COUNT_FIELD_NUMBER: _builtins.int
+    DELAYED_COUNT_FIELD_NUMBER: _builtins.int
+    READY_COUNT_FIELD_NUMBER: _builtins.int
+    in_flight_count: _builtins.int
+    """Those that members have in hand."""
+    delayed_count: _builtins.int
+    """Those that failed and wait for their delay."""
+    ready_count: _builtins.int
+    """The others: who asks next gets them."""
+    def __init__(
+        self,
+        *,
+        in_flight_count: _builtins.int = ...,
+        delayed_count: _builtins.int = ...,
+        ready_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delayed_count", b"delayed_count", "in_flight_count", b"in_flight_count", "ready_count", b"ready_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReceivingCounts: _TypeAlias = ReceivingCounts  # noqa: Y015
 
 @_typing.final
 class ListQueueLagsRequest(_message.Message):

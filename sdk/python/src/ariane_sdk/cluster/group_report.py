@@ -44,6 +44,7 @@ class QueueLag:
         unread: Whether the queue is not among those that are read: nobody gets its messages.
         in_flight_count: Of the messages, those that members who own no queues have in hand.
         delayed_count: Of the messages, those that failed and wait in the queue.
+        receiving: Whether members receive from the queue without owning it.
     """
 
     group: str
@@ -57,6 +58,14 @@ class QueueLag:
     unread: bool = False
     in_flight_count: int = 0
     delayed_count: int = 0
+    receiving: bool = False
+
+    @property
+    def ready_count(self) -> int | None:
+        """Messages that a receiving member gets with its next call; nothing where none receives."""
+        if not self.receiving:
+            return None
+        return self.message_count - self.in_flight_count - self.delayed_count
 
 
 def group_member_of(member: client_service_pb2.GroupMember) -> GroupMember:
@@ -79,4 +88,5 @@ def queue_lag_of(lag: offset_service_pb2.ConsumerLag, broker_name: str) -> Queue
         lag.unread,
         lag.in_flight_count,
         lag.delayed_count,
+        lag.receiving,
     )

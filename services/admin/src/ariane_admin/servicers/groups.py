@@ -12,6 +12,7 @@ from grpc import aio
 from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.admin.v1.cluster_service_pb2 import BrokerOutcome
 from ariane.admin.v1.group_service_pb2_grpc import GroupServiceServicer
+from ariane.admin.v1.lag_service_pb2 import ReceivingCounts
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import group_service_pb2 as broker_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
@@ -465,6 +466,19 @@ def _cluster_group(
         lag_message_count=sum(lag.message_count for lag in lags),
         topics=sorted({lag.message_queue.topic for lag in lags})[:TOPICS_MAX],
         oldest_store_time=timestamp_of(oldest),
+        receiving=_receiving(lags),
+    )
+
+
+def _receiving(lags: Sequence[QueueLag]) -> ReceivingCounts | None:
+    """What of a backlog is where; nothing where nobody receives."""
+    received = [lag for lag in lags if lag.receiving]
+    if not received:
+        return None
+    return ReceivingCounts(
+        in_flight_count=sum(lag.in_flight_count for lag in received),
+        delayed_count=sum(lag.delayed_count for lag in received),
+        ready_count=sum(lag.ready_count or 0 for lag in received),
     )
 
 

@@ -149,6 +149,8 @@ def _add(sums: dict[tuple[str, str], lag_pb.GroupLag], lag: offset_pb.ConsumerLa
         lag_pb.GroupLag(consumer_group=lag.consumer_group, topic=lag.topic),
     )
     found.message_count += lag.message_count
+    if lag.receiving:
+        _add_receiving(found.receiving, lag)
     if lag.HasField("oldest_store_time"):
         oldest = lag.oldest_store_time
         if (
@@ -156,3 +158,9 @@ def _add(sums: dict[tuple[str, str], lag_pb.GroupLag], lag: offset_pb.ConsumerLa
             or oldest.ToNanoseconds() < found.oldest_store_time.ToNanoseconds()
         ):
             found.oldest_store_time.CopyFrom(oldest)
+
+
+def _add_receiving(found: lag_pb.ReceivingCounts, lag: offset_pb.ConsumerLag) -> None:
+    found.in_flight_count += lag.in_flight_count
+    found.delayed_count += lag.delayed_count
+    found.ready_count += lag.message_count - lag.in_flight_count - lag.delayed_count

@@ -182,6 +182,7 @@ class OffsetServicer(OffsetServiceServicer):
             unread=self._unread.is_unread(place.queue),
             in_flight_count=0 if standing is None else standing.in_flight_count,
             delayed_count=0 if standing is None else standing.delayed_count,
+            receiving=standing is not None,
         )
 
     def _target(

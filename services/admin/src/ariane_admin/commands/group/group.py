@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 import click
@@ -34,7 +34,7 @@ from ariane_sdk.errors import GroupNotFound
 
 _LAG_COLUMNS = (
     *("topic", "broker", "queue_id", "consumer_offset", "max_offset", "lag", "oldest", "owner"),
-    *("suspected", "deaths", "unread", "in_flight", "delayed"),
+    *("suspected", "deaths", "unread", "in_flight", "delayed", "ready"),
 )
 _TOTALS = ("members", "lag")
 _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
@@ -49,6 +49,9 @@ _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
 @output_option
 def list_groups(*, system: bool, count: int, name_servers: str, output: Output) -> int:
     """List consumer groups with their members and backlog, by name.
+
+    Of groups that receive without owning queues, also what their members have in hand (in flight),
+    and what they get with their next call (ready).
 
     Brokers that do not answer are named, and the totals are those of the others; exit status 3.
 
@@ -67,7 +70,7 @@ def list_groups(*, system: bool, count: int, name_servers: str, output: Output) 
             return roll, await _summaries(doors.client, roll, first_of(shown, count))
 
     roll, rows = run_async(ask())
-    columns = ("group", "members", "topics", "lag", "oldest")
+    columns = ("group", "members", "topics", "lag", "in_flight", "ready", "oldest")
     return write_rows(output, roll, columns, rows, totals=_TOTALS)
 
 
@@ -201,8 +204,16 @@ def _summary(name: str, member_count: int, lags: Sequence[QueueLag]) -> Row:
         "members": member_count,
         "topics": sorted({lag.message_queue.topic for lag in lags}),
         "lag": sum(lag.message_count for lag in lags),
+        "in_flight": _sum(lag.in_flight_count for lag in lags if lag.receiving),
+        "ready": _sum(lag.ready_count or 0 for lag in lags if lag.receiving),
         "oldest": _iso(oldest),
     }
+
+
+def _sum(counts: Iterable[int]) -> int | None:
+    """Nothing of nothing: of groups whose members own queues, nobody knows it."""
+    known = list(counts)
+    return sum(known) if known else None
 
 
 def _lag_row(lag: QueueLag, owners: Mapping[MessageQueue, str]) -> Row:
@@ -220,6 +231,7 @@ def _lag_row(lag: QueueLag, owners: Mapping[MessageQueue, str]) -> Row:
         "unread": lag.unread,
         "in_flight": lag.in_flight_count,
         "delayed": lag.delayed_count,
+        "ready": lag.ready_count,
     }
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 from google.protobuf.duration_pb2 import Duration
 
-from ariane.broker.v1.client_service_pb2 import GetClientStateRequest
+from ariane.broker.v1.client_service_pb2 import ClientState, GetClientStateRequest
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,
@@ -22,19 +22,20 @@ from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.error_statuses import line_of
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.output import Output, Part, Row, output_option
 from ariane_admin.terminal.times import moment_text
 from ariane_sdk import GroupMember, LiveBroker
 from ariane_sdk.errors import CallError, GroupNotFound
 
 if TYPE_CHECKING:
     from ariane.broker.v1.client_question_pb2 import ClientQueueState
-from ariane.broker.v1.client_service_pb2 import ClientState
 
 ANSWER_SECONDS_MAX: Final = 3
 """How long a member has to say what it is at."""
 
 ASKED_TOGETHER_MAX: Final = 32
+
+_SETTING: Final = "settings."
 
 _QUEUE_COLUMNS: Final = (
     *("topic", "broker", "queue_id", "consumer_offset", "next_pull_offset", "in_flight"),
@@ -89,7 +90,7 @@ def running(
         output.rows(("client_id",), rows)
     else:
         for number, row in enumerate(rows):
-            _write(output, row, gap=number > 0)
+            _write(output, row, gap=number > 0, with_settings=bool(client_id))
     if not rows:
         say_warning(f"group {name} has no live member that is attached to a broker")
     errors = [str(row["error"]) for row in rows if row["error"]]
@@ -143,9 +144,13 @@ async def _told(doors: ClusterDoors, one: _Found, *, with_stacks: bool) -> Row:
 
 def _of_state(state: ClientState | None) -> Row:
     if state is None:
-        return {"facts": {}, "queues": [], "stacks": [], "stacks_refusal": "", "truncated": False}
+        state = ClientState()
+    facts = sorted(state.facts.items())
     return {
-        "facts": dict(sorted(state.facts.items())),
+        "facts": {name: value for name, value in facts if not name.startswith(_SETTING)},
+        "settings": {
+            name.removeprefix(_SETTING): value for name, value in facts if name.startswith(_SETTING)
+        },
         "queues": list(map(_queue_row, state.queues)),
         "stacks": [
             {
@@ -180,16 +185,24 @@ def _queue_row(queue: ClientQueueState) -> Row:
     }
 
 
-def _write(output: Output, row: Row, *, gap: bool) -> None:
+def _write(output: Output, row: Row, *, gap: bool, with_settings: bool) -> None:
     """One member for a person."""
-    lists = {"queues", "stacks", "stacks_refusal", "truncated", "error"}
-    queues, stacks = row["queues"], row["stacks"]
+    lists = {"facts", "settings", "queues", "stacks", "stacks_refusal", "truncated", "error"}
+    facts, settings, queues, stacks = (
+        *(row["facts"], row["settings"], row["queues"], row["stacks"]),
+    )
     if gap:
         click.echo()
-    output.record(
-        {name: value for name, value in row.items() if name not in lists},
-        {"queues": (_QUEUE_COLUMNS, queues)} if isinstance(queues, list) else {},
-    )
+    fields = {name: value for name, value in row.items() if name not in lists}
+    parts: dict[str, Part] = {}
+    if isinstance(facts, dict):
+        fields |= facts
+    if isinstance(settings, dict) and with_settings:
+        rows = [{"setting": name, "value": value} for name, value in settings.items()]
+        parts["settings"] = (("setting", "value"), rows)
+    if isinstance(queues, list):
+        parts["queues"] = (_QUEUE_COLUMNS, queues)
+    output.record(fields, parts)
     if isinstance(stacks, list):
         for stack in stacks:
             frames = "".join(f"\n  {frame}" for frame in stack["frames"])
