@@ -28,6 +28,7 @@ NO_SDK = "Services never import the SDK"
 CONNECTOR = "The connector is data source and sink"
 SPARK_ROOMS = "Rooms of the connector"
 SDK_ROOMS = "Rooms of the SDK"
+PRODUCER_ROOMS = "In a producer batches"
 SDK_FACE = "Whoever builds on the SDK"
 BROKER_ROOMS = "Rooms of the broker"
 PROTOBUF = "In the broker rpc alone speaks protobuf"
@@ -72,6 +73,7 @@ BAD_IMPORTS = [
     (SPARK_ROOMS, "ariane_spark.options", "ariane_spark.calls"),
     (SDK_ROOMS, "ariane_sdk.producer", "ariane_sdk.consumer"),
     (SDK_ROOMS, "ariane_sdk.net", "ariane_sdk.client"),
+    (PRODUCER_ROOMS, "ariane_sdk.producer.sending", "ariane_sdk.producer.intake"),
     (SDK_FACE, "ariane_spark", "ariane_sdk.net"),
     (SDK_FACE, "ariane_admin", "ariane_sdk.checks.limits"),
     (LOG, "ariane_storage.log", "ariane_storage.queues"),

@@ -12,7 +12,7 @@ from ariane_broker.append.append_spans import AppendSpans
 from ariane_broker.clients.client_admission import ClientAdmission
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.outbox import BrokerDraining
-from ariane_broker.delay.timer_queue import TimerQueue
+from ariane_broker.delay.timer.timer_queue import TimerQueue
 from ariane_broker.durable.saved_state import SavedState
 from ariane_broker.log.group_flush import GroupFlush
 from ariane_broker.log.held_requests import HeldRequests

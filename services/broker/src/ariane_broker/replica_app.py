@@ -24,10 +24,10 @@ from ariane_broker.replication.room import Elected
 from ariane_broker.replication.state_copies import StateCopies
 from ariane_broker.replication.tables import SCHEMA
 from ariane_broker.rpc.not_primary import NotPrimary
-from ariane_broker.rpc.pull_servicer import PullServicer
 from ariane_broker.rpc.replica_pulls import ReplicaLogGate, ReplicaPulls
-from ariane_broker.rpc.replication_servicers import ReplicaSetServicer
 from ariane_broker.rpc.rpc_services import CLIENTS, REPLICATION, rpc_service
+from ariane_broker.rpc.servicers.pull_servicer import PullServicer
+from ariane_broker.rpc.servicers.replication_servicers import ReplicaSetServicer
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_servicekit import AnswerBudget, StartRefused
 from ariane_servicekit.database import Database, DatabaseError

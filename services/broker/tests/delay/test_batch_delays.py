@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from ariane_broker.delay.delivery import Delivery
-from ariane_broker.delay.parked_queue import ParkedRows
+from ariane_broker.delay.parked.parked_queue import ParkedRows
 from ariane_broker.delay.parking import Parking
-from ariane_broker.delay.timer_handover import TimerHandover
-from ariane_broker.delay.timer_queue import TIMER_QUEUE, TimerQueue
+from ariane_broker.delay.timer.timer_handover import TimerHandover
+from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE, TimerQueue
 from ariane_broker.spark_batches import batch_publication
 from ariane_broker.spark_batches.batch_commits import BatchCommits
 from ariane_broker.spark_batches.batch_publication import BatchPublication

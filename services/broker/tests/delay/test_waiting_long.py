@@ -6,17 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ariane_broker.delay.aged_records import AgedRecords
 from ariane_broker.delay.delay import DelayLevel, DeliveryTimes
-from ariane_broker.delay.delivered_origins import delivered_origins
 from ariane_broker.delay.delivery import Delivery
 from ariane_broker.delay.delivery_loop import DeliveryLoop
 from ariane_broker.delay.level_queues import LevelQueues
-from ariane_broker.delay.parked_queue import ParkedRows
+from ariane_broker.delay.parked.delivered_origins import delivered_origins
+from ariane_broker.delay.parked.parked_queue import ParkedRows
 from ariane_broker.delay.parking import Parking
-from ariane_broker.delay.reparking import Reparking
-from ariane_broker.delay.timer_handover import TimerHandover
-from ariane_broker.delay.timer_queue import TIMER_QUEUE, TimerQueue
+from ariane_broker.delay.timer.aged_records import AgedRecords
+from ariane_broker.delay.timer.reparking import Reparking
+from ariane_broker.delay.timer.timer_handover import TimerHandover
+from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE, TimerQueue
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record.decoding.columns import decode_columns

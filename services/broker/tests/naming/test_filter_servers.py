@@ -8,7 +8,7 @@ from ariane.filter.v1 import filter_registration_service_pb2 as filter_pb
 from ariane.filter.v1.filter_registration_service_pb2_grpc import FilterRegistrationServiceStub
 from ariane_broker.naming.announcement import BrokerAnnouncement
 from ariane_broker.naming.filter_servers import FILTER_SERVERS_MAX, FilterServers
-from ariane_broker.rpc.filter_registration_servicer import FilterRegistrationServicer
+from ariane_broker.rpc.servicers.filter_registration_servicer import FilterRegistrationServicer
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_servicekit import ServiceError
 from ariane_testkit.virtual_clock import VirtualClock

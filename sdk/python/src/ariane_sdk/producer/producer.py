@@ -313,7 +313,7 @@ class Producer(ProducerLife):
             check_timeout(timeout_s)
         if self._columns_intake is None:
             # Arrow is an extra, and takes its time to import.
-            from ariane_sdk.producer.batches.columns_intake import ColumnsIntake  # noqa: PLC0415 - see above.
+            from ariane_sdk.producer.intake.columns_intake import ColumnsIntake  # noqa: PLC0415 - see above.
 
             self._columns_intake = ColumnsIntake(
                 self._intake.blocks, settings=self._settings, clock=self._clock

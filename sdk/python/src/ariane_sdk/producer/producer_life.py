@@ -15,7 +15,7 @@ from ariane_sdk.client.session import Session
 from ariane_sdk.client.telemetry import Telemetry
 from ariane_sdk.errors import ClientNotRunning, IllegalArgument
 from ariane_sdk.producer.batches.bundle import BundleSettings
-from ariane_sdk.producer.batches.intake import Intake
+from ariane_sdk.producer.intake.intake import Intake
 from ariane_sdk.producer.recall_calls import RecallCalls
 from ariane_sdk.producer.requests.reply_inbox import ReplyInbox
 from ariane_sdk.producer.requests.request_reply import Requests
@@ -34,7 +34,7 @@ from ariane_sdk.runtime.own_address import own_ip
 from ariane_sdk.settings import ProducerSettings, checked_settings
 
 if TYPE_CHECKING:
-    from ariane_sdk.producer.batches.columns_intake import ColumnsIntake
+    from ariane_sdk.producer.intake.columns_intake import ColumnsIntake
 
 
 class ProducerLife(TransactionalSends):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ariane_broker.delay.delivery import Delivery
 from ariane_broker.delay.lateness import Lateness
 from ariane_broker.delay.level_queues import LevelQueues
-from ariane_broker.delay.timer_queue import TimerQueue
+from ariane_broker.delay.timer.timer_queue import TimerQueue
 
 
 class PendingLevel(NamedTuple):

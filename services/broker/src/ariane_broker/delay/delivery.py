@@ -8,8 +8,8 @@ from itertools import groupby
 import numpy as np
 
 from ariane_broker.delay.lateness import Lateness
-from ariane_broker.delay.parked_queue import ParkedRows
-from ariane_broker.delay.parked_records import ParkedRecords, read_parked
+from ariane_broker.delay.parked.parked_queue import ParkedRows
+from ariane_broker.delay.parked.parked_records import ParkedRecords, read_parked
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.topic_table import TopicConfig

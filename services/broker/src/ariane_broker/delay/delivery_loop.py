@@ -9,9 +9,9 @@ from typing import Final
 from ariane_broker.delay.delivery import Delivery
 from ariane_broker.delay.lateness import TIME_MS_MIN
 from ariane_broker.delay.level_queues import LevelQueues, queue_of
-from ariane_broker.delay.parked_queue import ParkedRows
-from ariane_broker.delay.reparking import Reparking
-from ariane_broker.delay.timer_queue import SLICE_BYTES, SLICE_COUNT, TIMER_QUEUE, TimerQueue
+from ariane_broker.delay.parked.parked_queue import ParkedRows
+from ariane_broker.delay.timer.reparking import Reparking
+from ariane_broker.delay.timer.timer_queue import SLICE_BYTES, SLICE_COUNT, TIMER_QUEUE, TimerQueue
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_servicekit import Clock, Loop, get_logger
 from ariane_storage.errors import QueueUnderRepair, StoreFull, StorePoisoned

@@ -23,15 +23,15 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ariane_broker.delay.delivered_origins import delivered_origins
 from ariane_broker.delay.level_table import LEVEL_COUNT_MAX
-from ariane_broker.delay.parked_queue import (
+from ariane_broker.delay.parked.delivered_origins import delivered_origins
+from ariane_broker.delay.parked.parked_queue import (
     ParkedRows,
     mark_origins,
     needed_from,
     rows_from,
 )
-from ariane_broker.delay.queue_progress import QueueProgress
+from ariane_broker.delay.parked.queue_progress import QueueProgress
 from ariane_broker.queue_key import QueueKey
 from ariane_record.names import DELAY_TOPIC
 from ariane_storage.config import DELAY_LEVELS_MS

@@ -10,17 +10,17 @@ from typing import Final
 import numpy as np
 
 from ariane_broker.delay import level_queues
-from ariane_broker.delay import timer_queue as timer
-from ariane_broker.delay.aged_records import AgedRecords
 from ariane_broker.delay.delayed_counts import DelayedCounts
 from ariane_broker.delay.delivery import Delivery
 from ariane_broker.delay.delivery_loop import DeliveryLoop
 from ariane_broker.delay.level_queues import LevelQueues
-from ariane_broker.delay.parked_queue import ParkedRows
+from ariane_broker.delay.parked.parked_queue import ParkedRows
 from ariane_broker.delay.parking import Parking
-from ariane_broker.delay.reparking import Reparking
-from ariane_broker.delay.timer_handover import TimerHandover
-from ariane_broker.delay.timer_queue import TIMER_QUEUE, TimerQueue
+from ariane_broker.delay.timer import timer_queue as timer
+from ariane_broker.delay.timer.aged_records import AgedRecords
+from ariane_broker.delay.timer.reparking import Reparking
+from ariane_broker.delay.timer.timer_handover import TimerHandover
+from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE, TimerQueue
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.outside import Outside
 from ariane_broker.settings import BrokerSettings

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from ariane_broker.delay.parked_records import DELAY_PROPERTIES
+from ariane_broker.delay.parked.parked_records import DELAY_PROPERTIES
 from ariane_record import PropertyName, RecordFields
 from ariane_record.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.delay.queue_progress import QueueProgress
+from ariane_broker.delay.parked.queue_progress import QueueProgress
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.retry.text_rows import starts_with
 from ariane_record import PropertyName, RecordFields, decode_record

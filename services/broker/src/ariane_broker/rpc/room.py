@@ -23,26 +23,26 @@ from ariane_broker.replication.primary import Primary
 from ariane_broker.replication.state_copies import StateCopies
 from ariane_broker.retry.room import RetryingRoom
 from ariane_broker.rpc.append_streams import AppendStreams
-from ariane_broker.rpc.broker_servicer import BrokerParts, BrokerServicer
-from ariane_broker.rpc.client_servicer import ClientServicer
-from ariane_broker.rpc.filter_registration_servicer import FilterRegistrationServicer
-from ariane_broker.rpc.group_servicer import GroupServicer
-from ariane_broker.rpc.offset_servicer import OffsetServicer
 from ariane_broker.rpc.plain_send import SendMessages
-from ariane_broker.rpc.pull_servicer import PullServicer
-from ariane_broker.rpc.query_servicer import QueryServicer
-from ariane_broker.rpc.receive_servicer import ReceiveServicer
-from ariane_broker.rpc.replication_servicers import (
+from ariane_broker.rpc.rpc_services import rpc_service
+from ariane_broker.rpc.servicers.broker_servicer import BrokerParts, BrokerServicer
+from ariane_broker.rpc.servicers.client_servicer import ClientServicer
+from ariane_broker.rpc.servicers.filter_registration_servicer import FilterRegistrationServicer
+from ariane_broker.rpc.servicers.group_servicer import GroupServicer
+from ariane_broker.rpc.servicers.offset_servicer import OffsetServicer
+from ariane_broker.rpc.servicers.pull_servicer import PullServicer
+from ariane_broker.rpc.servicers.query_servicer import QueryServicer
+from ariane_broker.rpc.servicers.receive_servicer import ReceiveServicer
+from ariane_broker.rpc.servicers.replication_servicers import (
     LogServicer,
     ReplicaSetServicer,
     StateServicer,
 )
-from ariane_broker.rpc.retry_servicer import RetryServicer
-from ariane_broker.rpc.rpc_services import rpc_service
-from ariane_broker.rpc.send_servicer import SendServicer
-from ariane_broker.rpc.sink_servicer import SinkServicer
-from ariane_broker.rpc.topic_servicer import TopicServicer
-from ariane_broker.rpc.transaction_servicer import TransactionServicer
+from ariane_broker.rpc.servicers.retry_servicer import RetryServicer
+from ariane_broker.rpc.servicers.send_servicer import SendServicer
+from ariane_broker.rpc.servicers.sink_servicer import SinkServicer
+from ariane_broker.rpc.servicers.topic_servicer import TopicServicer
+from ariane_broker.rpc.servicers.transaction_servicer import TransactionServicer
 from ariane_broker.rpc.transaction_streams import StreamParts, TransactionStreams
 from ariane_broker.state.room import StateRoom
 from ariane_broker.storage_rules import STORAGE_RULES

@@ -35,8 +35,8 @@ from ariane_sdk.net.backoff import Backoff
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.error_copy import error_copy
 from ariane_sdk.net.status import ROUTING_REASONS
-from ariane_sdk.producer.batches.intake import Intake
 from ariane_sdk.producer.batches.topic_lane import QueueWish
+from ariane_sdk.producer.intake.intake import Intake
 from ariane_sdk.producer.transactions.transaction import HalfMessage, TransactionOutcome
 from ariane_sdk.producer.transactions.transaction_requests import TransactionRequests
 from ariane_sdk.routing.routes import Routes, address_for_send

@@ -8,14 +8,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ariane_broker.delay import parked_queue as parked_module
-from ariane_broker.delay import timer_queue as timer_module
 from ariane_broker.delay.level_queues import LevelQueues
-from ariane_broker.delay.parked_queue import ParkedRows
-from ariane_broker.delay.queue_progress import QueueProgress
-from ariane_broker.delay.timer_handover import TimerHandover
-from ariane_broker.delay.timer_queue import TimerQueue
-from ariane_broker.delay.timer_window import TimerWindow
+from ariane_broker.delay.parked import parked_queue as parked_module
+from ariane_broker.delay.parked.parked_queue import ParkedRows
+from ariane_broker.delay.parked.queue_progress import QueueProgress
+from ariane_broker.delay.timer import timer_queue as timer_module
+from ariane_broker.delay.timer.timer_handover import TimerHandover
+from ariane_broker.delay.timer.timer_queue import TimerQueue
+from ariane_broker.delay.timer.timer_window import TimerWindow
 from ariane_storage.queues.consume_queue_entry import ENTRY
 from ariane_storage.testing import FaultyDisk
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ariane_broker.delay.parked_queue import ParkedRows
+from ariane_broker.delay.parked.parked_queue import ParkedRows
 from ariane_broker.queue_key import QueueKey
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.encoding.moved_records import MovedRecords

@@ -15,14 +15,14 @@ from ariane_sdk.checks.limits import checked_tag, checked_topic
 from ariane_sdk.checks.message_types import TYPE_ERRORS, check_sequence, check_types
 from ariane_sdk.errors import MessageIllegal
 from ariane_sdk.message import Message, MessageQueue, SendResult
-from ariane_sdk.producer.batches.block_intake import BlockIntake
-from ariane_sdk.producer.batches.message_adding import MessageAdding
-from ariane_sdk.producer.batches.mixed_intake import MixedIntake, Outcome
 from ariane_sdk.producer.batches.open_batches import OpenBatches
-from ariane_sdk.producer.batches.plain_intake import PlainIntake
-from ariane_sdk.producer.batches.plain_messages import PlainMessages
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.batches.topic_lane import NO_WISH, QueueWish, TopicLane
+from ariane_sdk.producer.intake.block_intake import BlockIntake
+from ariane_sdk.producer.intake.message_adding import MessageAdding
+from ariane_sdk.producer.intake.mixed_intake import MixedIntake, Outcome
+from ariane_sdk.producer.intake.plain_intake import PlainIntake
+from ariane_sdk.producer.intake.plain_messages import PlainMessages
 from ariane_sdk.producer.sending.group_moves import GroupMoves
 from ariane_sdk.producer.sending.latency import BrokerLatencies
 from ariane_sdk.producer.sending.route_wait import RouteWait

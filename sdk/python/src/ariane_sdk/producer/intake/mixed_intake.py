@@ -12,11 +12,11 @@ from ariane_sdk.checks.demand import Demand
 from ariane_sdk.checks.message_types import TYPE_ERRORS, check_types
 from ariane_sdk.errors import ArianeError, MessageIllegal
 from ariane_sdk.message import Message, MessageQueue, SendResult
-from ariane_sdk.producer.batches.message_adding import MessageAdding
 from ariane_sdk.producer.batches.open_batches import OpenBatches
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.batches.singles_batch import SinglesBatch
 from ariane_sdk.producer.batches.topic_lane import NO_WISH, TopicLane
+from ariane_sdk.producer.intake.message_adding import MessageAdding
 from ariane_sdk.producer.sending.route_wait import RouteWait
 from ariane_sdk.producer.sending.unsettled import Unsettled
 

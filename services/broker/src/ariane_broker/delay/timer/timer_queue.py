@@ -21,19 +21,19 @@ from typing import Any, Final
 
 import numpy as np
 
-from ariane_broker.delay.delivered_origins import delivered_origins
 from ariane_broker.delay.lateness import TIME_MS_MIN
-from ariane_broker.delay.parked_queue import (
+from ariane_broker.delay.parked.delivered_origins import delivered_origins
+from ariane_broker.delay.parked.parked_queue import (
     SCAN_COUNT,
     ParkedRows,
     mark_origins,
     needed_from,
     rows_from,
 )
-from ariane_broker.delay.parked_records import read_parked
-from ariane_broker.delay.queue_progress import QueueProgress
-from ariane_broker.delay.timer_handover import TimerHandover
-from ariane_broker.delay.timer_window import TimerWindow, joined
+from ariane_broker.delay.parked.parked_records import read_parked
+from ariane_broker.delay.parked.queue_progress import QueueProgress
+from ariane_broker.delay.timer.timer_handover import TimerHandover
+from ariane_broker.delay.timer.timer_window import TimerWindow, joined
 from ariane_broker.queue_key import QueueKey
 from ariane_record.names import TIMER_TOPIC
 from ariane_servicekit import get_logger

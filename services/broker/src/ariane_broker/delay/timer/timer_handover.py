@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ariane_broker.delay.parked_queue import ParkedRows
-from ariane_broker.delay.rocketmq_timer import (
+from ariane_broker.delay.parked.parked_queue import ParkedRows
+from ariane_broker.delay.timer.rocketmq_timer import (
     LOG_FILE_BYTES,
     MESSAGE,
     PRECISION_MS,

@@ -13,11 +13,11 @@ from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.encoding.plain_block import PlainShape
 from ariane_sdk.errors import ArianeError
 from ariane_sdk.message import SendResult
-from ariane_sdk.producer.batches.block_intake import UNIQUE_ID_DIGITS_MAX, BlockIntake
-from ariane_sdk.producer.batches.plain_messages import PlainMessages
 from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, SendBatch
 from ariane_sdk.producer.batches.send_results import JoinedResults, SendResults
 from ariane_sdk.producer.batches.topic_lane import TopicLane
+from ariane_sdk.producer.intake.block_intake import UNIQUE_ID_DIGITS_MAX, BlockIntake
+from ariane_sdk.producer.intake.plain_messages import PlainMessages
 
 SHARE_BYTES_MAX: Final = 256 << 10
 """Where the share of a queue is larger, to copy it once more costs more than to encode it alone."""

@@ -14,9 +14,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from ariane_broker.delay.parked_queue import ParkedRows
-from ariane_broker.delay.reparking import Reparking
-from ariane_broker.delay.timer_queue import SLICE_BYTES, SLICE_COUNT, TIMER_QUEUE, TimerQueue
+from ariane_broker.delay.parked.parked_queue import ParkedRows
+from ariane_broker.delay.timer.reparking import Reparking
+from ariane_broker.delay.timer.timer_queue import SLICE_BYTES, SLICE_COUNT, TIMER_QUEUE, TimerQueue
 from ariane_servicekit import Clock, Loop, get_logger
 from ariane_storage.errors import QueueUnderRepair, StoreFull, StorePoisoned
 from ariane_storage.store import Store

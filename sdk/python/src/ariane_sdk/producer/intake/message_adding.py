@@ -16,10 +16,10 @@ from ariane_sdk.checks.limits import (
 )
 from ariane_sdk.errors import MessageIllegal
 from ariane_sdk.message import Message, SendResult
-from ariane_sdk.producer.batches.body_packing import BodyPacking
 from ariane_sdk.producer.batches.open_batches import OpenBatches
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.batches.sent_in import note_span
+from ariane_sdk.producer.intake.body_packing import BodyPacking
 from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings

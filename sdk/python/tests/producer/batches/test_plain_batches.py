@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from ariane_sdk import Message, Producer, ProducerSettings, errors
-from ariane_sdk.producer.batches.plain_messages import COUNT_MIN, PlainMessages
+from ariane_sdk.producer.intake.plain_messages import COUNT_MIN, PlainMessages
 
 COUNT = 3 * COUNT_MIN
 SMALL_BATCHES = ProducerSettings(batch_bytes_max=8_000, send_timeout_s=60)

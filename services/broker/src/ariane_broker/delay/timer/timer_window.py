@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.delay.parked_queue import ParkedRows
+from ariane_broker.delay.parked.parked_queue import ParkedRows
 from ariane_storage.log.fields import Int64s
 
 

@@ -21,10 +21,10 @@ from ariane_sdk.errors import ArianeError
 from ariane_sdk.message import MessageQueue
 from ariane_sdk.message_tables import TablePart, table_parts
 from ariane_sdk.producer.batches.block_batch import BlockBatch
-from ariane_sdk.producer.batches.block_intake import UNIQUE_ID_DIGITS_MAX, BlockIntake
 from ariane_sdk.producer.batches.column_outcomes import ColumnOutcomes
 from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, DELIVERY_TIME_BYTES, KEY_HASH_BYTES
 from ariane_sdk.producer.batches.topic_lane import TopicLane
+from ariane_sdk.producer.intake.block_intake import UNIQUE_ID_DIGITS_MAX, BlockIntake
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
 

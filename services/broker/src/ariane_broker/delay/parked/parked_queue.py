@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.delay.queue_progress import QueueProgress
+from ariane_broker.delay.parked.queue_progress import QueueProgress
 from ariane_broker.queue_key import QueueKey
 from ariane_storage.log.fields import Int64s
 from ariane_storage.queues.consume_queue_entry import HOLE_SIZE, Entries

@@ -12,9 +12,9 @@ from itertools import groupby
 
 import numpy as np
 
-from ariane_broker.delay.parked_queue import ParkedRows
-from ariane_broker.delay.parked_records import ParkedRecords, read_parked, timer_heads
-from ariane_broker.delay.timer_queue import TIMER_QUEUE
+from ariane_broker.delay.parked.parked_queue import ParkedRows
+from ariane_broker.delay.parked.parked_records import ParkedRecords, read_parked, timer_heads
+from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_record.layout import PropertyName
 from ariane_storage.log.fields import Int64s

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ariane_broker.delay import timer_handover
-from ariane_broker.delay.parked_queue import ParkedRows
-from ariane_broker.delay.rocketmq_timer import (
+from ariane_broker.delay.parked.parked_queue import ParkedRows
+from ariane_broker.delay.timer import timer_handover
+from ariane_broker.delay.timer.rocketmq_timer import (
     LOG_FILE_BYTES,
     ROLL_MS,
     SLOT,
@@ -20,7 +20,7 @@ from ariane_broker.delay.rocketmq_timer import (
     sound_units,
     units_per_file,
 )
-from ariane_broker.delay.timer_handover import TimerHandover
+from ariane_broker.delay.timer.timer_handover import TimerHandover
 from ariane_storage import OsDisk
 from ariane_storage.disk.disk import Disk
 from ariane_storage.testing import FaultyDisk, PowerLost

@@ -1,0 +1,1 @@
+"""Taking messages in: checks, queue choice, and what puts them into batches."""
