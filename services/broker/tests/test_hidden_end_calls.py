@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from ariane.broker.v1 import group_service_pb2 as group_pb
+from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_record.names import dead_letter_topic
 from ariane_storage import Store
 from services.broker.tests.receive.receive_calls import Receiver, bodies
+from services.broker.tests.test_redrive_calls import dead_letters, messages_of, redrive_call
 
 GROUP, TOPIC = "billing", "orders"
 
@@ -88,3 +90,41 @@ async def test_a_message_of_it_becomes_a_dead_letter(running, hiding):
         (outcome,) = await receiver.nack(perhaps, dead_letter=True)
         assert outcome.dead_letter
         assert await broker.bodies(dead_letter_topic(GROUP)) == [b"perhaps"]
+
+
+async def test_a_dead_letter_of_it_is_sent_back(running, hiding):
+    async with running() as broker:
+        await dead_letters(broker, 2, group=GROUP)
+        letters = await messages_of(broker, dead_letter_topic(GROUP), group=GROUP)
+    async with hiding(letters[1].commit_log_offset) as (broker, _):
+        answer = await redrive_call(broker, [0, 1, 2], group=GROUP)
+        assert answer.redriven_count == 2
+        assert [failure.queue_offset for failure in answer.failures] == [2]
+
+
+async def test_what_was_in_a_deleted_group_is_counted_with_it(running, hiding):
+    async with running() as broker:
+        await dead_letters(broker, 3, group=GROUP)
+        letters = await messages_of(broker, dead_letter_topic(GROUP), group=GROUP)
+    async with hiding(letters[1].commit_log_offset) as (broker, _):
+        request = group_pb.DeleteConsumerGroupRequest(consumer_group=GROUP)
+        assert (await broker.groups.DeleteConsumerGroup(request)).dead_letter_count == 3
+
+
+async def test_it_counts_in_queues_that_are_not_read(running, hiding, refused):
+    def update(broker, **counts):
+        return broker.topics.UpdateTopic(topic_pb.UpdateTopicRequest(topic=TOPIC, **counts))
+
+    async with running() as broker:
+        await broker.create_topic(TOPIC, 3)
+        await update(broker, read_queue_count=2, write_queue_count=2)
+        await update(broker, read_queue_count=2, write_queue_count=3, allow_unread_queues=True)
+        await broker.store(TOPIC, [b"a"], 2)
+        hidden = await broker.store(TOPIC, [b"b"], 2)
+        await broker.store(TOPIC, [b"c"], 1)
+    async with hiding(hidden.first_commit_log_offset) as (broker, _):
+        topic = (await broker.topics.GetTopic(topic_pb.GetTopicRequest(topic=TOPIC))).topic
+        assert topic.unread_message_count == 2
+        # Queue 1 holds a message that nobody has consumed, though nobody can read it now.
+        shrunk = update(broker, read_queue_count=1, write_queue_count=1)
+        assert (await refused(shrunk)).reason == "QUEUES_UNREAD"

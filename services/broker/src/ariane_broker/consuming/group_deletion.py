@@ -95,5 +95,9 @@ class GroupDeletion:
     def _count(self, topic: str) -> int:
         config = self._topics.find(topic)
         queue_count = 0 if config is None else config.read_queue_count
-        bounds = [self._queues.queue_bounds(topic, queue_id) for queue_id in range(queue_count)]
-        return sum(end - begin for begin, end in bounds)
+        store = self._queues
+        # With what a new primary hands out later: it is deleted as well.
+        return sum(
+            store.queue_end(topic, queue_id) - store.queue_bounds(topic, queue_id)[0]
+            for queue_id in range(queue_count)
+        )

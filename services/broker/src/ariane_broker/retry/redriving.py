@@ -112,7 +112,7 @@ class DeadLetterRedrive:
 
         Raises:
             ServiceError: TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, GROUP_NOT_FOUND, FIELD_INVALID,
-                SERVICE_DRAINING, FLUSH_UNCONFIRMED.
+                SERVICE_DRAINING, FLUSH_UNCONFIRMED, REPLICATION_UNCONFIRMED.
             StorageError: The store takes nothing more; what was sent back stays so.
         """
         if not 1 <= len(queue_offsets) <= LETTERS_MAX:
@@ -125,6 +125,10 @@ class DeadLetterRedrive:
         wanted = np.unique(np.array(queue_offsets, np.int64))
         outcome = Redriven()
         low, high = self._queues.queue_bounds(*queue)
+        if bool(((wanted >= high) & (wanted < self._queues.queue_end(*queue))).any()):
+            # A new primary hands them out once the others in sync have them.
+            await self._log.promised()
+            low, high = self._queues.queue_bounds(*queue)
         for gone in wanted[(wanted < low) | (wanted >= high)].tolist():
             outcome.failures[gone] = "no such dead letter is kept"
         kept = wanted[(wanted >= low) & (wanted < high)]

@@ -116,7 +116,7 @@ class UnreadQueues:
 
     def _unconsumed_count(self, queue: QueueKey) -> int:
         """Messages of a queue that some group of its topic, or nobody at all, has consumed yet."""
-        begin, end = self._log.queue_bounds(*queue)
+        begin, end = self._kept_range(queue)
         groups = self._groups_of(queue.topic)
         done = [self._offsets.find(group, queue) or 0 for group in groups]
         return max(0, end - max(begin, min(done, default=0)))
@@ -125,6 +125,10 @@ class UnreadQueues:
         return [group for group in self._offsets.groups() if self._offsets.of_group(group, topic)]
 
     def _kept(self, queue: QueueKey) -> Iterator[UnreadQueue]:
-        begin, end = self._log.queue_bounds(*queue)
+        begin, end = self._kept_range(queue)
         if begin < end:
             yield UnreadQueue(queue, begin, end)
+
+    def _kept_range(self, queue: QueueKey) -> tuple[int, int]:
+        """What is kept of a queue, with what a new primary hands out later."""
+        return self._log.queue_bounds(*queue)[0], self._log.queue_end(*queue)
