@@ -213,6 +213,7 @@ async def measure(arguments: argparse.Namespace) -> None:
         p99 = quantiles(leases, n=100, method="inclusive")[98] if len(leases) > 1 else leases[0]
         print(f"failover, {arguments.kills} kills, in leases of {LEASE_S:g} s:")
         print(f"    p50 {median(leases):.2f}, p99 {p99:.2f}, longest {leases[-1]:.2f}")
+        print("    each:", " ".join(f"{each:.2f}" for each in leases))
 
 
 def main() -> None:
