@@ -88,7 +88,10 @@ def pairs_of(measured: Sequence[tuple[float, float]]) -> Paired:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a result table: what was done, how fast, and against which limit."""
+    """One line of a result table: what was done, how fast, and against which limit.
+
+    ``goal`` is what the ratio should reach, ``figure_goal`` what ``ours`` should.
+    """
 
     work: str
     ours: float
@@ -100,6 +103,7 @@ class Row:
     ratio_max: float
     pairs: int
     goal: float | None = None
+    figure_goal: float | None = None
     extra: dict[str, float] = field(default_factory=dict)
 
 

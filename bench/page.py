@@ -18,7 +18,9 @@ _TITLES = {
     "append": "Append",
     "columns": "Columns in and out",
     "delay": "Delay",
+    "filters": "Filters, on a store in one process",
     "latency": "From sender to listener",
+    "served_filters": "Filters, pulled from a broker and a FilterServer",
     "spark": "Spark",
     "store": "Reading, finding, recovering, many queues",
 }
@@ -64,6 +66,8 @@ def _section(title: str, kept: dict[str, Any]) -> Iterator[str]:
 def _line(row: dict[str, Any]) -> str:
     unit = row["unit"].replace("us/", "µs/")
     goal = "" if row["goal"] is None else f"{row['goal']:.2f}"
+    if row.get("figure_goal") is not None:
+        goal = f"{_figure(row['figure_goal'])} {unit}"
     extra = ", ".join(
         f"{_rounded(value)} {name}" for name, value in row["extra"].items() if name not in _REPEATED
     )

@@ -13,7 +13,9 @@ from collections.abc import Callable
 
 import append
 import columns
+import filters
 import latency
+import served_filters
 import store
 from measure import Row, table_of, write_results
 from page import write_page
@@ -27,7 +29,9 @@ def main() -> None:
     benches: dict[str, Callable[..., list[Row]]] = {
         "append": append.rows,
         "columns": columns.rows,
+        "filters": filters.rows,
         "latency": latency.rows,
+        "served_filters": served_filters.rows,
         "store": store.rows,
     }
     measured: list[Row] = []

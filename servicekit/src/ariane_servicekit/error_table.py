@@ -430,7 +430,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_FILTER_FAILED,
         StatusCode.ABORTED,
-        "Pull again; look at the cause when it happens again.",
+        "Repeat it; where it fails again, correct the filter as the cause says.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_BODY_DAMAGED,

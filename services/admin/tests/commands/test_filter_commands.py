@@ -107,13 +107,16 @@ def test_a_try_shows_which_messages_match(ready, ariane, ariane_json, module, fl
         (("show", "late"), ExitStatus.USAGE, "name@version"),
         (("show", "nobody@0123456789ab"), ExitStatus.NOT_FOUND, "FILTER_NOT_FOUND"),
         (("try", "nobody", "flights"), ExitStatus.NOT_FOUND, "no file"),
+        (("try", "x" * 400, "flights"), ExitStatus.NOT_FOUND, "no file"),
+        (("try", "HUGE", "flights"), ExitStatus.USAGE, "2,000,000 bytes"),
+        (("try", "EMPTY", "flights"), ExitStatus.USAGE, "0 bytes"),
         (("upload", "late", "BROKEN"), ExitStatus.USAGE, "SyntaxError"),
         (("upload", "a b", "GOOD"), ExitStatus.USAGE, "1 to 120 characters"),
         (("upload", "late", "EMPTY"), ExitStatus.USAGE, "0 bytes"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(ready, ariane, tmp_path, arguments, status, said):
-    contents = {"BROKEN": "def matches(", "GOOD": LATE, "EMPTY": ""}
+    contents = {"HUGE": "#" * 2_000_000, "BROKEN": "def matches(", "GOOD": LATE, "EMPTY": ""}
     words = []
     for word in arguments:
         if word in contents:

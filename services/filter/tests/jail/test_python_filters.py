@@ -260,9 +260,11 @@ def matches(message):
 async def test_after_three_strikes_it_is_quarantined_until_it_is_released(jailed, block):
     broken = jailed("def matches(message): return 1 / int(message.properties['dep_delay'])")
     for _ in range(3):
-        with pytest.raises(FilterFailed, match="message 0: ZeroDivisionError"):
+        with pytest.raises(FilterFailed, match="message at 0 of queue 0: ZeroDivisionError"):
             await broken.judge(*block(2))
-    with pytest.raises(FilterQuarantined, match="failed 3 times, at last: message 0: Zero"):
+    with pytest.raises(
+        FilterQuarantined, match="failed 3 times, at last: message at 0 of queue 0: Zero"
+    ):
         await broken.judge(*block(2))
     assert broken.pauses == [pytest.approx(0.2), pytest.approx(0.8)]
     assert (broken.strike_count, broken.failure_count) == (3, 3)
@@ -331,3 +333,21 @@ async def test_a_body_that_cannot_be_read_is_no_strike(jailed, block):
     assert mask.tolist() == [True]
     assert isinstance(filter_.blame("it lied"), FilterFailed)
     assert (filter_.strike_count, filter_.last_failure) == (1, "it lied")
+
+
+async def test_a_failure_names_its_message_and_no_cause_where_there_is_none(jailed, block):
+    """Its place in a batch would tell nobody which message that is."""
+    records, sizes = block(3)
+    records = bytearray(records)
+    first = int(sizes[:2].sum())
+    records[first + 12 : first + 16] = (7).to_bytes(4, "big")
+    records[first + 20 : first + 28] = (4711).to_bytes(8, "big")
+    code = """
+def matches(message):
+    if message.properties["dep_delay"] == "2":
+        raise ValueError
+    return True
+"""
+    with pytest.raises(FilterFailed) as raised:
+        await jailed(code).judge(bytes(records), sizes)
+    assert raised.value.cause == "message at 4711 of queue 7: ValueError in line 4"

@@ -92,17 +92,13 @@ HOSTILE = {
         module("(drop (memory.grow (i32.const 60000))) (i32.const 65536)"),
         "beyond its memory",
     ),
-    "a memory that is too large": (
-        module().replace('"memory") 1', '"memory") 60000'),
-        "memory limits",
-    ),
     "deep recursion": (module("(call $a (i32.const 1))"), "call stack exhausted"),
     "a trap": (module(judge="(unreachable)"), "unreachable"),
     "no room": (module("(i32.const -5)"), "beyond its memory"),
     "a failure": (module(judge="(i32.const 7)"), "filter answered 7, not 0"),
     "a verdict that is none": (
         module(judge="(i32.store8 offset=20 (local.get 0) (i32.const 9)) (i32.const 0)"),
-        "message 0: verdict 9, not 0 or 1",
+        "message at 0 of queue 0: verdict 9, not 0 or 1",
     ),
     "a read beyond the memory": (module(judge="(i32.load (i32.const -4))"), "out of bounds"),
 }
@@ -167,3 +163,16 @@ async def test_a_body_that_cannot_be_read_is_no_strike(wasm, block):
         with pytest.raises(RecordCorrupted):
             await filter_.judge(*block(3, bodies=bodies, compressed=True))
     assert filter_.strike_count == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        (module().replace('"memory") 1', '"memory") 60000'), "exceeds memory limits"),
+        (module().replace("(func $a", "(func $s (loop $l (br $l))) (start $s) (func $a"), "fuel"),
+    ],
+)
+async def test_what_no_batch_could_ever_start_is_no_filter(wasm, block, text, word):
+    """So it is refused when it is uploaded, and not three strikes later."""
+    with pytest.raises(FilterInvalid, match=word):
+        await wasm(text, fuel_per_message=100_000).judge(*block(1))

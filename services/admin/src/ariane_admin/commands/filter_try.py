@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ from ariane.filter.v1.filter_service_pb2 import MessageRange, TryFilterRequest
 from ariane_admin.asking.cluster_doors import ClusterDoors, answer_to_question
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.filter_servers import LOAD_SECONDS_MAX, FilterServer, filter_servers
+from ariane_admin.asking.module_file import module_in
 from ariane_admin.asking.upload_token import Metadata, token_option
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.message_lines import as_row
@@ -86,8 +88,9 @@ def _word(row: Row) -> str:
 
 def _subject(filter_or_file: str) -> TryFilterRequest:
     path = Path(filter_or_file)
-    if path.is_file():
-        return TryFilterRequest(module=path.read_bytes())
+    with suppress(OSError):  # A name that is too long for a file is no file.
+        if path.is_file():
+            return TryFilterRequest(module=module_in(path))
     if "@" not in filter_or_file:
         raise CommandFailed(
             f"{filter_or_file} is no file, and no NAME@VERSION", ExitStatus.NOT_FOUND

@@ -23,18 +23,17 @@ from ariane_admin.asking.filter_servers import (
     kept_filter,
     kept_filters,
 )
+from ariane_admin.asking.module_file import module_in
 from ariane_admin.asking.upload_token import Metadata, token_option
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.error_statuses import exit_status_of, reasoned
-from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_admin.terminal.times import moment_text
 from ariane_sdk import Uploaded
 
 _COLUMNS: Final = ("filter", "language", "bytes", "state", "groups", "servers", "uploaded")
 _DIGITS: Final = 12
-_MODULE_BYTES_MAX: Final = 1 << 20
 
 _version_argument: Final = click.argument("filter_version", metavar="NAME@VERSION")
 
@@ -64,7 +63,7 @@ def upload(
     Example:
       ariane filter upload late late.py
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    code = _module(module)
+    code = module_in(module)
 
     request = admin_pb.UploadFilterRequest(filter=name, module=code)
 
@@ -284,15 +283,6 @@ def _fail_if_some_failed(outcomes: Sequence[admin_pb.FilterServerOutcome]) -> No
             f" {reasoned(error)}; the same again is harmless",
             exit_status_of(error),
         )
-
-
-def _module(path: Path) -> bytes:
-    size = path.stat().st_size
-    if not 1 <= size <= _MODULE_BYTES_MAX:
-        raise CommandFailed(
-            f"{path} has {size:,} bytes; a module has 1 to {_MODULE_BYTES_MAX:,}", ExitStatus.USAGE
-        )
-    return path.read_bytes()
 
 
 def _parts(filter_version: str) -> tuple[str, str]:

@@ -24,6 +24,7 @@ from ariane_admin.asking.filter_servers import (
     kept_filters,
     known_filter_servers,
 )
+from ariane_admin.asking.module_file import MODULE_BYTES_MAX
 from ariane_admin.asking.upload_token import token_of
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk.errors import CallError
@@ -31,7 +32,6 @@ from ariane_servicekit import ServiceError, field_invalid, take_page
 
 _Context = aio.ServicerContext[Any, Any]
 
-MODULE_BYTES_MAX: Final = 1 << 20
 
 _NOT_FOUND: Final = "FILTER_NOT_FOUND"
 

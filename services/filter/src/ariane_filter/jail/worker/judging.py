@@ -13,7 +13,15 @@ class ModuleRefused(Exception):
 
 
 class VerdictMissing(Exception):
-    """A filter that did not tell about every message of a batch whether it is wanted."""
+    """A filter that did not tell about every message of a batch whether it is wanted.
+
+    Attributes:
+        position: The place in the batch of the message to blame; None where it is no single one.
+    """
+
+    def __init__(self, cause: str, position: int | None = None) -> None:
+        super().__init__(cause)
+        self.position = position
 
 
 class LoadedFilter(Protocol):

@@ -54,11 +54,11 @@ class PythonFilter:
             # The parent sees for itself whether it is so.
             raise RecordCorrupted(str(error), len(verdicts)) from error
         except BaseException as error:
-            raise VerdictMissing(f"message {len(verdicts)}: {told(error)}") from error
+            raise VerdictMissing(told(error), len(verdicts)) from error
         if set(map(type, verdicts)) - {bool}:
             position = next(i for i, verdict in enumerate(verdicts) if type(verdict) is not bool)
             kind = type(verdicts[position]).__name__
-            raise VerdictMissing(f"message {position}: {FUNCTION} returned {kind}, not bool")
+            raise VerdictMissing(f"{FUNCTION} returned {kind}, not bool", position)
         return bytes(verdicts)
 
 
@@ -72,4 +72,5 @@ def told(error: BaseException) -> str:
         trace = trace.tb_next
     if isinstance(error, SyntaxError) and error.lineno is not None:
         return f"SyntaxError in line {error.lineno}: {error.msg}"
-    return " ".join(f"{type(error).__name__}{place}: {str(error)[:500]}".split())
+    said = " ".join(str(error)[:500].split())
+    return f"{type(error).__name__}{place}: {said}" if said else f"{type(error).__name__}{place}"

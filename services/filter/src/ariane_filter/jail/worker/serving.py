@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ariane_filter.jail.frames import BATCH_HEAD, HEAD, MODULE_HEAD, Kind, text_frame
 from ariane_filter.jail.worker.channel import Channel, ParentGone
 from ariane_filter.jail.worker.judging import LoadedFilter, ModuleRefused, VerdictMissing
+from ariane_record.decoding.columns import decode_columns
 from ariane_record.errors import RecordCorrupted
 
 _SIZE: Final = np.dtype("<i4")
@@ -37,6 +39,14 @@ def serve(channel: Channel, load: Callable[[bytes, int], LoadedFilter]) -> None:
         return
 
 
+def _named(records: bytes, sizes: NDArray[np.int32], position: int | None) -> str:
+    """A message as people find it again: its place in a batch tells nobody anything."""
+    if position is None:
+        return ""
+    message = decode_columns(records, sizes).message(position)
+    return f"message at {message.queue_offset} of queue {message.queue_id}: "
+
+
 def _frame(channel: Channel) -> tuple[int, bytes]:
     kind, length = HEAD.unpack(channel.read(HEAD.size))
     return kind, channel.read(length)
@@ -51,5 +61,5 @@ def _answer(loaded: LoadedFilter, payload: bytes) -> bytes:
     except RecordCorrupted as error:
         return text_frame(Kind.CORRUPT, str(error))
     except VerdictMissing as error:
-        return text_frame(Kind.RAISED, str(error))
+        return text_frame(Kind.RAISED, f"{_named(records, sizes, error.position)}{error}")
     return HEAD.pack(Kind.MASK, len(mask)) + mask

@@ -49,7 +49,8 @@ class WasmFilter:
         """Compile the module.
 
         Raises:
-            ModuleRefused: It is no WebAssembly, imports something, or lacks an export.
+            ModuleRefused: It is no WebAssembly, imports something, lacks an export, or cannot be
+                instantiated within its limits.
         """
         self._fuel_per_message = fuel_per_message
         self._memory_bytes = memory_bytes
@@ -67,6 +68,11 @@ class WasmFilter:
         except wasmtime.WasmtimeError as error:
             raise ModuleRefused(_told(error)) from error
         _check(self._module)
+        # What cannot be instantiated once never judges anything.
+        try:
+            self._instance(0)
+        except (wasmtime.WasmtimeError, wasmtime.Trap) as error:
+            raise ModuleRefused(_told(error)) from error
 
     def judge(self, records: bytes, sizes: NDArray[np.int32]) -> bytes:
         """A byte for each record.
@@ -78,17 +84,24 @@ class WasmFilter:
         columns = decode_columns(records, sizes)
         if not len(columns.compressed_positions()):
             return self._judge(encode_batch(columns, columns.bodies()), len(sizes))
-        return b"".join(
-            self._judge(encode_batch(decode_columns(part, part_sizes), bodies), len(bodies))
-            for part, part_sizes, bodies in _parts(columns, sizes)
-        )
+        verdicts = b""
+        for part, part_sizes, bodies in _parts(columns, sizes):
+            batch = encode_batch(decode_columns(part, part_sizes), bodies)
+            verdicts += self._judge(batch, len(bodies), first=len(verdicts))
+        return verdicts
 
-    def _judge(self, batch: bytes, count: int) -> bytes:
+    def _instance(self, count: int) -> tuple[wasmtime.Store, wasmtime.Instance]:
+        """A fresh instance, with fuel for so many messages and for itself."""
         store = wasmtime.Store(self._engine)
         store.set_limits(memory_size=self._memory_bytes, instances=1, memories=1)
         store.set_fuel(self._fuel_per_message * (count + 1))
+        return store, wasmtime.Instance(store, self._module, [])
+
+    def _judge(self, batch: bytes, count: int, *, first: int = 0) -> bytes:
+        """Verdicts of a batch whose messages are a part of a larger one, from place `first` on."""
         try:
-            exports = wasmtime.Instance(store, self._module, []).exports(store)
+            store, instance = self._instance(count)
+            exports = instance.exports(store)
             memory = cast("wasmtime.Memory", exports["memory"])
             allocate = cast("wasmtime.Func", exports["allocate"])
             start = allocate(store, len(batch)) & 0xFFFFFFFF
@@ -98,13 +111,14 @@ class WasmFilter:
             answer = cast("wasmtime.Func", exports["filter"])(store, start, len(batch))
             if answer != 0:
                 raise VerdictMissing(f"filter answered {answer}, not 0")
-            first = start + COUNT_BYTES * (1 + ENTRY_WORDS * count)
-            verdicts = bytes(memory.read(store, first, first + count))
+            begin = start + COUNT_BYTES * (1 + ENTRY_WORDS * count)
+            verdicts = bytes(memory.read(store, begin, begin + count))
         except (wasmtime.WasmtimeError, wasmtime.Trap) as error:
             raise VerdictMissing(_told(error)) from error
         if count and max(verdicts) > 1:
             position = next(i for i, verdict in enumerate(verdicts) if verdict > 1)
-            raise VerdictMissing(f"message {position}: verdict {verdicts[position]}, not 0 or 1")
+            said = f"verdict {verdicts[position]}, not 0 or 1"
+            raise VerdictMissing(said, first + position)
         return verdicts
 
 
