@@ -382,7 +382,7 @@ class ConsumerLife:
         """Nothing can be done but to stop; whoever waits is told."""
         if self.failure is None:
             self.failure = error
-            logger.error("group %s does not let this member in: %s", self.plan.group, error)
+            logger.error("this member of group %s ends: %s", self.plan.group, error)
             self._assigned.set()
             self.stopped.set()
             self.on_end()

@@ -1,0 +1,62 @@
+"""Why filters are not taken from Spark: what Spark does with a data source that takes them."""
+
+import pytest
+from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, InputPartition
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def numbers(spark):
+    """A source of the numbers 0 to 9 that takes every equality from Spark, and is right to."""
+
+    class Reader(DataSourceReader):
+        def __init__(self):
+            self.wanted = None
+
+        def pushFilters(self, filters):  # noqa: N802 - Spark's name
+            for each in filters:
+                if isinstance(each, EqualTo) and each.attribute == ("number",):
+                    self.wanted = each.value
+                else:
+                    yield each
+
+        def partitions(self):
+            return [InputPartition(0)]
+
+        def read(self, _):
+            wanted = self.wanted
+            return ((number,) for number in range(10) if wanted in {None, number})
+
+    class Numbers(DataSource):
+        @classmethod
+        def name(cls):
+            return "numbers-of-a-test"
+
+        def schema(self):
+            return "number int"
+
+        def reader(self, schema):
+            return Reader()
+
+    setting = "spark.sql.python.filterPushdown.enabled"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, "true")
+    spark.dataSource.register(Numbers)
+    yield lambda: spark.read.format("numbers-of-a-test").load()
+    spark.conf.set(setting, before)
+
+
+def numbers_in(frame):
+    return sorted(row.number for row in frame.collect())
+
+
+def test_filters_of_one_query_reach_another_over_the_same_load(numbers):
+    """When this fails, Spark has mended it, and the option `pushdown` can come."""
+    assert numbers_in(numbers().filter("number = 3")) == [3]
+    frame = numbers()
+    both = frame.filter("number = 3").union(frame.filter("number = 5"))
+    whole = numbers()
+    assert numbers_in(whole.filter("number = 3")) == [3]
+    right = numbers_in(both) == [3, 5] and numbers_in(whole) == list(range(10))
+    assert not right, "Spark gives each query its own filters now"
