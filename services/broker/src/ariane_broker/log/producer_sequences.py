@@ -24,6 +24,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from ariane_broker.errors import producer_fenced, sequence_gap, sequence_passed
+from ariane_broker.log.snapshots import SnapshotState
 from ariane_broker.queue_key import QueueKey
 from ariane_record import ProducerSequence
 from ariane_storage.log.scan import Stretch
@@ -31,9 +32,6 @@ from ariane_storage.writing.sequenced_batches import SequencedBatch, sequenced_b
 
 BATCHES_KEPT: Final = 5
 """Batches of a stream whose results are kept: more than a producer has in flight."""
-
-VERSION: Final = 1
-"""Of the document."""
 
 
 class StoredBatch(NamedTuple):
@@ -112,7 +110,7 @@ class NextBatches(NamedTuple):
     streams: list[Stream]
 
 
-class ProducerSequences:
+class ProducerSequences(SnapshotState):
     """The streams of all producers.
 
     Attributes:
@@ -291,34 +289,19 @@ class ProducerSequences:
         self._streams.clear()
         self._crowded_out_ms = 0
 
-    def document(self, commit_log_offset: int) -> dict[str, Any]:
-        """Everything as JSON.
-
-        Args:
-            commit_log_offset: The end of the log now: what is behind it is read from the log.
-        """
+    def contents(self) -> dict[str, Any]:
+        """Everything as JSON."""
         self._forget_expired()
         return {
-            "version": VERSION,
-            "commitLogOffset": commit_log_offset,
             "streams": [
                 [*key, stream.epoch, [*stream.batches]] for key, stream in self._streams.items()
             ],
         }
 
-    def load(self, document: Mapping[str, Any]) -> int:
-        """Take over a document.
-
-        Returns:
-            Its commit-log offset.
-
-        Raises:
-            ValueError: It is none of ours.
-        """
-        if document["version"] != VERSION:
-            raise ValueError(f"version {document['version']} is not known here")
+    def take_over(self, contents: Mapping[str, Any]) -> None:
+        """Be as ``contents`` said."""
         streams: dict[StreamKey, Stream] = {}
-        for producer_id, topic, queue_id, epoch, rows in document["streams"]:
+        for producer_id, topic, queue_id, epoch, rows in contents["streams"]:
             stream = Stream.of(int(epoch), [StoredBatch(*map(int, row)) for row in rows])
             if not stream.batches:
                 raise ValueError("a stream without batches")
@@ -327,7 +310,6 @@ class ProducerSequences:
         if len(streams) >= self._stream_count_max:
             # Others may have gone, all of them unused for longer.
             self._crowded_out_ms = next(iter(streams.values())).last_used_ms
-        return int(document["commitLogOffset"])
 
     def _make_room(self) -> None:
         while len(self._streams) > self._stream_count_max:

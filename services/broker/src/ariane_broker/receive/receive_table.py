@@ -10,6 +10,7 @@ import numpy as np
 
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.log.log_rows import is_of_topic, records_where
+from ariane_broker.log.snapshots import SnapshotState
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.queue_window import ROW, QueueWindow
 from ariane_broker.receive.ranges import offsets_of
@@ -25,10 +26,9 @@ SERIALS_PER_MS: Final = 1 << 20
 log has lost the last ones: a broker does not start within the millisecond in which it died."""
 
 _HOLDERS_MAX: Final = 4096
-_VERSION: Final = 1
 
 
-class ReceiveTable:
+class ReceiveTable(SnapshotState):
     """Windows of all groups that receive, by group and queue.
 
     A window and the consumer offset of its group say the same: what is before the floor of the one
@@ -135,15 +135,9 @@ class ReceiveTable:
         self._holders = _Holders()
         self._last_serial, self.secret = 0, b""
 
-    def document(self, commit_log_offset: int) -> dict[str, Any]:
-        """Everything as JSON; rows as they are, in base64.
-
-        Args:
-            commit_log_offset: The end of the log now: what is behind it is read from the log.
-        """
+    def contents(self) -> dict[str, Any]:
+        """Everything as JSON; rows as they are, in base64."""
         return {
-            "version": _VERSION,
-            "commitLogOffset": commit_log_offset,
             "lastSerial": self._last_serial,
             "secret": _text(self.secret),
             "holders": self._holders.document(),
@@ -153,28 +147,18 @@ class ReceiveTable:
             ],
         }
 
-    def load(self, document: Mapping[str, Any], /) -> int:
-        """Take over a document.
-
-        Returns:
-            Its commit-log offset.
-
-        Raises:
-            ValueError: It is none of ours.
-        """
-        if document["version"] != _VERSION:
-            raise ValueError(f"version {document['version']} is not known here")
+    def take_over(self, contents: Mapping[str, Any]) -> None:
+        """Be as ``contents`` said."""
         self.clear()
-        self._last_serial = int(document["lastSerial"])
-        self.secret = base64.b64decode(document["secret"])
-        self._holders.load(document["holders"])
-        for group, topic, queue_id, end, reset_epoch, rows in document["windows"]:
+        self._last_serial = int(contents["lastSerial"])
+        self.secret = base64.b64decode(contents["secret"])
+        self._holders.load(contents["holders"])
+        for group, topic, queue_id, end, reset_epoch, rows in contents["windows"]:
             kept = np.frombuffer(base64.b64decode(rows), ROW).copy()
             queue = QueueKey(str(topic), int(queue_id))
             window = QueueWindow(int(end), int(reset_epoch), kept)
             self._windows.setdefault(str(group), {})[queue] = window
             self.tell_floor(str(group), queue, window)
-        return int(document["commitLogOffset"])
 
     def _change(self, window: QueueWindow, event: ReceiveEvent) -> None:
         if event.kind is EventKind.FLOOR:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.delay.parked.queue_progress import QueueProgress
+from ariane_broker.log.snapshots import SnapshotState
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.retry.text_rows import starts_with
 from ariane_record import PropertyName, RecordFields, decode_record
@@ -19,7 +20,6 @@ from ariane_storage.log.scan import Stretch
 
 FILE_NAME: Final = "config/redrivenDeadLetters.json"
 
-_VERSION: Final = 1
 _HEAD: Final = f"{PropertyName.REDRIVEN_FROM}\x01{DEAD_LETTER_PREFIX}"
 
 
@@ -32,7 +32,7 @@ def with_mark(sent_back: RecordFields, letter: RecordFields) -> RecordFields:
     return replace(sent_back, half_offset=letter.commit_log_offset + 1)
 
 
-class RedrivenTable:
+class RedrivenTable(SnapshotState):
     """The dead letters of all groups that were sent back, by queue.
 
     Attributes:
@@ -96,34 +96,18 @@ class RedrivenTable:
         """Forget everything."""
         self._progress.clear()
 
-    def document(self, commit_log_offset: int) -> dict[str, Any]:
-        """Everything as JSON.
-
-        Args:
-            commit_log_offset: The end of the log now: what is behind it is read from the log.
-        """
+    def contents(self) -> dict[str, Any]:
+        """Everything as JSON."""
         return {
-            "version": _VERSION,
-            "commitLogOffset": commit_log_offset,
             "queues": [
                 [*queue, progress.begin, progress.mark_count, progress.encoded_marks()]
                 for queue, progress in self._progress.items()
             ],
         }
 
-    def load(self, document: Mapping[str, Any], /) -> int:
-        """Take over a document.
-
-        Returns:
-            Its commit-log offset.
-
-        Raises:
-            ValueError: It is none of ours.
-        """
-        if document["version"] != _VERSION:
-            raise ValueError(f"version {document['version']} is not known here")
+    def take_over(self, contents: Mapping[str, Any]) -> None:
+        """Be as ``contents`` said."""
         self._progress = {
             QueueKey(str(topic), int(queue_id)): QueueProgress.decoded(begin, count, encoded)
-            for topic, queue_id, begin, count, encoded in document["queues"]
+            for topic, queue_id, begin, count, encoded in contents["queues"]
         }
-        return int(document["commitLogOffset"])

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from ariane_broker.log.snapshots import SnapshotState
 from ariane_broker.retry.failed_records import returned_record
 from ariane_broker.retry.text_rows import starts_with
 from ariane_record import PropertyName, RecordFields, decode_record
@@ -24,7 +25,6 @@ FILE_NAME: Final = "config/returnedMessages.json"
 RETURN_COUNT_MAX: Final = 50_000
 """Returns that are remembered; the oldest is forgotten first."""
 
-_VERSION: Final = 1
 _WAITING_TOPICS: Final = (DELAY_TOPIC, TIMER_TOPIC)
 _PARKED: Final = f"{PropertyName.REAL_TOPIC}\x01{RETRY_PREFIX}".encode()
 
@@ -47,7 +47,7 @@ class Returned(NamedTuple):
     commit_log_offset: int
 
 
-class ReturnTable:
+class ReturnTable(SnapshotState):
     """The last returns, by group and commit-log offset of the record that failed.
 
     Attributes:
@@ -144,38 +144,22 @@ class ReturnTable:
         """Forget everything."""
         self._returns.clear()
 
-    def document(self, commit_log_offset: int) -> dict[str, Any]:
-        """Everything as JSON.
-
-        Args:
-            commit_log_offset: The end of the log now: what is behind it is read from the log.
-        """
+    def contents(self) -> dict[str, Any]:
+        """Everything as JSON."""
         return {
-            "version": _VERSION,
-            "commitLogOffset": commit_log_offset,
             "returns": [[*key, *returned] for key, returned in self._returns.items()],
         }
 
-    def load(self, document: Mapping[str, Any], /) -> int:
-        """Take over a document.
-
-        Returns:
-            Its commit-log offset.
-
-        Raises:
-            ValueError: It is none of ours.
-        """
-        if document["version"] != _VERSION:
-            raise ValueError(f"version {document['version']} is not known here")
+    def take_over(self, contents: Mapping[str, Any]) -> None:
+        """Be as ``contents`` said."""
         self._returns = {
             (str(group), int(failed_offset)): Returned(
                 str(return_id), int(attempts), bool(dead), int(due_ms), int(place)
             )
             for group, failed_offset, return_id, attempts, dead, due_ms, place in (
-                document["returns"]
+                contents["returns"]
             )
         }
-        return int(document["commitLogOffset"])
 
 
 def _due_ms(fields: RecordFields, delay_levels_ms: tuple[int, ...], now_ms: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from ariane_broker.log.log_rows import is_committed, is_of_topic, records_where
+from ariane_broker.log.snapshots import SnapshotState
 from ariane_broker.spark_batches.batch_records import (
     AttemptKey,
     BatchEvent,
@@ -28,9 +29,6 @@ from ariane_record.layout import HEADER_BYTES
 from ariane_record.names import TIMER_TOPIC
 from ariane_storage.log.fields import FIELD_STARTS, FieldColumn
 from ariane_storage.log.scan import Stretch
-
-VERSION: Final = 4
-"""Of the document."""
 
 CONTENTS_KEPT: Final = 128
 """Of so many batches of a query it is known what they were: more than the 100 that a checkpoint of
@@ -83,7 +81,7 @@ class Publication:
     counts: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
-class BatchTable:
+class BatchTable(SnapshotState):
     """The batch transactions of this broker.
 
     Attributes:
@@ -94,6 +92,8 @@ class BatchTable:
         publications: What is committed and not yet visible as a whole, oldest first.
         homes: Where each query writes, as far as that is noted.
     """
+
+    snapshot_version = 4
 
     name: Final = "batch transactions"
     matters_since_ms: Final = None
@@ -254,15 +254,9 @@ class BatchTable:
         self.publications.clear()
         self.homes.clear()
 
-    def document(self, commit_log_offset: int) -> dict[str, Any]:
-        """Everything as JSON.
-
-        Args:
-            commit_log_offset: The end of the log now: what is behind it is read from the log.
-        """
+    def contents(self) -> dict[str, Any]:
+        """Everything as JSON."""
         return {
-            "version": VERSION,
-            "commitLogOffset": commit_log_offset,
             "staged": [
                 [*batch, *attempt, stages]
                 for batch, attempts in self.staged.items()
@@ -291,26 +285,15 @@ class BatchTable:
             ],
         }
 
-    def load(self, document: Mapping[str, Any], /) -> int:
-        """Take over a document.
-
-        Returns:
-            Its commit-log offset.
-
-        Raises:
-            ValueError: It is none of ours.
-        """
-        if document["version"] != VERSION:
-            raise ValueError(f"version {document['version']} is not known here")
+    def take_over(self, contents: Mapping[str, Any]) -> None:
+        """Be as ``contents`` said."""
         self.clear()
-        for query_id, batch_id, partition_id, token, stages in document["staged"]:
+        for query_id, batch_id, partition_id, token, stages in contents["staged"]:
             attempts = self.staged.setdefault(BatchKey(query_id, batch_id), {})
             attempts[AttemptKey(partition_id, token)] = [Stage(*stage) for stage in stages]
-        for query_id, batch_id, place, timestamp_ms, contents in document["progress"]:
-            self.progress[query_id] = Progress(
-                batch_id, place, timestamp_ms, contents_from(contents)
-            )
-        for query_id, batch_id, stages, counts, committed_ms in document["publications"]:
+        for query_id, batch_id, place, timestamp_ms, rows in contents["progress"]:
+            self.progress[query_id] = Progress(batch_id, place, timestamp_ms, contents_from(rows))
+        for query_id, batch_id, stages, counts, committed_ms in contents["publications"]:
             batch = BatchKey(query_id, batch_id)
             self.publications[batch] = Publication(
                 batch,
@@ -318,9 +301,8 @@ class BatchTable:
                 committed_ms,
                 {(stage, queue): count for stage, queue, count in counts},
             )
-        for query_id, place, said in document["homes"]:
+        for query_id, place, said in contents["homes"]:
             self.homes[query_id] = note_from(said, place)
-        return int(document["commitLogOffset"])
 
     def _restore_messages(self, stretch: Stretch, first: int, behind: int) -> None:
         """Count the messages of publications among some records of a stretch."""

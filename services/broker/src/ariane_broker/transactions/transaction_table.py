@@ -21,6 +21,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from ariane_broker.log.log_rows import is_committed, is_of_topic, records_where
+from ariane_broker.log.snapshots import SnapshotState
 from ariane_broker.transactions.transaction_records import (
     Decision,
     HalfMessage,
@@ -34,19 +35,19 @@ from ariane_record import RecordFields
 from ariane_record.names import CHECKS_EXHAUSTED_TOPIC, HALF_TOPIC, OP_TOPIC
 from ariane_storage.log.scan import Stretch
 
-VERSION: Final = 2
-
 _row_of_half = attrgetter(*HalfMessage.__match_args__)
 _row_of_decision = attrgetter(*Decision.__match_args__)
 
 
-class TransactionTable:
+class TransactionTable(SnapshotState):
     """The transactions of this broker.
 
     Attributes:
         name: What is kept here, for the log of the process.
         change_count: Grows with every change.
     """
+
+    snapshot_version = 2
 
     name: Final = "transactions"
     matters_since_ms: Final = None
@@ -175,15 +176,9 @@ class TransactionTable:
         self._decisions.clear()
         self._owed.clear()
 
-    def document(self, commit_log_offset: int) -> dict[str, Any]:
-        """Everything as JSON.
-
-        Args:
-            commit_log_offset: The end of the log now: what is behind it is read from the log.
-        """
+    def contents(self) -> dict[str, Any]:
+        """Everything as JSON."""
         return {
-            "version": VERSION,
-            "commitLogOffset": commit_log_offset,
             "pending": list(map(_row_of_half, self._pending.values())),
             "decisions": list(map(_row_of_decision, self._decisions.values())),
             "owed": [
@@ -192,28 +187,18 @@ class TransactionTable:
             ],
         }
 
-    def load(self, document: Mapping[str, Any], /) -> int:
-        """Take over a document.
-
-        Returns:
-            Its commit-log offset.
-
-        Raises:
-            ValueError: It is none of ours.
-        """
-        if document["version"] != VERSION:
-            raise ValueError(f"version {document['version']} is not known here")
-        pending = list(map(_half_of_row, document["pending"]))
-        decisions = list(map(_decision_of_row, document["decisions"]))
+    def take_over(self, contents: Mapping[str, Any]) -> None:
+        """Be as ``contents`` said."""
+        pending = list(map(_half_of_row, contents["pending"]))
+        decisions = list(map(_decision_of_row, contents["decisions"]))
         owed = [
             (_half_of_row(half), None if decision is None else _decision_of_row(decision))
-            for half, decision in document["owed"]
+            for half, decision in contents["owed"]
         ]
         self._pending = {half.transaction_id: half for half in pending}
         self._ids = {half.queue_offset: half.transaction_id for half in pending}
         self._decisions = OrderedDict((each.transaction_id, each) for each in decisions)
         self._owed = {half.queue_offset: (half, decision) for half, decision in owed}
-        return int(document["commitLogOffset"])
 
     def _restore_commit(self, fields: RecordFields) -> None:
         transaction_id = committed_transaction_id(fields)

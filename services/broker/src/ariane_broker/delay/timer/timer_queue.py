@@ -34,6 +34,7 @@ from ariane_broker.delay.parked.parked_records import read_parked
 from ariane_broker.delay.parked.queue_progress import QueueProgress
 from ariane_broker.delay.timer.timer_handover import TimerHandover
 from ariane_broker.delay.timer.timer_window import TimerWindow, joined
+from ariane_broker.log.snapshots import SnapshotState
 from ariane_broker.queue_key import QueueKey
 from ariane_record.names import TIMER_TOPIC
 from ariane_servicekit import get_logger
@@ -54,12 +55,11 @@ WINDOW_MS: Final = 60_000
 WINDOW_COUNT_MAX: Final = 1 << 19
 """Records in memory, 32 bytes each; those of one millisecond stay together, however many."""
 
-_VERSION: Final = 1
 _log = get_logger(__name__)
 _LONG_AGO: Final = -(1 << 62)
 
 
-class TimerQueue:
+class TimerQueue(SnapshotState):
     """The queue of the timer topic.
 
     Attributes:
@@ -332,29 +332,17 @@ class TimerQueue:
         self._known_note = ""
         self._origins.clear()
 
-    def document(self, commit_log_offset: int) -> dict[str, Any]:
+    def contents(self) -> dict[str, Any]:
         """Everything as JSON."""
         progress = self._progress
         return {
-            "version": _VERSION,
-            "commitLogOffset": commit_log_offset,
             "queueOffset": progress.begin,
             "marks": [progress.mark_count, progress.encoded_marks()],
             "timercheck": self._known_note,
         }
 
-    def load(self, document: Mapping[str, Any]) -> int:
-        """Take over a document.
-
-        Returns:
-            Its commit-log offset.
-
-        Raises:
-            ValueError: It is none of ours.
-        """
-        if document["version"] != _VERSION:
-            raise ValueError(f"version {document['version']} is not known here")
-        count, encoded = document["marks"]
-        self._known_note = str(document.get("timercheck", ""))
-        self._progress = QueueProgress.decoded(int(document["queueOffset"]), int(count), encoded)
-        return int(document["commitLogOffset"])
+    def take_over(self, contents: Mapping[str, Any]) -> None:
+        """Be as ``contents`` said."""
+        count, encoded = contents["marks"]
+        self._known_note = str(contents.get("timercheck", ""))
+        self._progress = QueueProgress.decoded(int(contents["queueOffset"]), int(count), encoded)
