@@ -1,12 +1,44 @@
 """Commands that change a cluster leave their entries where admin is, and work where it is not."""
 
 import json
+import socket
+import socketserver
+import threading
+from contextlib import contextmanager, suppress
 
 import pytest
 
 from ariane_admin.cli import main
 from ariane_admin.commands.topic import topic
 from ariane_admin.terminal.exits import ExitStatus
+
+
+@contextmanager
+def relay(target):
+    """Another address of a server."""
+
+    def pump(source, sink):
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+        with suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+
+    class Link(socketserver.BaseRequestHandler):
+        def handle(self):
+            with socket.create_connection(target) as other:
+                back = threading.Thread(target=pump, args=(other, self.request), daemon=True)
+                back.start()
+                pump(self.request, other)
+                back.join(60)
+
+    class Server(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+
+    with Server(("127.0.0.1", 0), Link) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
 
 
 @pytest.fixture
@@ -102,6 +134,21 @@ def test_an_admin_of_another_cluster_changes_nothing(admin_process, ariane, trai
     said = ariane("transaction", "decide", "t-1", *checker, status=ExitStatus.UNREACHABLE)
     assert "serves another cluster, with transaction checkers" in said
     assert trail() == []
+
+
+def test_an_admin_is_known_although_it_has_other_addresses(
+    admin_process, ariane, trail, cluster, monkeypatch
+):
+    """As from outside of containers, whose name servers have other addresses inside."""
+    first = cluster.name_servers.split(",")[0].rpartition(":")
+    with relay((first[0], int(first[2]))) as address:
+        monkeypatch.setenv("ARIANE_NAME_SERVERS", address)
+        ariane("topic", "create", "au-outside")
+        ariane("topic", "delete", "au-outside", "--yes")
+    assert trail() == [
+        ("CreateTopic", "au-outside", "done"),
+        ("DeleteTopic", "au-outside", "done"),
+    ]
 
 
 def test_none_changes_without_admin_and_says_so(ariane, capfd, monkeypatch):

@@ -156,12 +156,17 @@ class NameServer(_message.Message):
     TOPIC_COUNT_FIELD_NUMBER: _builtins.int
     ANSWER_DURATION_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """Its address, "host:port"."""
     broker_count: _builtins.int
     """How many brokers it knows."""
     topic_count: _builtins.int
     """How many topics it knows."""
+    incarnation: _builtins.str
+    """What it drew at its start, as in `ProcessState`: who knows the same process by another address
+    knows by this that it is the same. Empty where it did not answer.
+    """
     @_builtins.property
     def answer_duration(self) -> _duration_pb2.Duration:
         """How long it took to answer."""
@@ -178,10 +183,11 @@ class NameServer(_message.Message):
         topic_count: _builtins.int = ...,
         answer_duration: _duration_pb2.Duration | None = ...,
         error: _status_pb2.Status | None = ...,
+        incarnation: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["answer_duration", b"answer_duration", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "answer_duration", b"answer_duration", "broker_count", b"broker_count", "error", b"error", "topic_count", b"topic_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "answer_duration", b"answer_duration", "broker_count", b"broker_count", "error", b"error", "incarnation", b"incarnation", "topic_count", b"topic_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

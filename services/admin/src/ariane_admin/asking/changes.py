@@ -21,7 +21,10 @@ import click
 from click.core import ParameterSource
 from grpc.aio import AioRpcError
 
-from ariane.common.v1.process_service_pb2 import ListProcessSettingsRequest
+from ariane.common.v1.process_service_pb2 import (
+    GetProcessStateRequest,
+    ListProcessSettingsRequest,
+)
 from ariane.common.v1.process_service_pb2_grpc import ProcessServiceStub
 from ariane_admin.asking.admin_service import ADMIN_SECONDS_MAX, admin_channel, own_name
 from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, answer_of
@@ -265,12 +268,43 @@ async def _trouble(channel: Channel, address: str, cluster: _Served) -> str:
         return str(error_from_rpc(error, peer=f"admin {address}"))
     served = settings.get(cluster.setting, "")
     if not await _meet(_parts(served), _parts(cluster.addresses)):
+        if cluster.setting == "name_servers" and await _knows_the_same(channel, cluster.addresses):
+            return ""
         what = "name servers" if cluster.setting == "name_servers" else "transaction checkers"
         return (
             f"admin {address} serves another cluster, with {what} {served or 'unknown'} and not"
             f" {cluster.addresses}"
         )
     return ""
+
+
+async def _knows_the_same(channel: Channel, name_servers: str) -> bool:
+    """Whether admin asks a name server that is asked here by another address.
+
+    Each process draws a name of its own at its start, which is the same however it is reached.
+    """
+    from ariane.admin.v1.cluster_service_pb2 import ListNameServersRequest  # noqa: PLC0415
+    from ariane.admin.v1.cluster_service_pb2_grpc import ClusterServiceStub  # noqa: PLC0415
+
+    async def incarnation_at(address: str) -> str:
+        async with admin_channel(address) as own:
+            call = ProcessServiceStub(own).GetProcessState(
+                GetProcessStateRequest(), timeout=CALL_SECONDS_MAX
+            )
+            try:
+                return (await call).state.incarnation
+            except AioRpcError:
+                return ""  # It is no help to tell whose it is.
+
+    listing = ClusterServiceStub(channel).ListNameServers(
+        ListNameServersRequest(), timeout=ADMIN_SECONDS_MAX
+    )
+    try:
+        known = {each.incarnation for each in (await listing).name_servers}
+    except AioRpcError:
+        return False
+    own = set(await asyncio.gather(*map(incarnation_at, _parts(name_servers))))
+    return bool((known & own) - {""})
 
 
 def _parts(text: str) -> set[str]:

@@ -15,6 +15,7 @@ from ariane.admin.v1 import cluster_service_pb2 as cluster_pb
 from ariane.admin.v1.cluster_service_pb2_grpc import ClusterServiceServicer
 from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest, GetBrokerStateResponse
 from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane.common.v1.process_service_pb2 import GetProcessStateRequest
 from ariane.namesrv.v1.route_pb2 import BrokerLiveness
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
 from ariane_admin.asking import broker_maintenance
@@ -269,8 +270,13 @@ class ClusterServicer(ClusterServiceServicer):
 
     async def _name_server(self, address: str) -> cluster_pb.NameServer:
         began_s = self._clock.monotonic()
+        asked = self._doors.processes(address).GetProcessState(
+            GetProcessStateRequest(), timeout=CALL_SECONDS_MAX
+        )
         try:
-            brokers = await self._known_to(address)
+            brokers, told = await asyncio.gather(
+                self._known_to(address), answer_to_question(asked, f"name server {address}")
+            )
         except CallError as error:
             return cluster_pb.NameServer(
                 address=address, error=self._cluster.translator.status(error)
@@ -282,6 +288,7 @@ class ClusterServicer(ClusterServiceServicer):
             broker_count=len(brokers),
             topic_count=max((each.topic_count for each in brokers), default=0),
             answer_duration=took,
+            incarnation=told.state.incarnation,
         )
 
 
