@@ -69,6 +69,20 @@ def test_a_sink_is_listed_moved_and_deleted(sink, copies, ariane, ariane_json):
     assert not [row for row in ariane_json("sink", "list") if row["name"] == sink]
 
 
+def test_a_move_and_a_deletion_leave_their_entries(admin_process, sink, ariane, ariane_json):
+    ariane("sink", "move", sink, "broker-b", "--yes")
+    ariane("sink", "delete", sink, "--yes")
+    ariane("sink", "delete", "nobody", "--yes", status=ExitStatus.NOT_FOUND)
+    rows = ariane_json("audit", "list")
+    told = [(row["method"], row["name"], row["outcome"]) for row in reversed(rows)]
+    assert told == [
+        ("MoveSink", sink, "done"),
+        ("DeleteSink", sink, "done"),
+        ("DeleteSink", "nobody", "failed"),
+    ]
+    assert json.loads(rows[-1]["before"])["sinks"][0]["home"] == "broker-a"
+
+
 def test_what_cannot_be_done_is_said_in_one_line(sink, cluster, ariane):
     for words, status, text in (
         (("move", "nobody", "broker-b", "-y"), ExitStatus.NOT_FOUND, "no broker knows sink"),

@@ -172,10 +172,10 @@ async def test_every_changing_method_is_audited(tmp_path):
             ) or method.name.startswith(
                 (
                     *("Redrive", "Recall", "Decide", "Resume", "Import"),
-                    *("Upload", "Transfer", "Elect", "Remove"),
+                    *("Upload", "Transfer", "Elect", "Remove", "Consume", "Move"),
                 )
             )
             assert writes == audited, method.full_name
             assert rule.action != access_pb2.ACTION_NONE
-    assert changing == 25
+    assert changing == 28
     await app.stop()

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ariane.admin.v1.group_service_pb2_grpc import GroupServiceAsyncStub
     from ariane.admin.v1.message_service_pb2_grpc import MessageServiceAsyncStub
     from ariane.admin.v1.replica_set_service_pb2_grpc import ReplicaSetServiceAsyncStub
+    from ariane.admin.v1.sink_service_pb2_grpc import SinkServiceAsyncStub
     from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceAsyncStub
     from ariane.admin.v1.transaction_service_pb2_grpc import TransactionServiceAsyncStub
 
@@ -85,6 +86,7 @@ class Administration(NamedTuple):
         groups: Of groups.
         messages: Of single messages.
         replica_sets: Of brokers with replicas.
+        sinks: Of what exactly-once writes leave on brokers.
         topics: Of topics.
         transactions: Of transactions.
     """
@@ -98,6 +100,7 @@ class Administration(NamedTuple):
     groups: GroupServiceAsyncStub
     messages: MessageServiceAsyncStub
     replica_sets: ReplicaSetServiceAsyncStub
+    sinks: SinkServiceAsyncStub
     topics: TopicServiceAsyncStub
     transactions: TransactionServiceAsyncStub
 
@@ -225,6 +228,7 @@ def _through(channel: Channel, peer: str) -> Administration:
     from ariane.admin.v1.replica_set_service_pb2_grpc import (  # noqa: PLC0415
         ReplicaSetServiceStub,
     )
+    from ariane.admin.v1.sink_service_pb2_grpc import SinkServiceStub  # noqa: PLC0415
     from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub  # noqa: PLC0415
     from ariane.admin.v1.transaction_service_pb2_grpc import (  # noqa: PLC0415
         TransactionServiceStub,
@@ -240,6 +244,7 @@ def _through(channel: Channel, peer: str) -> Administration:
         GroupServiceStub(channel),
         MessageServiceStub(channel),
         ReplicaSetServiceStub(channel),
+        SinkServiceStub(channel),
         TopicServiceStub(channel),
         TransactionServiceStub(channel),
     )

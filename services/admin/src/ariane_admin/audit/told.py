@@ -14,7 +14,14 @@ _LEFT_OUT: Final = frozenset({"body", "module"})
 """Fields that are no matter of the trail: what applications say to each other, and their code."""
 
 _NAMES: Final = (
-    *("target_consumer_group", "consumer_group", "topic", "broker_name", "transaction_id"),
+    *(
+        "sink_name",
+        "target_consumer_group",
+        "consumer_group",
+        "topic",
+        "broker_name",
+        "transaction_id",
+    ),
     *("recall_handle", "filter", "name", "cluster_name"),
 )
 """Fields that name what a request is about, the nearest first."""

@@ -7,13 +7,20 @@ from typing import Final
 
 import click
 
+from ariane.admin.v1.sink_service_pb2 import (
+    DeleteSinkRequest,
+    DeleteSinkResponse,
+    MoveSinkRequest,
+    MoveSinkResponse,
+)
 from ariane_admin.asking.absent_brokers import warn_of_absent
+from ariane_admin.asking.changes import AdminChoice, administration, change_option
 from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.output import Output, Row, output_option
-from ariane_sdk import SinkDeleted, SinkMoved, SinkReport
+from ariane_sdk import SinkReport
 from ariane_sdk.errors import ServiceUnavailable, SinkNotFound
 
 _COLUMNS: Final = (
@@ -66,6 +73,7 @@ def list_sinks(*, topic: str, name_servers: str, output: Output) -> None:
 )
 @yes_option
 @name_servers_option
+@change_option
 @output_option
 def move(
     *,
@@ -75,6 +83,7 @@ def move(
     committed_batch: int | None,
     yes: bool,
     name_servers: str,
+    admin: AdminChoice,
     output: Output,
 ) -> None:
     """Have sink NAME write to BROKER from its next batch on.
@@ -98,11 +107,16 @@ def move(
                 raise SinkNotFound(f"no broker knows sink {name!r}; ariane sink list shows all")
             return found[0]
 
-    async def act() -> SinkMoved:
-        async with ClusterDoors(name_servers) as doors:
-            return await doors.client.move_sink(
-                name, broker, home_is_gone=home_is_gone, committed_batch=committed_batch
-            )
+    request = MoveSinkRequest(
+        sink_name=name,
+        broker_name=broker,
+        home_is_gone=home_is_gone,
+        committed_batch_id=committed_batch,
+    )
+
+    async def act() -> MoveSinkResponse:
+        async with administration(name_servers, admin) as changes:
+            return await changes.ask(changes.sinks.MoveSink, request)
 
     question = f"Have sink {name} write to {broker} without asking the broker before?"
     if not home_is_gone:
@@ -122,15 +136,18 @@ def move(
         raise
     for untold in moved.not_told:
         say_warning(f"broker {untold} does not know yet; the next write tells it")
-    known = "" if moved.home_answered else f"; what {moved.home} had committed last is not known"
+    before = moved.previous_home
+    known = (
+        "" if moved.previous_home_answered else f"; what {before} had committed last is not known"
+    )
     output.done(
-        f"Sink {name} writes to {moved.target} now{known}.",
+        f"Sink {name} writes to {moved.home} now{known}.",
         {
             "sink": name,
-            "home": moved.target,
-            "home_before": moved.home,
-            "home_before_answered": moved.home_answered,
-            "batch": moved.batch_id,
+            "home": moved.home,
+            "home_before": before,
+            "home_before_answered": moved.previous_home_answered,
+            "batch": moved.batch_id if moved.HasField("batch_id") else None,
         },
     )
 
@@ -139,8 +156,9 @@ def move(
 @click.argument("name")
 @yes_option
 @name_servers_option
+@change_option
 @output_option
-def delete(*, name: str, yes: bool, name_servers: str, output: Output) -> None:
+def delete(*, name: str, yes: bool, name_servers: str, admin: AdminChoice, output: Output) -> None:
     """Delete sink NAME: brokers forget it, and drop what it has staged.
 
     What it has committed stays. If its stream goes on, or its write is repeated, the first batch is
@@ -155,9 +173,9 @@ def delete(*, name: str, yes: bool, name_servers: str, output: Output) -> None:
         async with ClusterDoors(name_servers) as doors:
             return await doors.client.list_sinks(name)
 
-    async def act() -> SinkDeleted:
-        async with ClusterDoors(name_servers) as doors:
-            return await doors.client.delete_sink(name)
+    async def act() -> DeleteSinkResponse:
+        async with administration(name_servers, admin) as changes:
+            return await changes.ask(changes.sinks.DeleteSink, DeleteSinkRequest(sink_name=name))
 
     if not yes:
         found = run_async(look())

@@ -23,6 +23,7 @@ from ariane.admin.v1 import lag_service_pb2 as lag_pb
 from ariane.admin.v1 import message_service_pb2 as message_pb
 from ariane.admin.v1 import replica_set_service_pb2 as replica_set_pb
 from ariane.admin.v1 import setting_service_pb2 as setting_pb
+from ariane.admin.v1 import sink_service_pb2 as sink_pb
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane.admin.v1 import transaction_service_pb2 as transaction_pb
 from ariane.admin.v1.alert_service_pb2_grpc import add_AlertServiceServicer_to_server
@@ -41,6 +42,7 @@ from ariane.admin.v1.lag_service_pb2_grpc import add_LagServiceServicer_to_serve
 from ariane.admin.v1.message_service_pb2_grpc import add_MessageServiceServicer_to_server
 from ariane.admin.v1.replica_set_service_pb2_grpc import add_ReplicaSetServiceServicer_to_server
 from ariane.admin.v1.setting_service_pb2_grpc import add_SettingServiceServicer_to_server
+from ariane.admin.v1.sink_service_pb2_grpc import add_SinkServiceServicer_to_server
 from ariane.admin.v1.topic_service_pb2_grpc import add_TopicServiceServicer_to_server
 from ariane.admin.v1.transaction_service_pb2_grpc import add_TransactionServiceServicer_to_server
 from ariane_admin.alerts.servicer import AlertServicer
@@ -72,6 +74,7 @@ from ariane_admin.servicers.public_errors import ADMIN_ERROR_RULES
 from ariane_admin.servicers.rates import RateMemory
 from ariane_admin.servicers.replica_sets import ReplicaSetServicer
 from ariane_admin.servicers.settings import SettingServicer
+from ariane_admin.servicers.sinks import SinkServicer
 from ariane_admin.servicers.topics import TopicServicer
 from ariane_admin.servicers.transactions import TransactionServicer
 from ariane_servicekit import (
@@ -150,6 +153,7 @@ class AdminApp:
                     ReplicaSetServicer(one),
                 ),
                 (setting_pb, add_SettingServiceServicer_to_server, self._settings_servicer),
+                (sink_pb, add_SinkServiceServicer_to_server, SinkServicer(one)),
                 (topic_pb, add_TopicServiceServicer_to_server, TopicServicer(one)),
                 (
                     transaction_pb,
