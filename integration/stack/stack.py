@@ -84,6 +84,10 @@ class Stack:
             words += [f"--security-opt={each}" for each in service["security_opt"]]
             words += [f"--tmpfs={each}" for each in service["tmpfs"]]
             words += [f"--volume={PROJECT}_{each}" for each in service["volumes"]]
+            words += [
+                f"--volume={COMPOSE}/secrets/{each}:/run/secrets/{each}:ro"
+                for each in service["secrets"]
+            ]
             words += [f"--env={key}={value}" for key, value in service["environment"].items()]
             words += [f"--memory={service['mem_limit']}", f"--cpus={service['cpus']}"]
             self.run("run", "-d", "--read-only", *words, service["image"])
@@ -121,7 +125,8 @@ class Stack:
             # Older compose tools of it know no addresses of networks.
             self.run("network", "create", "--subnet", "10.77.0.0/24", "--gateway", GATEWAY, NETWORK)
         secrets = COMPOSE / "secrets"
-        secrets.mkdir(exist_ok=True)
+        # Services run as users of their own: the folder is closed, and its files are not.
+        secrets.mkdir(mode=0o700, exist_ok=True)
         for name, text in SECRETS.items():
             path = secrets / name
             if not path.exists():
@@ -147,5 +152,6 @@ def _set_or_default(found: re.Match[str]) -> str:
 SECRETS: Final = {
     "database_password": "only-for-the-trial",
     "grafana_password": "only-for-the-trial",
+    "upload_token": "only-for-the-trial",
     "database_url": "postgresql+psycopg://ariane:only-for-the-trial@postgres/ariane",
 }

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from flight_demo.flights import package_folder, read_flights
-from stack import NAME_SERVERS, Stack, missing
+from stack import COMPOSE, NAME_SERVERS, Stack, missing
 
 from ariane_sdk import Uploaded
 from ariane_sdk.errors import ArianeError
@@ -120,30 +120,41 @@ def test_flights_go_through_from_outside(stack):
     assert Counter(row["carrier"] for row in came) == Counter(row["carrier"] for row in rows)
 
 
-def test_an_uploaded_filter_runs_in_a_jail_in_a_container(stack, tmp_path, monkeypatch):
+@pytest.fixture
+def filters(stack, monkeypatch) -> Iterator[None]:
     monkeypatch.setenv("ARIANE_FILTER_UPLOADS", "any")
-    stack.up_beside(*FILTERS)
+    try:
+        stack.up_beside(*FILTERS)
+        yield
+    finally:
+        # They live in the network of brokers that the next test takes away.
+        for each in FILTERS:
+            stack.run("rm", "-f", stack.container(each), check=False)
+
+
+def test_an_uploaded_filter_runs_in_a_jail_in_a_container(stack, filters, tmp_path):
     module = tmp_path / "late.py"
     module.write_text("def matches(message):\n    return message.body.endswith(b'7')\n")
     ariane = str(Path(sys.executable).with_name("ariane"))
-    command = (ariane, "filter", "upload", "late", str(module))
+    command = (ariane, "filter", "upload", "late", str(module), "--name-servers", NAME_SERVERS[0])
+    token = ("--token-file", str(COMPOSE / "secrets" / "upload_token"))
 
-    def uploaded() -> str:
-        words = (*command, "--name-servers", NAME_SERVERS[0], "-o", "json")
+    def upload(*options: str) -> str:
+        words = (*command, *options)
         done = subprocess.run(words, capture_output=True, text=True, check=False)
+        said.append(done.stdout + done.stderr)
         found = re.search(r"late@[0-9a-f]{12}", done.stdout)
         return found[0] if found and done.returncode == 0 else ""
 
-    version = until(uploaded, "both primaries have a FilterServer that takes an upload")
+    said: list[str] = []
+    version = until(lambda: upload(*token), "both primaries have FilterServers that take it")
+    assert not upload()
+    assert "ACCESS_DENIED" in said[-1]
     with ClusterClient(NAME_SERVERS) as cluster, Producer(NAME_SERVERS) as producer:
         cluster.create_topic("filtered", queue_count=2)
         producer.send_batch([Message("filtered", b"%d" % number) for number in range(1000)])
     expected = {b"%d" % number for number in range(1000) if number % 10 == 7}
-    came = set(consumed("filtered", len(expected), Uploaded(version)))
-    assert came == expected
-    for each in FILTERS:
-        # They live in the network of brokers that the next test takes away.
-        stack.run("rm", "-f", stack.container(each))
+    assert set(consumed("filtered", len(expected), Uploaded(version))) == expected
 
 
 def test_a_primary_is_killed_with_its_disk_and_replaced_and_nothing_is_lost(stack):
