@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 import tarfile
 import zipfile
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -60,6 +62,32 @@ def test_every_published_member_says_who_what_and_for_which_python():
             said = f"Programming Language :: Python :: {version}"
             assert said in project["classifiers"], name
         assert "Typing :: Typed" in project["classifiers"], name
+
+
+def test_the_java_client_says_what_maven_central_asks_for():
+    names = {"m": "http://maven.apache.org/POM/4.0.0"}
+    project = ET.parse(ROOT / "sdk/java/pom.xml").getroot()  # noqa: S314  Ours.
+    for path in (
+        *("groupId", "artifactId", "version", "name", "description", "url"),
+        *("licenses/license/name", "licenses/license/url", "scm/connection", "scm/url"),
+        *("developers/developer/name", "developers/developer/organization"),
+    ):
+        place = "/".join(f"m:{each}" for each in path.split("/"))
+        assert (project.findtext(place, namespaces=names) or "").strip(), path
+    plugins = {each.text for each in project.findall(".//m:artifactId", names)}
+    assert {"maven-source-plugin", "maven-javadoc-plugin", "maven-gpg-plugin"} <= plugins
+
+
+def test_the_node_client_says_who_what_and_from_where():
+    package = json.loads((ROOT / "sdk/typescript/package.json").read_text())
+    assert package["license"] == "Apache-2.0"
+    assert package["repository"]["directory"] == "sdk/typescript"
+    assert package["types"] == package["exports"]["."]["types"]
+    assert set(SHARED) <= set(package["files"])
+    # Packages with a scope are private unless they say this.
+    assert package["publishConfig"] == {"access": "public"}
+    for said in ("description", "author", "homepage", "keywords", "engines"):
+        assert package[said], said
 
 
 @pytest.mark.slow
