@@ -24,6 +24,7 @@ PEERS: Final[tuple[Peer, ...]] = (
     ourselves.SYNC_FLUSH,
     ourselves.ONE_TOPIC,
     rocketmq.PEER,
+    rocketmq.REPLICATED,
     rocketmq_tool.PEER,
     kafka.PEER,
     kafka_clients.JAVA,

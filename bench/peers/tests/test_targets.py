@@ -12,6 +12,8 @@ SENT = {
     ("rocketmq", "sustained-batches"): (1.0, 1.5),
     ("rocketmq", "sustained-batches-128"): (0.8, 1.0),
     ("rocketmq", "sustained-columns"): (0.8, 1.5),
+    ("rocketmq-replica", "batches"): (1.0, 2.0),
+    ("rocketmq-replica", "singles-64"): (1.0, 2.0),
     ("rocketmq-tool", "sustained-batches"): (1.0, 1.5),
     ("rocketmq-tool", "sustained-batches-128"): (0.8, 1.0),
     ("kafka", "sustained-batches"): (1.0, 2.0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -12,15 +13,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import grpc
+
+from ariane.replication.v1.replica_set_service_pb2 import GetReplicaSetRequest
+from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
 from ariane_servicekit.running.processes import LocalCluster
 from peer_bench.contender import DriverContender, lost_of
 from peer_bench.drivers import Driver
+from peer_bench.errors import DriverFailed
 from peer_bench.loads import Leg, Load
 from peer_bench.places import DRIVERS_PATH
 from peer_bench.usage import between, usage_of
 
 NAME = "ArianeMQ"
 CALLS_IN_FLIGHT = 1
+IN_SYNC_S_MAX = 60.0
 _PACKAGES = ("ariane-broker", "ariane-sdk", "grpcio", "numpy", "pyarrow", "protobuf")
 
 
@@ -104,10 +111,14 @@ def running(
     *,
     calls_in_flight: int = CALLS_IN_FLIGHT,
     flush_mode: str = "async",
+    replicas: int = 0,
     name: str = NAME,
 ) -> Iterator[Ourselves]:
     """Run it in a folder that is its own."""
-    with LocalCluster(data_path, flush_mode=flush_mode) as cluster, ExitStack() as clients:
+    shape: dict[str, Any] = {"flush_mode": flush_mode, "replicas": replicas}
+    with LocalCluster(data_path, **shape) as cluster, ExitStack() as clients:
+        if replicas:
+            _wait_in_sync(cluster.brokers[0].address, replicas + 1)
         command = [sys.executable, str(DRIVERS_PATH / "ariane_driver.py")]
         command += [cluster.name_servers, str(calls_in_flight)]
         yield Ourselves(
@@ -122,5 +133,23 @@ def running(
                 "calls in flight": calls_in_flight,
                 "busy wait": "1 ms, of sends one at a time",
                 "listener batch": "32, or 1 where a call gets a message",
+                **({"replicas": replicas, "acknowledge": "replicated"} if replicas else {}),
             },
         )
+
+
+def _wait_in_sync(address: str, count: int) -> None:
+    """Wait until so many brokers of a set are in sync.
+
+    Raises:
+        DriverFailed: They never were.
+    """
+    with grpc.insecure_channel(address) as channel:
+        stub = ReplicaSetServiceStub(channel)
+        end_s = time.monotonic() + IN_SYNC_S_MAX
+        while time.monotonic() < end_s:
+            found = stub.GetReplicaSet(GetReplicaSetRequest(), timeout=IN_SYNC_S_MAX)
+            if len(found.replica_set.in_sync_broker_ids) == count:
+                return
+            time.sleep(0.05)
+    raise DriverFailed(f"{count} brokers were not in sync within {IN_SYNC_S_MAX:.0f} s")

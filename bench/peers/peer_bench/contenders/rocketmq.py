@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from ariane_testkit.free_ports import free_port
 from peer_bench.contender import DriverContender
+from peer_bench.contenders import ours
 from peer_bench.drivers import Driver
 from peer_bench.maven import class_path, driver_path, java_version
 from peer_bench.peers import Part, Peer, Target
@@ -28,15 +30,17 @@ _OPENED: Final = [
 
 
 @contextmanager
-def running(data_path: Path, *, flush_mode: str = "async") -> Iterator[DriverContender]:
+def running(
+    data_path: Path, *, flush_mode: str = "async", replicated: bool = False
+) -> Iterator[DriverContender]:
     """Run it in a folder that is its own.
 
     Raises:
         PeerUnavailable: It cannot be had or started here.
     """
-    with cluster(data_path, flush_mode=flush_mode) as (driver, _, pids):
+    with cluster(data_path, flush_mode=flush_mode, replicated=replicated) as (driver, _, pids):
         yield DriverContender(
-            f"{NAME} {VERSION}",
+            f"{NAME} {VERSION}" + (", SYNC_MASTER" if replicated else ""),
             driver,
             pids,
             settings={
@@ -47,6 +51,7 @@ def running(data_path: Path, *, flush_mode: str = "async") -> Iterator[DriverCon
                 "listener threads": 20,
                 "listener batch": "32, or 1 where a call gets a message",
                 "timerPrecisionMs": 1000,
+                **({"replicas": 1, "inSyncReplicas": 2} if replicated else {}),
             },
             versions={"rocketmq": VERSION, "java": java_version()},
         )
@@ -54,7 +59,7 @@ def running(data_path: Path, *, flush_mode: str = "async") -> Iterator[DriverCon
 
 @contextmanager
 def cluster(
-    data_path: Path, *, flush_mode: str = "async"
+    data_path: Path, *, flush_mode: str = "async", replicated: bool = False
 ) -> Iterator[tuple[Driver, tuple[str, str], list[int]]]:
     """Run servers, and our driver of the Java client; yields it, addresses and ids of servers.
 
@@ -63,7 +68,10 @@ def cluster(
     """
     jars = class_path("rocketmq")
     data_path.mkdir(parents=True, exist_ok=True)
-    with servers(jars, data_path, flush_mode=flush_mode) as (addresses, pids):
+    with servers(jars, data_path, flush_mode=flush_mode, replicated=replicated) as (
+        addresses,
+        pids,
+    ):
         command = ["java", f"-Xms{CLIENT_HEAP}", f"-Xmx{CLIENT_HEAP}", f"-Duser.home={data_path}"]
         command += ["-cp", driver_path("rocketmq"), "RocketmqDriver", *addresses]
         with Driver(NAME, command, data_path / "driver.log") as driver:
@@ -72,43 +80,59 @@ def cluster(
 
 @contextmanager
 def servers(
-    jars: str, home: Path, *, flush_mode: str
+    jars: str, home: Path, *, flush_mode: str, replicated: bool = False
 ) -> Iterator[tuple[tuple[str, str], list[int]]]:
-    """Run the servers; yields the addresses of name server and broker, and the process ids."""
-    name_port, broker_port = free_port(), free_port(4) + 2
-    name_server, broker = f"127.0.0.1:{name_port}", f"127.0.0.1:{broker_port}"
+    """Run the servers; yields the addresses of name server and broker, and the process ids.
+
+    A broker that is replicated acknowledges what its replica has, too.
+    """
+    name_port = free_port()
+    name_server = f"127.0.0.1:{name_port}"
     _write_settings(home / "namesrv.conf", {"listenPort": name_port})
-    _write_settings(
-        home / "broker.conf",
-        {
-            "brokerClusterName": "DefaultCluster",
-            "brokerName": "broker-java",
-            "brokerIP1": "127.0.0.1",
-            "brokerIP2": "127.0.0.1",
-            "listenPort": broker_port,
-            "haListenPort": broker_port + 1,
-            "namesrvAddr": name_server,
-            "storePathRootDir": home / "store",
-            "storePathCommitLog": home / "store" / "commitlog",
-            "flushDiskType": "SYNC_FLUSH" if flush_mode == "sync" else "ASYNC_FLUSH",
-            "diskMaxUsedSpaceRatio": 99,
-        },
-    )
     java = ["java", f"-Xms{SERVER_HEAP}", f"-Xmx{SERVER_HEAP}", "-XX:MaxDirectMemorySize=1g"]
     java += [*_OPENED, f"-Duser.home={home}", "-cp", jars]
     small = ["java", "-Xmx256m", *java[4:]]
-    packages = "org.apache.rocketmq"
     environment = {"ROCKETMQ_HOME": str(home), "HOME": str(home)}
-    with server(
-        "rocketmq-namesrv",
-        [*small, f"{packages}.namesrv.NamesrvStartup", "-c", str(home / "namesrv.conf")],
-        port=name_port, home=home, environment=environment,
-    ) as name_pid, server(
-        "rocketmq-broker",
-        [*java, f"{packages}.broker.BrokerStartup", "-c", str(home / "broker.conf")],
-        port=broker_port, home=home, environment=environment,
-    ) as broker_pid:  # fmt: skip
-        yield (name_server, broker), [name_pid, broker_pid]
+    shared = {
+        "namesrvAddr": name_server,
+        "flushDiskType": "SYNC_FLUSH" if flush_mode == "sync" else "ASYNC_FLUSH",
+    }
+    with ExitStack() as stack:
+
+        def started(name: str, main: str, command: list[str], port: int) -> int:
+            words = [*command, f"org.apache.rocketmq.{main}", "-c", str(home / f"{name}.conf")]
+            running = server(
+                f"rocketmq-{name}", words, port=port, home=home, environment=environment
+            )
+            return stack.enter_context(running)
+
+        def broker(name: str, settings: dict[str, Any]) -> tuple[int, int]:
+            port = free_port(4) + 2
+            _write_settings(home / f"{name}.conf", _broker_settings(home / name, port) | settings)
+            return port, started(name, "broker.BrokerStartup", java, port)
+
+        pids = [started("namesrv", "namesrv.NamesrvStartup", small, name_port)]
+        # By default it asks for one copy, its own, and waits for nobody.
+        role = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2} if replicated else {}
+        port, pid = broker("broker", {**shared, **role})
+        pids.append(pid)
+        if replicated:
+            pids.append(broker("replica", {**shared, "brokerRole": "SLAVE", "brokerId": 1})[1])
+        yield (name_server, f"127.0.0.1:{port}"), pids
+
+
+def _broker_settings(store: Path, port: int) -> dict[str, Any]:
+    return {
+        "brokerClusterName": "DefaultCluster",
+        "brokerName": "broker-java",
+        "brokerIP1": "127.0.0.1",
+        "brokerIP2": "127.0.0.1",
+        "listenPort": port,
+        "haListenPort": port + 1,
+        "storePathRootDir": store,
+        "storePathCommitLog": store / "commitlog",
+        "diskMaxUsedSpaceRatio": 99,
+    }
 
 
 def _write_settings(path: Path, settings: dict[str, Any]) -> None:
@@ -144,3 +168,22 @@ PEER: Final = Peer(
     },
 )
 """Its clients block a thread for each send: 1,024 in flight are 512 threads, its best."""
+
+REPLICATED: Final = Peer(
+    key="rocketmq-replica",
+    running=partial(running, replicated=True),
+    ours=partial(ours.running, replicas=1),
+    warm_up_s=20.0,
+    start_s=20.0,
+    parts={
+        "batches": Part(
+            Target(1.0, 2.0), in_flight=8, title="burst: explicit batches, 1 KiB, in two copies"
+        ),
+        "singles-64": Part(
+            Target(1.0, 2.0),
+            in_flight=64,
+            title="single sends, 64 in flight, 1 KiB, in two copies",
+        ),
+    },
+)
+"""With a replica each: acknowledged is what both have."""
