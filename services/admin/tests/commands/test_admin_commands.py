@@ -18,6 +18,12 @@ def test_definitions_leave_entries_and_an_altered_trail_is_found(
     taken = json.loads(file.read_text())
     assert "defined-here" in {each["topic"] for each in taken["topics"]}
     ariane("topic", "delete", "defined-here", "--yes")
+    elsewhere = tmp_path / "elsewhere.json"
+    elsewhere.write_text(json.dumps({**taken, "cluster_name": "another"}))
+    said = ariane("definition", "import", str(elsewhere), "--dry-run", status=ExitStatus.USAGE)
+    assert "definitions.cluster_name must be this one" in said
+    there = ("definition", "import", str(elsewhere), "--dry-run", "--other-cluster")
+    assert "topic defined-here" in {row["subject"] for row in ariane_json(*there)}
     file.write_text(
         json.dumps(
             {"topics": [{"topic": "defined-here", "read_queue_count": 3, "write_queue_count": 3}]}

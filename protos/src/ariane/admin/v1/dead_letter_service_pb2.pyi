@@ -245,7 +245,9 @@ class RedriveDeadLettersRequest(_message.Message):
     to_group: _builtins.bool
     """Whether only this group gets them again, and no other group of the topic."""
     message_count_max: _builtins.int
-    """Send at most this many; 0 means 10,000. Ask again while `more` says so."""
+    """Send at most this many; 0 means 10,000. One call also ends after 10 s where it has sent some.
+    Ask again while `more` says so: what was sent is not sent twice.
+    """
     @_builtins.property
     def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetterPlace]:
         """Those at these places, at most 1000. Empty: those that the query finds."""

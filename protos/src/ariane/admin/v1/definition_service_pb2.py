@@ -28,7 +28,7 @@ from ariane.broker.v1 import topic_service_pb2 as ariane_dot_broker_dot_v1_dot_t
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(ariane/admin/v1/definition_service.proto\x12\x0f\x61riane.admin.v1\x1a#ariane/admin/v1/silent_broker.proto\x1a$ariane/broker/v1/group_service.proto\x1a$ariane/broker/v1/topic_service.proto\x1a\x1d\x61riane/common/v1/access.proto\"g\n\x0b\x44\x65\x66initions\x12\'\n\x06topics\x18\x01 \x03(\x0b\x32\x17.ariane.broker.v1.Topic\x12/\n\x06groups\x18\x02 \x03(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"0\n\x18\x45xportDefinitionsRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\"d\n\x19\x45xportDefinitionsResponse\x12\x31\n\x0b\x64\x65\x66initions\x18\x01 \x01(\x0b\x32\x1c.ariane.admin.v1.Definitions\x12\x14\n\x0cuneven_names\x18\x02 \x03(\t\"z\n\x18ImportDefinitionsRequest\x12\x31\n\x0b\x64\x65\x66initions\x18\x01 \x01(\x0b\x32\x1c.ariane.admin.v1.Definitions\x12\x14\n\x0c\x63luster_name\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"\x86\x01\n\x19ImportDefinitionsResponse\x12\x32\n\x07\x63hanges\x18\x01 \x03(\x0b\x32!.ariane.admin.v1.DefinitionChange\x12\x35\n\x0esilent_brokers\x18\x02 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"Y\n\x10\x44\x65\x66initionChange\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x03 \x01(\t\x12\x0f\n\x07\x66\x61ilure\x18\x04 \x01(\t2\xff\x01\n\x11\x44\x65\x66initionService\x12t\n\x11\x45xportDefinitions\x12).ariane.admin.v1.ExportDefinitionsRequest\x1a*.ariane.admin.v1.ExportDefinitionsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x12t\n\x11ImportDefinitions\x12).ariane.admin.v1.ImportDefinitionsRequest\x1a*.ariane.admin.v1.ImportDefinitionsResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x01\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(ariane/admin/v1/definition_service.proto\x12\x0f\x61riane.admin.v1\x1a#ariane/admin/v1/silent_broker.proto\x1a$ariane/broker/v1/group_service.proto\x1a$ariane/broker/v1/topic_service.proto\x1a\x1d\x61riane/common/v1/access.proto\"}\n\x0b\x44\x65\x66initions\x12\'\n\x06topics\x18\x01 \x03(\x0b\x32\x17.ariane.broker.v1.Topic\x12/\n\x06groups\x18\x02 \x03(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\x12\x14\n\x0c\x63luster_name\x18\x03 \x01(\t\"0\n\x18\x45xportDefinitionsRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\"d\n\x19\x45xportDefinitionsResponse\x12\x31\n\x0b\x64\x65\x66initions\x18\x01 \x01(\x0b\x32\x1c.ariane.admin.v1.Definitions\x12\x14\n\x0cuneven_names\x18\x02 \x03(\t\"\x97\x01\n\x18ImportDefinitionsRequest\x12\x31\n\x0b\x64\x65\x66initions\x18\x01 \x01(\x0b\x32\x1c.ariane.admin.v1.Definitions\x12\x14\n\x0c\x63luster_name\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x12\x1b\n\x13\x61llow_other_cluster\x18\x04 \x01(\x08\"\x86\x01\n\x19ImportDefinitionsResponse\x12\x32\n\x07\x63hanges\x18\x01 \x03(\x0b\x32!.ariane.admin.v1.DefinitionChange\x12\x35\n\x0esilent_brokers\x18\x02 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"Y\n\x10\x44\x65\x66initionChange\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x03 \x01(\t\x12\x0f\n\x07\x66\x61ilure\x18\x04 \x01(\t2\xff\x01\n\x11\x44\x65\x66initionService\x12t\n\x11\x45xportDefinitions\x12).ariane.admin.v1.ExportDefinitionsRequest\x1a*.ariane.admin.v1.ExportDefinitionsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x12t\n\x11ImportDefinitions\x12).ariane.admin.v1.ImportDefinitionsRequest\x1a*.ariane.admin.v1.ImportDefinitionsResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x01\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,17 +41,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DEFINITIONSERVICE'].methods_by_name['ImportDefinitions']._loaded_options = None
   _globals['_DEFINITIONSERVICE'].methods_by_name['ImportDefinitions']._serialized_options = b'\312\363\030\004\010\005\020\001'
   _globals['_DEFINITIONS']._serialized_start=205
-  _globals['_DEFINITIONS']._serialized_end=308
-  _globals['_EXPORTDEFINITIONSREQUEST']._serialized_start=310
-  _globals['_EXPORTDEFINITIONSREQUEST']._serialized_end=358
-  _globals['_EXPORTDEFINITIONSRESPONSE']._serialized_start=360
-  _globals['_EXPORTDEFINITIONSRESPONSE']._serialized_end=460
-  _globals['_IMPORTDEFINITIONSREQUEST']._serialized_start=462
-  _globals['_IMPORTDEFINITIONSREQUEST']._serialized_end=584
-  _globals['_IMPORTDEFINITIONSRESPONSE']._serialized_start=587
-  _globals['_IMPORTDEFINITIONSRESPONSE']._serialized_end=721
-  _globals['_DEFINITIONCHANGE']._serialized_start=723
-  _globals['_DEFINITIONCHANGE']._serialized_end=812
-  _globals['_DEFINITIONSERVICE']._serialized_start=815
-  _globals['_DEFINITIONSERVICE']._serialized_end=1070
+  _globals['_DEFINITIONS']._serialized_end=330
+  _globals['_EXPORTDEFINITIONSREQUEST']._serialized_start=332
+  _globals['_EXPORTDEFINITIONSREQUEST']._serialized_end=380
+  _globals['_EXPORTDEFINITIONSRESPONSE']._serialized_start=382
+  _globals['_EXPORTDEFINITIONSRESPONSE']._serialized_end=482
+  _globals['_IMPORTDEFINITIONSREQUEST']._serialized_start=485
+  _globals['_IMPORTDEFINITIONSREQUEST']._serialized_end=636
+  _globals['_IMPORTDEFINITIONSRESPONSE']._serialized_start=639
+  _globals['_IMPORTDEFINITIONSRESPONSE']._serialized_end=773
+  _globals['_DEFINITIONCHANGE']._serialized_start=775
+  _globals['_DEFINITIONCHANGE']._serialized_end=864
+  _globals['_DEFINITIONSERVICE']._serialized_start=867
+  _globals['_DEFINITIONSERVICE']._serialized_end=1122
 # @@protoc_insertion_point(module_scope)

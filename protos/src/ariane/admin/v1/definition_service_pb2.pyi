@@ -29,6 +29,9 @@ class Definitions(_message.Message):
 
     TOPICS_FIELD_NUMBER: _builtins.int
     GROUPS_FIELD_NUMBER: _builtins.int
+    CLUSTER_NAME_FIELD_NUMBER: _builtins.int
+    cluster_name: _builtins.str
+    """The cluster that they were taken from. Empty where they are of none, or of several."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[_topic_service_pb2.Topic]:
         """Topics, by name. Their counts are those of one broker."""
@@ -42,10 +45,11 @@ class Definitions(_message.Message):
         *,
         topics: _abc.Iterable[_topic_service_pb2.Topic] | None = ...,
         groups: _abc.Iterable[_group_service_pb2.ConsumerGroup] | None = ...,
+        cluster_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_name", b"cluster_name", "groups", b"groups", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -112,10 +116,13 @@ class ImportDefinitionsRequest(_message.Message):
     DEFINITIONS_FIELD_NUMBER: _builtins.int
     CLUSTER_NAME_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    ALLOW_OTHER_CLUSTER_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
     """The cluster. May be empty where only one is known."""
     validate_only: _builtins.bool
     """Whether only to tell what would change."""
+    allow_other_cluster: _builtins.bool
+    """Whether they may come from a cluster of another name. Else that is FIELD_INVALID."""
     @_builtins.property
     def definitions(self) -> Global___Definitions:
         """Them."""
@@ -126,10 +133,11 @@ class ImportDefinitionsRequest(_message.Message):
         definitions: Global___Definitions | None = ...,
         cluster_name: _builtins.str = ...,
         validate_only: _builtins.bool = ...,
+        allow_other_cluster: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["definitions", b"definitions"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_name", b"cluster_name", "definitions", b"definitions", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_other_cluster", b"allow_other_cluster", "cluster_name", b"cluster_name", "definitions", b"definitions", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

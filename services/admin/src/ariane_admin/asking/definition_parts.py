@@ -14,9 +14,10 @@ PART: Final = 200
 def parts_of(definitions: Definitions) -> Iterator[Definitions]:
     """All of it, part by part, topics first; one empty part where there is nothing."""
     topics, groups = definitions.topics, definitions.groups
+    origin = definitions.cluster_name
     for begin in range(0, len(topics), PART):
-        yield Definitions(topics=topics[begin : begin + PART])
+        yield Definitions(topics=topics[begin : begin + PART], cluster_name=origin)
     for begin in range(0, len(groups), PART):
-        yield Definitions(groups=groups[begin : begin + PART])
+        yield Definitions(groups=groups[begin : begin + PART], cluster_name=origin)
     if not topics and not groups:
-        yield Definitions()
+        yield Definitions(cluster_name=origin)

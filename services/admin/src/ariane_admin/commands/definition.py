@@ -64,15 +64,19 @@ def export(*, file: TextIO, admin: str) -> None:
 @click.command("import")
 @click.argument("file", type=click.File("r", encoding="utf-8"))
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option(
+    "--other-cluster", is_flag=True, help="Also from an export of a cluster of another name."
+)
 @yes_option
 @admin_option
 @output_option
 def import_definitions(
-    *, file: TextIO, dry_run: bool, yes: bool, admin: str, output: Output
+    *, file: TextIO, dry_run: bool, other_cluster: bool, yes: bool, admin: str, output: Output
 ) -> None:
     """Make the topics and groups of FILE that are missing, and change those that differ.
 
-    Nothing is deleted, and doing it again changes nothing.
+    Nothing is deleted, and doing it again changes nothing. An export names its cluster: into one of
+    another name it is brought only by --other-cluster.
 
     \b
     Examples:
@@ -105,7 +109,9 @@ def import_definitions(
             stub = DefinitionServiceStub(channel)
             for part in parts_of(definitions):
                 request = definition_pb.ImportDefinitionsRequest(
-                    definitions=part, validate_only=dry_run
+                    definitions=part,
+                    validate_only=dry_run,
+                    allow_other_cluster=other_cluster,
                 )
                 call = stub.ImportDefinitions(
                     request, timeout=ADMIN_SECONDS_MAX, metadata=own_name()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -23,6 +24,9 @@ _Context = aio.ServicerContext[Any, Any]
 
 PLACES_MAX: Final = 1000
 REDRIVEN_DEFAULT: Final = 10_000
+REDRIVE_SECONDS_MAX: Final = 10.0
+"""How long one call sends back: callers wait for 15 s and more, and ask again."""
+
 FAILURES_MAX: Final = 100
 
 _PLACE_KINDS: Final = (str, int, int)
@@ -87,14 +91,20 @@ class DeadLetterServicer(DeadLetterServiceServicer):
         count_max = request.message_count_max or REDRIVEN_DEFAULT
         done = Redrive(failures={})
 
+        now_s = asyncio.get_running_loop().time
+        end_s = now_s() + REDRIVE_SECONDS_MAX
+
         def count(now: Redrive) -> None:
             # Not those that were sent back before: asked again and again, it comes to an end.
-            if now.redriven_count >= count_max:
+            if now.redriven_count >= count_max or (now.redriven_count and now_s() >= end_s):
                 raise _Enough
 
         answer = letter_pb.RedriveDeadLettersResponse()
         reader = self._cluster.reader
         for one in wanted:
+            if done.redriven_count and now_s() >= end_s:
+                answer.more = True
+                break
             progress = _Progress(count)
             try:
                 await reader.redrive(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from grpc import aio
@@ -24,6 +24,7 @@ from ariane_record import is_system_topic
 from ariane_record.names import is_system_group
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import ArianeError
+from ariane_servicekit import field_invalid
 
 _Context = aio.ServicerContext[Any, Any]
 
@@ -67,6 +68,7 @@ class DefinitionServicer(DefinitionServiceServicer):
     ) -> definition_pb.ImportDefinitionsResponse:
         """Make what is missing, and change what differs."""
         answers = await self._cluster.answers(cluster_name=request.cluster_name)
+        _check_origin(request, answers.brokers)
         held = await answers.ask(self._held)
         # Each broker gets its changes one by one, all brokers at the same time.
         brought = await asyncio.gather(*(self._bring(each, request) for each in held))
@@ -98,6 +100,9 @@ class DefinitionServicer(DefinitionServiceServicer):
             topics=(topic_settings(topics[name]) for name in sorted(topics)),
             groups=(_group_settings(groups[name]) for name in sorted(groups)),
         )
+        clusters = {broker.cluster_name for broker in answers.brokers}
+        if len(clusters) == 1:
+            definitions.cluster_name = clusters.pop()
         return definitions, sorted(uneven)
 
     async def _held(self, broker: LiveBroker) -> _Held:
@@ -187,6 +192,22 @@ class DefinitionServicer(DefinitionServiceServicer):
                 route = await client.route(topic.topic)
                 if not route.queue_order:
                     await client.keep_queue_order(topic.topic)
+
+
+def _check_origin(
+    request: definition_pb.ImportDefinitionsRequest, brokers: Sequence[LiveBroker]
+) -> None:
+    """Refuse what was taken from another cluster, unless that is wanted.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    origin = request.definitions.cluster_name
+    here = {broker.cluster_name for broker in brokers}
+    if origin and origin not in here and not request.allow_other_cluster:
+        names = ", ".join(sorted(here))
+        rule = f"must be this one, {names}, unless another is allowed (--other-cluster)"
+        raise field_invalid("definitions.cluster_name", rule, origin)
 
 
 async def _change(
