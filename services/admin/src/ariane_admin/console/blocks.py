@@ -9,7 +9,9 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
-CellKind: TypeAlias = Literal["", "number", "good", "bad", "warn", "code", "body", "quiet"]
+CellKind: TypeAlias = Literal[
+    "", "number", "number bad", "time", "good", "bad", "warn", "code", "body", "quiet"
+]
 
 
 @dataclass(frozen=True, slots=True)

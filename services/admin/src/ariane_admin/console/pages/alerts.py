@@ -86,7 +86,7 @@ def _row(alert: alert_pb.Alert) -> tuple[Cell, ...]:
         _value(alert.figure, alert.first_value),
         _value(alert.figure, alert.last_value),
         _value(alert.figure, alert.threshold),
-        Cell(moment(alert, "raise_time")),
+        Cell(moment(alert, "raise_time"), kind="time"),
         Cell(ended, kind="quiet") if ended else Cell("it stands", kind="bad"),
     )
 

@@ -182,7 +182,7 @@ def _row(found: filter_pb.ClusterFilter) -> tuple[Cell, ...]:
         _state(found),
         Cell(", ".join(_groups(found))),
         Cell(here, kind="" if len(found.filters) == count else "warn"),
-        Cell(moment(first, "create_time")),
+        Cell(moment(first, "create_time"), kind="time"),
     )
 
 

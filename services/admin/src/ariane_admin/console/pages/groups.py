@@ -44,7 +44,7 @@ async def groups(ask: Asker, request: Request) -> Page:
             Cell(each.consumer_group, to("groups", each.consumer_group)),
             Cell(str(each.member_count), kind="number" if each.member_count else "quiet"),
             number(each.lag_message_count),
-            Cell(moment(each, "oldest_store_time")),
+            Cell(moment(each, "oldest_store_time"), kind="time"),
             Cell(", ".join(each.topics[:3]) + (" and more" if len(each.topics) > 3 else "")),
             Cell("differs between brokers", kind="warn") if each.uneven else Cell(""),
         )
@@ -125,7 +125,7 @@ async def clients(ask: Asker, request: Request) -> Page:
             Cell(", ".join(m.consumer_group for m in each.client.hello.memberships)),
             Cell(", ".join(each.client.hello.producer_groups)),
             Cell(", ".join(each.broker_names)),
-            Cell(moment(each.client, "attach_time")),
+            Cell(moment(each.client, "attach_time"), kind="time"),
         )
         for each in told.clients
     ]
@@ -187,7 +187,7 @@ def _conflicts(told: group_pb.ListSubscriptionConflictsResponse) -> Table:
             Cell(each.newcomer.client_id, kind="code"),
             Cell(each.difference, kind="bad"),
             yes(is_so=each.refused),
-            Cell(moment(each, "last_time")),
+            Cell(moment(each, "last_time"), kind="time"),
         )
         for each in told.conflicts
     ]
@@ -204,7 +204,7 @@ def _queues(told: lag_pb.ListQueueLagsResponse, more: str) -> Table:
             number(each.lag.consumer_offset),
             number(each.lag.max_queue_offset),
             number(each.lag.message_count),
-            Cell(moment(each.lag, "oldest_store_time")),
+            Cell(moment(each.lag, "oldest_store_time"), kind="time"),
             Cell(each.client_id, kind="code"),
         )
         for each in told.lags

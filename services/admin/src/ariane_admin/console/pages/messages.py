@@ -214,7 +214,7 @@ async def delayed(ask: Asker, _request: Request) -> Page:
                 number(level.level),
                 span(level.wait_duration.ToMilliseconds() / 1000),
                 number(level.pending_count),
-                Cell(moment(level, "next_due_time")),
+                Cell(moment(level, "next_due_time"), kind="time"),
             )
             for level in waiting.levels
         ]
@@ -314,7 +314,7 @@ def _short(body: bytes) -> str:
 def _table(found: Sequence[Message], more: str) -> Table:
     rows = [
         (
-            Cell(moment(each.position, "store_time")),
+            Cell(moment(each.position, "store_time"), kind="time"),
             Cell(
                 f"{each.position.broker_name}/{each.position.queue_id}/{each.position.queue_offset}",
                 to("messages", each.topic, each.position.message_id),
@@ -332,7 +332,7 @@ def _table(found: Sequence[Message], more: str) -> Table:
 def _letters(found: Sequence[letter_pb.DeadLetter], more: str) -> Table:
     rows = [
         (
-            Cell(moment(each, "give_up_time")),
+            Cell(moment(each, "give_up_time"), kind="time"),
             Cell(
                 f"{each.place.broker_name}/{each.place.queue_id}/{each.place.queue_offset}",
                 kind="code",

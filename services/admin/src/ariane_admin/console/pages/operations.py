@@ -134,9 +134,9 @@ async def transactions(ask: Asker, request: Request) -> Page:
             Cell(each.topic, to("topics", each.topic)),
             Cell(each.producer_group),
             Cell(" ".join(each.keys)),
-            Cell(moment(each, "store_time")),
+            Cell(moment(each, "store_time"), kind="time"),
             Cell(f"{each.check_count} of {each.check_count_max}", kind="number"),
-            Cell(moment(each, "next_check_time")),
+            Cell(moment(each, "next_check_time"), kind="time"),
         )
         for each in told.transactions
     ]
@@ -197,7 +197,7 @@ async def audit(ask: Asker, request: Request) -> Page:
         )
     rows = [
         (
-            Cell(moment(each, "begin_time")),
+            Cell(moment(each, "begin_time"), kind="time"),
             Cell(each.user or (f"{each.claimed_user} (claimed)" if each.claimed_user else "")),
             Cell(each.source_address, kind="code"),
             Cell(each.method.rpartition("/")[2]),

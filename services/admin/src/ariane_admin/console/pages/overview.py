@@ -61,8 +61,8 @@ async def overview(ask: Asker, _request: Request) -> Page:
     if not findings.findings:
         blocks.append(
             Notice(
-                f"All is well: {findings.name_server_count} name server(s) and"
-                f" {findings.broker_count} broker(s) answer at their addresses.",
+                f"All is well: {_counted(findings.name_server_count, 'name server')} and"
+                f" {_counted(findings.broker_count, 'broker')} answer.",
                 "good",
             )
         )
@@ -109,6 +109,10 @@ def _tiles(cluster: cluster_pb.Cluster) -> Tiles:
     )
 
 
+def _counted(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 def _linked(count: int, section: str) -> Cell:
     return Cell(f"{count:,}", to(section))
 
@@ -137,7 +141,7 @@ def _behind(told: lag_pb.ListGroupLagsResponse) -> Table:
             Cell(each.topic, to("topics", each.topic)),
             number(each.message_count),
             span(each.delay.ToMilliseconds() / 1000),
-            Cell(str(each.member_count), kind="number" if each.member_count else "bad"),
+            Cell(str(each.member_count), kind="number" if each.member_count else "number bad"),
         )
         for each in told.lags
     ]

@@ -139,7 +139,7 @@ def _placements(placements: Sequence[topic_pb.TopicPlacement]) -> Table:
             number(each.topic.write_queue_count),
             Cell(_permission(each.topic.permission)),
             Cell(_type(each.topic.message_type)),
-            Cell(moment(each.topic, "last_store_time")),
+            Cell(moment(each.topic, "last_store_time"), kind="time"),
             Cell(
                 f"{each.topic.unread_message_count:,}",
                 kind="bad" if each.topic.unread_message_count else "number",
@@ -162,7 +162,7 @@ def _queues(queues: Sequence[topic_pb.TopicQueue], more: str) -> Table:
             number(each.bounds.min_queue_offset),
             number(each.bounds.max_queue_offset),
             number(each.bounds.max_queue_offset - each.bounds.min_queue_offset),
-            Cell(moment(each.bounds, "last_store_time")),
+            Cell(moment(each.bounds, "last_store_time"), kind="time"),
         )
         for each in queues
     ]

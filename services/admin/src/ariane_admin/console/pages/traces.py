@@ -52,7 +52,7 @@ def _row(trace: message_pb.MessageTrace) -> tuple[Cell, ...]:
     took = f"{trace.duration.ToMilliseconds():,} ms" if trace.HasField("duration") else ""
     good = trace.successful
     return (
-        Cell(moment(trace, "begin_time")),
+        Cell(moment(trace, "begin_time"), kind="time"),
         Cell(_KINDS.get(trace.kind, "not known")),
         Cell(trace.group),
         Cell(trace.client_id),
