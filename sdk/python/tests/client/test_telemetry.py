@@ -294,3 +294,21 @@ async def test_a_batch_that_is_not_sampled_is_sent_as_it_is(world, seen):
 
     assert sorted(message.body for message in stored) == [b"1", b"2"]
     assert not any("traceparent" in message.properties for message in stored)
+
+
+def test_a_call_that_is_not_sampled_reads_no_message_but_its_first():
+    class Unread(SimpleNamespace):
+        @property
+        def properties(self):
+            raise AssertionError("decoded for nobody")
+
+    queue = SimpleNamespace(broker_name="broker-a", queue_id=0)
+    messages = [Unread(topic="orders", message_queue=queue) for _ in range(3)]
+    measured = _telemetry.Telemetry(
+        TracerProvider(sampler=ALWAYS_OFF), MeterProvider(), client_id="client"
+    )
+    heard = []
+
+    measured.traced(heard.extend, "billing")(messages)
+
+    assert heard == messages

@@ -26,7 +26,7 @@ from ariane_sdk.message import Message, ReceivedMessage, SendResult
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.metrics import MeterProvider
-    from opentelemetry.trace import Link, Span, TracerProvider
+    from opentelemetry.trace import Span, TracerProvider
 
     from ariane_sdk.client.listener import Listener
     from ariane_sdk.settings import PushSettings
@@ -240,10 +240,10 @@ class Telemetry:
                 context,
                 self._trace.SpanKind.CONSUMER,
                 attributes,
-                self._links_to(messages),
                 record_exception=True,
                 set_status_on_exception=True,
             ) as span:
+                self._link(span, messages)
                 try:
                     yield
                 except BaseException as error:
@@ -267,12 +267,13 @@ class Telemetry:
 
     def _start_send(self, attributes: Attributes, messages: Sequence[Message]) -> Span:
         name = attributes.get(DESTINATION_NAME)
-        return self._tracer.start_span(
+        span = self._tracer.start_span(
             f"send {name}" if name else "send",
             kind=self._trace.SpanKind.PRODUCER,
             attributes=attributes,
-            links=self._links_to(messages),
         )
+        self._link(span, messages)
+        return span
 
     def _end_send(
         self,
@@ -298,15 +299,19 @@ class Telemetry:
         self._propagator.inject(carrier, self._trace.set_span_in_context(span))
         return {name: value for name, value in carrier.items() if value}
 
-    def _links_to(self, messages: Sequence[Message | ReceivedMessage]) -> list[Link]:
-        links: list[Link] = []
+    def _link(self, span: Span, messages: Sequence[Message | ReceivedMessage]) -> None:
+        """Link a span to those that sent its messages.
+
+        Nothing is looked for where nobody will see it: the properties of messages are read for it.
+        """
+        if not span.is_recording():
+            return
         for message in messages[:LINKS_MAX]:
             context = self._context_of(message.properties)
             if context is not None:
                 span_context = self._trace.get_current_span(context).get_span_context()
                 if span_context.is_valid:
-                    links.append(self._trace.Link(span_context))
-        return links
+                    span.add_link(span_context)
 
     def _context_of(self, properties: Mapping[str, str]) -> Context | None:
         if TRACE_PARENT not in properties:
