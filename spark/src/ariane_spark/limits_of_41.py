@@ -35,4 +35,4 @@ class ReadMaxBytes(ReadLimit):
 
 
 class SupportsTriggerAvailableNow:
-    """Marks readers that can end a run in several micro-batches; nobody asks for it here."""
+    """Marks readers that can end a run in several micro-batches; Spark 4.1 does not ask for it."""

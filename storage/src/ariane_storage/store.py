@@ -300,11 +300,7 @@ class Store:
     ) -> Entries:
         """Entries of a queue as they are kept, what is not confirmed yet included.
 
-        Args:
-            topic: Topic of the queue.
-            queue_id: Its number within the topic.
-            queue_offset: Where to start; below the oldest kept, they start there.
-            max_count: Entries at most.
+        They start at the queue offset, or at the oldest kept if that is later.
         """
         return self._reader.entries(topic, queue_id, queue_offset, max_count)
 

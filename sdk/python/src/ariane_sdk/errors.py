@@ -136,13 +136,7 @@ class MessagesFailed(ArianeError):
     def __init__(
         self, messages: Iterable[ReceivedMessage], cause: str = "", *, rejected: bool = False
     ) -> None:
-        """Name them.
-
-        Args:
-            messages: Those that failed, out of what the listener got.
-            cause: Why, for people; kept with the message.
-            rejected: See the class.
-        """
+        """Name them; the cause is for people, and kept with the messages."""
         super().__init__(cause)
         self.messages = tuple(messages)
         self.rejected = rejected
@@ -263,13 +257,7 @@ class ColumnsSendError(SendError):
     def __init__(
         self, outcomes: pa.Table, errors: Sequence[ArianeError], failure_count: int
     ) -> None:
-        """Sum up.
-
-        Args:
-            outcomes: See the class.
-            errors: See the class; at least one.
-            failure_count: Rows that were not acknowledged.
-        """
+        """Sum up; there is one error at least, and so many rows were not acknowledged."""
         super().__init__(
             f"{failure_count} of {len(outcomes)} rows were not acknowledged; the first error:"
             f" {errors[0]}",

@@ -192,7 +192,7 @@ class ServiceSettings(BaseModel):
         return self._sources.get(name, "default")
 
     def from_sources(self, sources: Mapping[str, str]) -> Self:
-        """Remember where the values that are no defaults come from; return itself."""
+        """Remember where each value that is not a default comes from; return itself."""
         self._sources = sources
         return self
 

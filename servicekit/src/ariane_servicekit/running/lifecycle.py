@@ -205,7 +205,7 @@ class _Life:
             _log.info("service_stopping", reason=self._stop.reason)
             await self._go_down()
         finally:
-            # Also the way out of a failed start: nobody waits for grace then.
+            # A failed start ends here as well: no calls are in work then that need a grace period.
             self._health.close()
             await self._server.stop(None)
             await self._warning.stop()

@@ -182,7 +182,7 @@ def _rooms(outside: Outside, elected: Elected | None) -> _Rooms:
 def _housekeeping(
     outside: Outside, state: StateRoom, storing: StoringRoom, changing: ChangingRoom
 ) -> list[Loop]:
-    """What is done now and then, whoever calls."""
+    """What the broker does now and then by itself, without a call."""
     settings = outside.settings
 
     async def forget_silent_clients() -> None:

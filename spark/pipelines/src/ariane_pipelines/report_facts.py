@@ -156,7 +156,7 @@ def _counted(
     step: timedelta,
     step_count: int,
 ) -> tuple[dict[str, TopicFacts], list[TagFacts]]:
-    """One pass over the headers, grouped as finely as anything is told, and little is left."""
+    """Count the headers in one pass, grouped as finely as the report needs: few rows remain."""
     begin_us, step_us = round(since.timestamp() * 1_000_000), step / timedelta(microseconds=1)
     place = f.floor((f.unix_micros("storeTimestamp") - f.lit(begin_us)) / f.lit(step_us))
     journey_ms = (f.unix_micros("storeTimestamp") - f.unix_micros("bornTimestamp")) / 1000

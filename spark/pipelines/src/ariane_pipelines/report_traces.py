@@ -141,7 +141,7 @@ def is_of_group(topic: str) -> bool:
 
 
 def _of_these(topics: Sequence[str]) -> Column:
-    """Copies for groups only where the topic that they came from is wanted."""
+    """Keep copies that were made for groups only if their original topic is wanted."""
     plain = [topic for topic in topics if not is_of_group(topic)]
     origin = f.col("properties")[PropertyName.RETRY_TOPIC]
     return f.col("topic").isin(plain) | origin.isin(plain)

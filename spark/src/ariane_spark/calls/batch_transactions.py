@@ -75,10 +75,10 @@ class BatchTransactions:
         self._routes = Routes(endpoints, self._channels, timeout_s=self._timeout_s)
 
     def home_of(self, sink: Sink) -> str:
-        """The broker that a sink writes to; chosen and noted when nobody did before.
+        """The broker that a sink writes to; it is chosen, and noted, at the first batch.
 
         Raises:
-            ArianeError: It is away, or nobody can tell.
+            ArianeError: The broker does not answer, or no broker can tell which one it is.
         """
         return self._repetition.ask(lambda: self._find_home(sink))
 

@@ -23,7 +23,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class KeptAnswers:
-    """A file for each question, where Spark has its processes keep files of an application."""
+    """Keeps each answer in a file, in the folder that Spark gives an application."""
 
     def __init__(self, endpoints: str) -> None:
         """Nothing is read or written yet; nothing ever is where Spark names no folder."""

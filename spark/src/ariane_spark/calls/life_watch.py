@@ -103,7 +103,7 @@ class LifeWatch:
                 self._watching = True  # The thread looks at it behind the same lock.
 
     def _watch(self) -> None:
-        """Look after whoever waits, until nobody does."""
+        """Look whether the brokers live, as long as calls wait for them."""
         heard_s = float("-inf")
         while not self._has_ended():
             wait = self._wait

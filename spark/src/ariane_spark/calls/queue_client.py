@@ -193,7 +193,7 @@ class QueueClient:
                 )
         except ArianeError as error:
             return _Asked(failure=error)
-        # Answers come as bytes: whoever takes them apart copies nothing.
+        # Answers come as bytes: taking them apart copies nothing.
         channel = self._channels.to(address)
         method: Any = channel.unary_stream(
             _PULL_RANGE, request_serializer=pull.PullRangeRequest.SerializeToString

@@ -363,15 +363,15 @@ class Routes:
         *,
         is_known: bool,
     ) -> list[Any]:
-        """The answer of the first name server that is to be believed, alone.
+        """The answer of the first name server that can be trusted, or of all that cannot.
 
-        One that has just started has not heard of every broker yet. While all that answer are such,
-        these are their answers, at least one.
+        A name server that has just started has not heard of every broker yet, and is not
+        trusted. If no other answers, the answers of all such name servers are returned.
 
         Args:
             method: What to ask.
             request: With what.
-            is_known: Whether an old answer will do where nobody answers soon.
+            is_known: Whether an earlier answer will do if no name server answers soon.
         """
         timeout_s = min(self._timeout_s, KEPT_ROUTE_TIMEOUT_S) if is_known else self._timeout_s
         failures: list[CallError] = []

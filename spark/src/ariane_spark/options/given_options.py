@@ -80,7 +80,7 @@ class GivenOptions:
         return given[0] if given else None
 
     def names(self, name: str) -> tuple[str, ...] | None:
-        """The value as names separated by commas, none twice."""
+        """The names in the value, which are separated by commas; no name may come twice."""
         value = self.text(name)
         if value is None:
             return None

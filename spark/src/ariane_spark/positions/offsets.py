@@ -239,7 +239,7 @@ def _entries(mapping: Any, place: str) -> Iterable[tuple[str, Any]]:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; a name that comes twice is a slip of the pen and not the last one's luck."""
+    """A JSON object; refuse one in which a name comes twice."""
     names = [name for name, _ in pairs]
     if len(set(names)) < len(names):
         raise OffsetsMalformed(f"a name comes twice among {', '.join(names)}")

@@ -12,7 +12,7 @@ from ariane_spark.positions.offsets import Positions
 
 
 class Edge(Enum):
-    """An end of what is kept of a queue."""
+    """One of the two ends of a queue: its oldest message, or what is written next."""
 
     EARLIEST = "earliest"
     LATEST = "latest"

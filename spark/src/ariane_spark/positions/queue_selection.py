@@ -73,7 +73,7 @@ class TopicPattern:
         *,
         lenient: bool = False,  # noqa: ARG002 - as its siblings have it.
     ) -> dict[MessageQueue, Bounds]:
-        """What is kept of the queues that there are now; none is no error while a stream runs.
+        """The bounds of all queues that exist now; a running stream may find no queues at all.
 
         Args:
             catalog: Asked for them.
@@ -123,7 +123,7 @@ class AssignedQueues:
         return {queue: kept for queue, kept in found.items() if queue in self.queues}
 
     def check_found(self, found: Mapping[MessageQueue, Bounds]) -> None:
-        """See that all are there to start with.
+        """Check that all queues exist when a read begins.
 
         Raises:
             QueueNotFound: No broker carries one of them.

@@ -244,7 +244,7 @@ def _differs(error: sdk_errors.BatchDiffers, batch: SinkBatch, contents: Content
 
 
 def _ways_out(batch: SinkBatch) -> str:
-    """What whoever repeated a batch with other rows can do."""
+    """Advice for a user whose repeated batch had other rows."""
     skip = "to leave what stands and lose what differs, set 'onChangedBatch' to 'skip'"
     if batch.is_single:
         return f"give this write another 'writeId', for the name belongs to the first one; {skip}"

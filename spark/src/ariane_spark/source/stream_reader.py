@@ -111,7 +111,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name.
-        """Settle where this run ends."""
+        """Fix the offsets at which this run ends."""
         self._bounds_until = float("-inf")
         self._target = dict(self._current_bounds())
 

@@ -397,9 +397,9 @@ def sound_records(
 
 
 def _with_right_fronts(segment: Segment, selection: Selection, members: Int64s) -> Int64s:
-    """Those of some entries whose records begin as they should; all, if that cannot be read.
+    """The entries whose records begin as they should; all entries if the log cannot be read.
 
-    Entries of another log may lead anywhere: only the fronts of their records are read.
+    Entries of another log may lead anywhere, so only the first bytes of each record are read.
     """
     starts = (selection.commit_log_offsets[members] - segment.start).tolist()
     fronts = segment.gather(starts, [_IDENTITY_BYTES] * len(starts)) if starts else b""

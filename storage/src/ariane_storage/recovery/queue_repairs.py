@@ -12,7 +12,7 @@ from ariane_storage.recovery.recovery import ProgressCallback
 class QueueRepairs:
     """Makes entries again, from the log, that lead astray. Any thread.
 
-    Reads ask for it, and so does opening a store. Whoever keeps the store runs it beside them.
+    Reads ask for it, and so does opening a store. The owner of the store runs it beside them.
     """
 
     def __init__(

@@ -96,7 +96,7 @@ class FaultyDisk:
         after = FaultyDisk()
         after._folders = self._folders
         for inode in {id(inode): inode for inode in self._inodes()}.values():
-            # Another object, so that nobody who is gone can write to it any more.
+            # Another object, so that a process that was killed cannot write to it any more.
             inode.cached = bytearray(inode.cached)
         return after
 
@@ -153,7 +153,7 @@ class FaultyDisk:
             raise PowerLost
 
     def write_fails(self) -> bool:
-        """Count a write to space that was taken before; whether it is the one that fails."""
+        """Count a write to space that is allocated already; returns whether this one fails."""
         self.writes += 1
         return self.writes == self.write_fails_at
 

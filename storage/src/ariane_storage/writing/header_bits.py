@@ -23,8 +23,8 @@ class HeaderBits:
 
     Attributes:
         in_all: By name of the field: bits that every record has.
-        in_any: By name of the field: bits that some record has. Nothing is negative if this is
-            not; all are zero if this is.
+        in_any: By name of the field: bits that some record has. If this is zero, so is the field
+            of every record; if its sign bit is not set, no record has a negative value.
     """
 
     in_all: dict[str, int]
@@ -48,7 +48,7 @@ class HeaderBits:
 
 
 def bits_in_any(headers: NDArray[np.void]) -> dict[str, int]:
-    """``HeaderBits.in_any`` of records, at least one, for who asks for nothing else."""
+    """``HeaderBits.in_any`` of one record at least, for callers that need nothing else."""
     in_any = _unpack(_reduced(np.bitwise_or, _words_of(headers)).tobytes())
     return dict(zip(_NAMES, in_any, strict=True))
 

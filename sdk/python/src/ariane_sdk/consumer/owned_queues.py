@@ -56,7 +56,7 @@ ACQUIRE_RETRY_S: Final = 1.0
 
 
 class OwnedQueues:
-    """Queues in three states: being taken over, in work, being given up."""
+    """The queues of a consumer, in three states: being taken over, consumed, being given up."""
 
     def __init__(
         self,

@@ -216,11 +216,11 @@ class ReceiveConsumer(StatelessClient):
                 await self._give_back(left)
 
     async def ack(self, *messages: ReceivedMessage) -> None:
-        """Messages are done: returns when that is as safe as the brokers promise.
+        """Acknowledge messages; returns when that is as safe as the brokers promise.
 
         Raises:
-            ReceiptExpired: Some are another's by now; the others are done.
-            CallError: Nobody knows of some whether they are done.
+            ReceiptExpired: Another consumer has some of them by now; the others are acknowledged.
+            CallError: Of some it is not known whether they were acknowledged.
         """
         await self._calls.settle(messages, DONE)
 

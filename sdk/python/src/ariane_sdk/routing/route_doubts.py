@@ -63,7 +63,7 @@ class Doubt:
     __slots__ = ("began_s", "due_s", "missing", "reported_s", "task", "wanted")
 
     def __init__(self, now_s: float) -> None:
-        """There is a reason to look now."""
+        """Doubt a route from now on."""
         self.began_s = now_s
         self.reported_s = now_s
         self.due_s = now_s

@@ -1,4 +1,4 @@
-"""The routes that a client uses: cached, refreshed, and kept when nobody can be asked."""
+"""The routes that a client uses: cached, refreshed, and kept while no name server answers."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class _StopSignals:
 
     def _restore(self) -> None:
         for number, handler in self._before.items():
-            # Somebody who came later keeps what was asked for.
+            # A handler that was set later stays.
             if signal.getsignal(number) == self._handle:
                 signal.signal(number, handler)
         self._before.clear()

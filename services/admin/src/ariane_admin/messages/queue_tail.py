@@ -1,4 +1,4 @@
-"""Reads a topic without a group: nothing is stored anywhere, nobody else notices."""
+"""Reads a topic without a group: no offset is stored, and no consumer notices."""
 
 from __future__ import annotations
 

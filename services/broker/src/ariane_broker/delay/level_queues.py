@@ -178,7 +178,7 @@ class LevelQueues:
         self._origins.clear()
 
     def document(self, commit_log_offset: int) -> dict[str, Any]:
-        """Everything as JSON, in RocketMQ's shape and with what it skips."""
+        """Everything as JSON: RocketMQ's fields, and ours, which RocketMQ ignores."""
         progress = self._progress
         return {
             "dataVersion": {
@@ -220,7 +220,7 @@ class LevelQueues:
 
 
 def _lower(rows: ParkedRows, bound: Bound) -> None:
-    """Let records be due when they are at the latest."""
+    """Lower the due times of records to the latest time that their bound allows."""
     seen = rows.queue_offsets < bound.end
     rows.due_ms[seen] = np.minimum(rows.due_ms[seen], bound.due_ms)
 

@@ -1,6 +1,6 @@
 """Watching the clock of the machine: that it jumps, and what it has left behind, is told.
 
-Whoever sets the clock of a broker makes delayed messages come early or late, and messages look
+Setting the clock of a broker makes delayed messages come early or late, and messages look
 older or younger than they are. The steady clock, which nobody sets, shows it.
 """
 

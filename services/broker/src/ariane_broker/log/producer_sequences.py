@@ -147,7 +147,7 @@ class ProducerSequences(SnapshotState):
 
     @property
     def known_for_ms(self) -> int:
-        """How far back every stream is known: one that is not has stored nothing since then."""
+        """Since when all streams are known: one that is not known has stored nothing since."""
         return min(self._expiry_ms, max(0, self._now_ms() - self._crowded_out_ms - 1))
 
     def duplicate_of(

@@ -102,7 +102,7 @@ class BrokerAnnouncement:
         return self._address
 
     def listen_on(self, address: Address) -> None:
-        """The address is known now, with its port."""
+        """Announce this address, whose port is known now."""
         if self._settings.advertised_address is None:
             self._address = address
 

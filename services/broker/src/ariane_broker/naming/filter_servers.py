@@ -1,4 +1,4 @@
-"""FilterServers beside the broker: who announces itself here stands in the broker's routes.
+"""FilterServers beside the broker: those that announce themselves here stand in its routes.
 
 One that says goodbye leaves at once, one that dies leaves after some silence. Consumers do not wait
 for that: they go on to the next when one does not answer.

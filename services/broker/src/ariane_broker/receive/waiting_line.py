@@ -165,7 +165,7 @@ class WaitingLines:
         return line
 
     def call(self, group: str) -> None:
-        """There may be something for those who wait for messages of a group."""
+        """Have the calls that wait for messages of a group look again."""
         line = self._lines.get(group)
         if line is not None:
             line.call()

@@ -1,4 +1,4 @@
-"""Who waits for which end of the log to be confirmed by all that are in sync."""
+"""Waiting until all replicas in sync have the log up to some end."""
 
 from __future__ import annotations
 

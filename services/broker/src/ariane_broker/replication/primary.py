@@ -230,7 +230,7 @@ class Primary:
     def progressed(
         self, copy: Copy, feed: LogFeed, written: int, flushed: int, state_version: int
     ) -> None:
-        """A replica says how far it is."""
+        """Take note of how far a replica has copied the log."""
         if self._feeds.get(copy.broker_id) is not feed:
             return  # An earlier stream of it.
         end, now_s = self._store.max_offset, self._monotonic()

@@ -63,7 +63,10 @@ class PullStream(Generic[Request]):
         order_of: Callable[[Request], StreamOrder],
         lease: AnswerLease,
     ) -> None:
-        """Answer requests; the lease is room for each answer, released by whoever has sent it."""
+        """Answer requests.
+
+        The lease reserves memory for each answer; the caller releases it when the answer is sent.
+        """
         self._pull_records = pull_records
         self._held = held
         self._requests = requests

@@ -192,7 +192,7 @@ class BatchCommits:
         return BatchCommitted(duplicate=False, record_count=count)
 
     async def abort(self, batch: BatchKey) -> bool:
-        """Drop what is staged; whether the batch is committed, and stays.
+        """Drop what is staged, unless the batch is committed; returns whether it is.
 
         Raises:
             StorageError: Nothing is dropped.

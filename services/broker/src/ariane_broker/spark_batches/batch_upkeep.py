@@ -28,7 +28,7 @@ _log = get_logger(__name__)
 
 
 class BatchUpkeep:
-    """Takes a turn now and then."""
+    """Drops batches that no writer commits, and writes notes again before they grow too old."""
 
     def __init__(
         self,

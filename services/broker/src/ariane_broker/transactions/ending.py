@@ -183,7 +183,7 @@ class TransactionEnds:
         """End those that had to wait, each as soon as it can be.
 
         Raises:
-            ServiceError: FLUSH_UNCONFIRMED; nobody knows of any of them.
+            ServiceError: FLUSH_UNCONFIRMED; whether any of them is stored is not known.
             StorePoisoned: The disk failed; some may have ended.
         """
         outcomes = dict(enumerate(ended))

@@ -79,7 +79,7 @@ class Folder:
             return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file, durably; whoever looks finds the old one, none, or all of this.
+        """Write a file durably: a reader finds the old file, no file, or the whole new one.
 
         Raises:
             OSError: The disk refuses; then nothing has changed.

@@ -89,7 +89,7 @@ class RunningFilters:
         await self._end(list(self._running.values()))
 
     def _known(self, name: str, digits: str) -> RunningFilter | None:
-        """The one that runs and is meant; nothing if several could be."""
+        """The running filter that a name means; nothing if it could mean several."""
         found = [
             running
             for version, running in self._running.items()

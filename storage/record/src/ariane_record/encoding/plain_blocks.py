@@ -266,7 +266,7 @@ def encode_plain_runs(
         ),
         unique_ids,
     )
-    del runs  # For who has them to let go of each when its block is there.
+    del runs  # So that the caller can let go of each run when its block is there.
     yield from record_blocks(topics, blocks)
 
 

@@ -5,7 +5,7 @@ The system flag says whether a body is compressed, and how::
     bit 0           compressed
     bits 8 to 10    1: LZ4 frame    2: Zstandard frame    3, or 0 of old clients: zlib stream
 
-What a body grows to is for whoever wrote it to choose, so every decompression has an upper bound.
+The writer of a body chooses what it grows to, so every decompression has an upper bound.
 LZ4 and Zstandard come with the extra ``ariane-record[compression]``; zlib is always there.
 """
 

@@ -217,7 +217,7 @@ def find_spans(buffer: ByteBuffer, start: int, size: int) -> RecordSpans:
 
 
 def _counted(buffer: ByteBuffer, start: int, length_bytes: int) -> slice:
-    """Where the bytes behind a length field lie; what reaches too far is for the caller to see."""
+    """Where the bytes behind a length field lie; the caller checks that they are all there."""
     content = start + length_bytes
     return slice(content, content + int.from_bytes(buffer[start:content], "big"))
 

@@ -28,9 +28,9 @@ class FailedMessages:
 
 
 def failed_messages(delivered: Sequence[ReceivedMessage], error: Exception) -> FailedMessages:
-    """Which of the messages failed that a listener raised an error for.
+    """Which messages failed, as the error that a listener raised says it.
 
-    One that names messages which it did not get has failed with all of them.
+    If the error names messages that the listener did not get, all of them failed.
     """
     if isinstance(error, MessagesFailed):
         named = set(map(id, error.messages))

@@ -116,5 +116,5 @@ class OrderedQueueWork(QueueWork):
 
 
 def _is_reached(attempts_max: int | None, tries: int) -> bool:
-    """Whether no further try is allowed after so many; nobody knows how many: then there is."""
+    """Whether no further try is allowed after so many; a limit that is not known is not reached."""
     return attempts_max is not None and tries >= attempts_max

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class PolledLine:
-    """Queues that have something, each in its turn; and those that the application has some of."""
+    """Hands out messages, the queues by turns; knows of which the application has some now."""
 
     def __init__(self) -> None:
         """Nobody stands in line, and nothing is in hand."""
@@ -32,7 +32,7 @@ class PolledLine:
         self._arrived.set()
 
     def wake(self) -> None:
-        """Have who waits look again."""
+        """Have all that wait look again."""
         self._arrived.set()
 
     async def wait(self) -> None:

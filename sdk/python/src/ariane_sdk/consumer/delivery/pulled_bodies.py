@@ -47,7 +47,7 @@ class PulledBodies:
             raise RecordCorrupted(f"runs of bodies make no sense: {list(runs)[:3]}")
         if int((self._counts * self._lengths).sum()) != len(bodies):
             raise RecordCorrupted(f"{len(runs)} runs of bodies do not fit {len(bodies)} bytes")
-        # Who keeps a few bodies should not keep all that came with them.
+        # An application that keeps a few bodies should not keep all that came with them alive.
         answer_bytes = memoryview(bodies.obj).nbytes
         self._bodies = bodies if 2 * len(bodies) > answer_bytes else bytes(bodies)
         self.record_bytes = int((self._counts * sizes).sum())

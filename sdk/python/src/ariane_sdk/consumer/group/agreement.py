@@ -98,7 +98,7 @@ async def _lets_in(session: Session, broker: BrokerRoute, group: str) -> bool:
 
 
 def _meaning(membership: Membership) -> tuple[object, ...]:
-    """All that members must say the same, in a form in which the same is equal."""
+    """What all members of a group must agree on, in a form that can be compared."""
     filters: Mapping[str, object] = {
         subscription.topic: _filter_meaning(subscription.filter.kind, subscription.filter.text)
         for subscription in membership.subscriptions

@@ -120,10 +120,10 @@ class Configured:
     name = "configured"
 
     def __init__(self, queues: Iterable[MessageQueue]) -> None:
-        """Take the queues of this member.
+        """Always give the member these queues.
 
         Args:
-            queues: Of any topics; those that a topic does not have now are left out.
+            queues: Of any topics; queues that a topic does not have now are left out.
         """
         self._queues = frozenset(queues)
 

@@ -54,7 +54,7 @@ def filters_of(
     """The filters of subscriptions.
 
     Raises:
-        IllegalArgument: A topic or an expression is none.
+        IllegalArgument: A topic has no legal name, or an expression cannot be understood.
     """
     if not isinstance(subscriptions, Mapping):
         raise IllegalArgument(

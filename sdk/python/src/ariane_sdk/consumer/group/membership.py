@@ -1,4 +1,4 @@
-"""Who is in a group, and which queues that gives to whom."""
+"""The members of a group, and which queues each of them gets."""
 
 from __future__ import annotations
 

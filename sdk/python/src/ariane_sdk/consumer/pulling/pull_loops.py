@@ -170,7 +170,7 @@ class PullLoops:
         """See that a broker answers.
 
         Raises:
-            CallError: It does not, or nobody knows where it is.
+            CallError: It does not answer, or its address is not known.
         """
         for topic, broker in self._routes_to(broker_name):
             await self._calls.queue_bounds(broker, topic)

@@ -69,7 +69,7 @@ class BrokerSource:
         read_address: Callable[[], str],
         replicas: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """Ask where the route says, which is nothing when nobody knows; so with replicas."""
+        """Ask the address that the route names, empty if it names none; so with replicas."""
         self.peer = f"broker {broker_name}"
         self._read_address = read_address
         self._replicas = replicas

@@ -31,7 +31,7 @@ class PullStream:
     def __init__(self, channel: Channel, address: str, *, peer: str) -> None:
         self.address = address
         self._peer = peer
-        # Bytes come as they are: who decodes them copies no records.
+        # Answers come as bytes: the decoder then copies no records.
         open_stream: Any = channel.stream_stream(
             _METHOD, request_serializer=StreamPullsRequest.SerializeToString
         )

@@ -158,7 +158,7 @@ class SinglesBatch(SendBatch):
 
     @property
     def awaited_whole(self) -> bool:
-        """Whether nobody waits for single messages."""
+        """Whether no caller waits for a single message of it."""
         return not self._futures
 
     def _results(self, result: AppendResult, broker_address: str) -> Sequence[SendResult]:

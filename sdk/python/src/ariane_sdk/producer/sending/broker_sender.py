@@ -369,9 +369,10 @@ class BrokerSender:
         return taken
 
     def _awaited_queues(self) -> tuple[AbstractSet[MessageQueue], float]:
-        """The queues for which the first bundle waits, and its deadline: who came later waits, too.
+        """The queues for which the first bundle waits, and its deadline.
 
-        Else one batch after the other would take them from it.
+        A batch for one of these queues waits as well if its own deadline is later. Otherwise such
+        batches could be sent one after the other, and the bundle would never find its queues free.
         """
         if not self._bundles.line or not self._sequenced or not self._is_bundle_ready():
             return _NO_QUEUES, 0.0

@@ -140,7 +140,7 @@ class Repeats:
         return (self._redirect if goes_anywhere else self._begin_round)(batch, error)
 
     def _is_taken_over(self, batch: SendBatch, error: CallError) -> bool:
-        """Whether somebody takes a refused batch out, or has done so."""
+        """Whether a refused batch has its outcome, or moves to another queue with its groups."""
         if batch not in self._unsettled:
             return True
         if error.reason not in GONE_REASONS or not self.take_over(batch):

@@ -159,7 +159,7 @@ class RouteWait:
         wish: QueueWish,
         future: asyncio.Future[SendResult] | None,
     ) -> None:
-        """The route is known; for message groups that may not be enough."""
+        """Place a parked message: the route is known. For its group that may not be enough."""
         if lane.route is None and lane.refusal is not None:
             raise lane.refusal
         if self.must_wait(lane, message, wish):

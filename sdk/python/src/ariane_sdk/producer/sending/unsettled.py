@@ -67,7 +67,7 @@ class Unsettled:
         self._all: dict[SendBatch | Bundle, None] = {}
         self._landings: dict[str, Callable[[], None]] = {}
         self._places = count()
-        # By place in the line, who came first in front.
+        # By place in the line: the first that came has the smallest.
         self._turns: dict[int, asyncio.Future[None]] = {}
         self.held: set[SendBatch] = set()
         self.size_bytes = 0
@@ -238,7 +238,7 @@ class SendTurns:
     def __init__(self, unsettled: Unsettled, turn_bytes: int) -> None:
         self._unsettled = unsettled
         self._turn_bytes = turn_bytes
-        # Nothing was taken yet: who comes first looks whether there is room.
+        # Nothing was taken yet: the first that waits looks whether there is room.
         self._end_bytes = -1
 
     async def next(self, taken_bytes: int) -> None:

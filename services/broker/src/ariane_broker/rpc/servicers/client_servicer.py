@@ -263,7 +263,7 @@ class ClientServicer(ClientServiceServicer):
 
 
 def _is_refused(listening: asyncio.Task[None]) -> bool:
-    """Whether it ended because the client said something that cannot be."""
+    """Whether a stream ended because the client broke the protocol."""
     over = listening.done() and not listening.cancelled()
     return over and isinstance(listening.exception(), ServiceError)
 

@@ -53,7 +53,7 @@ class FilterRegistrationServicer(FilterRegistrationServiceServicer):
         request: registration_pb.GetFilterServersRequest,
         context: aio.ServicerContext[Any, Any],
     ) -> registration_pb.GetFilterServersResponse:
-        """Tell who lives: on other machines, too, where replicas are."""
+        """Tell which FilterServers live, also those on the machines of replicas."""
         return registration_pb.GetFilterServersResponse(addresses=self._servers.addresses)
 
 

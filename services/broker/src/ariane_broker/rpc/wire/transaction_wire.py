@@ -123,7 +123,7 @@ def check_of(
 
 
 def end_wish(end: transaction_pb.TransactionToEnd) -> EndWish:
-    """An end that a request asks for."""
+    """What a request says about how its transaction ends."""
     return EndWish(
         end.topic,
         end.transaction_id,
