@@ -113,7 +113,7 @@ def test_tags_are_named_one_by_one_or_as_an_expression(ariane, lines):
     for wanted in (("--tag", "red", "--tag", "blue"), ("--tag", "red || blue")):
         # Each broker has a queue: nothing orders the two.
         assert sorted(ariane(*read, *wanted).splitlines()) == ["blue", "red"]
-    for wrong in ("", "*", "red||"):
+    for wrong in ("", "*", "red||", "red\x01"):
         assert "tag" in ariane(*read, "--tag", wrong, status=ExitStatus.USAGE)
 
 

@@ -258,6 +258,7 @@ def selected(**given):
         ({"assign": '{"a": {"b": ["x"]}}'}, "assign", "'x' is no queue id"),
         ({"topic": "a", "tag": "b ||"}, "tag", "joined by"),
         ({"topic": "a", "tag": "b | c"}, "tag", "joined by"),
+        ({"topic": "a", "tag": "b\x01"}, "tag", "control character"),
         (
             {"topic": "a", "startingOffsetsByTimestamp": '{"a/b/0": 1.5}'},
             "startingOffsetsByTimestamp",

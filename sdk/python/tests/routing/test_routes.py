@@ -24,7 +24,22 @@ def test_addresses(text, addresses):
     assert parse_addresses(text) == addresses
 
 
-@pytest.mark.parametrize("text", ["", " , ", "localhost", ":9876", "a:b", "a:1,b"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " , ",
+        "localhost",
+        ":9876",
+        "a:b",
+        "a:1,b",
+        "http://a:1",
+        "a b:1",
+        "a:0",
+        "a:65536",
+        "a:\u0661",
+    ],
+)
 def test_no_addresses(text):
     with pytest.raises(errors.IllegalArgument):
         parse_addresses(text)

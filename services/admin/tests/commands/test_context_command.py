@@ -85,6 +85,8 @@ def test_a_context_without_a_checker_never_means_the_one_of_this_machine(run):
         (["--context", "prd", "topic", "list"], ExitStatus.NOT_FOUND, "known: prod, test"),
         (["context", "add", "a/b", "--name-servers", "h:1"], ExitStatus.USAGE, "letters, digits"),
         (["context", "add", "a", "--name-servers", "h"], ExitStatus.USAGE, "host:port"),
+        (["context", "add", "a", "--name-servers", "http://h:1"], ExitStatus.USAGE, "host:port"),
+        (["context", "add", "a", "--name-servers", "h:0"], ExitStatus.USAGE, "host:port"),
         (["context", "add", "a"], ExitStatus.USAGE, "--name-servers"),
     ],
 )

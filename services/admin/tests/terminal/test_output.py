@@ -1,12 +1,15 @@
 """One convention: tables for people, JSON for programs."""
 
 import json
+import re
+import sys
 
 import click
 from click.testing import CliRunner
 
 from ariane_admin.terminal.output import output_option
 from ariane_admin.terminal.progress import progress
+from ariane_admin.terminal.tables import print_rows
 
 ROWS = [{"topic": "orders", "queues": 1200, "brokers": ["broker-a", "broker-b"], "spare": None}]
 
@@ -54,6 +57,22 @@ def test_a_table_in_a_pipe_is_not_cut():
         output.rows(["body"], [{"body": "x" * 500}])
 
     assert "x" * 500 in out(wide)
+
+
+def test_a_terminal_that_has_room_for_each_word_cuts_none(monkeypatch, capsys):
+    time = "2026-11-23T21:32:04.337+00:00"
+    row = {"group": "billing", "members": 0, "topics": ["%RETRY%billing", "orders"], "oldest": time}
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    heads = set()
+    for columns in range(50, 100):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        print_rows(list(row), [row])
+        text = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+        for word in (time, "billing", "members", "%RETRY%billing,", "orders"):
+            assert word in text, columns
+        assert max(map(len, text.splitlines())) <= columns
+        heads.add(text.split()[:2] == ["group", "members"])
+    assert heads == {True, False}, "both as a table and field by field"
 
 
 def test_an_empty_list_is_still_a_list():

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Final
 
+from ariane_record.control_characters import holds_control_character
 from ariane_record.single.compression import Compression
 from ariane_spark.errors import OptionIllegal
 from ariane_spark.options.given_options import GivenOptions
@@ -378,6 +379,8 @@ def tags_of(text: str | None) -> frozenset[str]:
     for tag in tags:
         if not tag or tag == "*" or "|" in tag:
             raise OptionIllegal("tag", f"{text!r} is no tag, or several joined by '||'")
+        if holds_control_character(tag):
+            raise OptionIllegal("tag", f"{text!r} holds a control character")
     return frozenset(tags)
 
 

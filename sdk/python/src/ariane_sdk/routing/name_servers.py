@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 
 PORT_MAX: Final = 0xFFFF
+_PORT_DIGITS: Final = 6
+"""More say no port either, and so many that Python refuses to read them."""
+
 
 NameServerAddresses: TypeAlias = str | Sequence[str]
 """The name servers of a cluster: "host:port,host:port", or a list of "host:port"."""
@@ -64,12 +67,18 @@ def parse_addresses(name_servers: NameServerAddresses) -> tuple[str, ...]:
     parts = [part.strip() for text in given for part in text.replace(";", ",").split(",")]
     addresses = tuple(part for part in parts if part)
     for address in addresses:
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal() or int(port) > PORT_MAX:
+        if not _is_address(address):
             raise IllegalArgument(f'name server {address!r}: "host:port" is expected')
     if not addresses:
         raise IllegalArgument("at least one name server is needed, as in 127.0.0.1:9876")
     return addresses
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    if not host or "/" in host or any(map(str.isspace, host)):
+        return False  # A URL, most often: gRPC would look for a host of that name.
+    return port.isascii() and port.isdigit() and 0 < int(port[:_PORT_DIGITS]) <= PORT_MAX
 
 
 NOT_NAME_SERVER: Final = "NOT_NAME_SERVER"

@@ -28,6 +28,7 @@ DEFAULT_ADMIN = "127.0.0.1:9881"
 
 ADMIN_VARIABLE = "ARIANE_ADMIN"
 
+_PORT_MAX = 0xFFFF
 _PORT_DIGITS_MAX = 5
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -70,7 +71,10 @@ def check_address(value: str) -> str:
         click.BadParameter: It is none.
     """
     host, _, port = value.rpartition(":")
-    if not host or not port.isdecimal() or len(port) > _PORT_DIGITS_MAX:
+    is_host = bool(host) and "/" not in host and not any(map(str.isspace, host))
+    is_number = port.isascii() and port.isdigit() and len(port) <= _PORT_DIGITS_MAX
+    is_port = is_number and 0 < int(port) <= _PORT_MAX
+    if not (is_host and is_port):
         raise click.BadParameter(f'{value!r}: "host:port" is expected')
     return value
 

@@ -20,7 +20,7 @@ from ariane_admin.terminal.client_warnings import client_warnings, say_warning
 from ariane_admin.terminal.error_statuses import reasoned
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, output_option
-from ariane_record.control_characters import shown_lines
+from ariane_record.control_characters import holds_control_character, shown_lines
 from ariane_sdk import PushConsumer, QueueReader, ReceiveConsumer, ReceivedMessage
 from ariane_sdk.errors import BodyDamaged, MessagesFailed
 
@@ -34,6 +34,8 @@ def _tags(
     tags = [tag.strip() for value in values for tag in value.split("||")]
     if "" in tags or "*" in tags:
         raise click.BadParameter("one tag, or some joined by '||'; without --tag, all messages")
+    if any(map(holds_control_character, tags)):
+        raise click.BadParameter("a tag holds no control character")
     return tuple(tags)
 
 

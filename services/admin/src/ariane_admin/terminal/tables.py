@@ -32,12 +32,35 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> 
     for row in rows:
         table.add_row(*(_text(row[column]) for column in columns))
     unbounded = console.options.update(max_width=_WIDTH_WITHOUT_TERMINAL)
-    if console.measure(table, options=unbounded).minimum <= console.width:
-        console.print(table)
+    minimum = console.measure(table, options=unbounded).minimum
+    if minimum > console.width:
+        for row in rows:
+            print_fields({column: row[column] for column in columns})
+            console.print()
         return
-    for row in rows:
-        print_fields({column: row[column] for column in columns})
-        console.print()
+    _share_width(table, console, console.width - minimum)
+    console.print(table)
+
+
+def _share_width(table: Table, console: Console, spare: int) -> None:
+    """Give each column its longest word, and what is spare to those that want little more.
+
+    Rich takes from the widest column what is missing, and cuts its words although others could be
+    folded between theirs.
+    """
+    unbounded = console.options.update(max_width=_WIDTH_WITHOUT_TERMINAL)
+    needs = []
+    for column in table.columns:
+        cells = (
+            console.measure(cell, options=unbounded) for cell in (column.header, *column.cells)
+        )
+        least, most = zip(*cells, strict=True)
+        needs.append((max(most) - max(least), max(least), column))
+    needs.sort(key=lambda need: need[0])
+    for done, (wish, least, column) in enumerate(needs):
+        grant = min(wish, spare // (len(needs) - done))
+        column.width = least + grant
+        spare -= grant
 
 
 def print_fields(row: Mapping[str, object]) -> None:
