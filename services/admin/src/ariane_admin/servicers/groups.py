@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from grpc import aio
@@ -12,11 +12,8 @@ from grpc import aio
 from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.admin.v1.cluster_service_pb2 import BrokerOutcome
 from ariane.admin.v1.group_service_pb2_grpc import GroupServiceServicer
-from ariane.admin.v1.lag_service_pb2 import ReceivingCounts
-from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import group_service_pb2 as broker_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
-from ariane.common.v1.message_pb2 import MessageQueue as QueueMessage
 from ariane_admin.asking.answers import Answers
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
@@ -25,6 +22,8 @@ from ariane_admin.asking.cluster_doors import (
     broker_peer,
 )
 from ariane_admin.servicers.cluster_access import ClusterAccess, all_pages, group_not_found
+from ariane_admin.servicers.group_facts import cluster_group, facts_of, placement_of
+from ariane_admin.servicers.group_members import list_conflicts, list_members
 from ariane_admin.servicers.group_offsets import (
     named,
     offset_messages,
@@ -33,15 +32,12 @@ from ariane_admin.servicers.group_offsets import (
     target_of,
     told_offsets,
 )
-from ariane_admin.servicers.times import timestamp_of
 from ariane_record.names import dead_letter_topic, is_system_group
-from ariane_sdk import LiveBroker, MessageQueue, QueueLag
+from ariane_sdk import LiveBroker, MessageQueue
 from ariane_sdk.errors import CallError, GroupNotFound, RouteNotFound
 from ariane_servicekit import field_invalid, take_page
 
 _Context = aio.ServicerContext[Any, Any]
-
-TOPICS_MAX: Final = 100
 
 _GROUP_EXISTS: Final = "GROUP_EXISTS"
 _ATTEMPTS_DEFAULT: Final = 16
@@ -104,10 +100,10 @@ class GroupServicer(GroupServiceServicer):
         name = request.consumer_group
         answers = await self._cluster.answers()
         placements = await self._placements(name, answers)
-        lags, members = await self._facts(answers, name)
+        lags, members = await facts_of(self._doors.client, answers, name)
         if not placements and not lags and not members[name]:
             raise group_not_found(name)
-        group = _cluster_group(name, placements, lags[name], members[name])
+        group = cluster_group(name, placements, lags[name], members[name])
         try:
             bounds = await self._cluster.reader.bounds(dead_letter_topic(name))
             group.dead_letter_count = sum(end - begin for begin, end in bounds.values())
@@ -130,8 +126,8 @@ class GroupServicer(GroupServiceServicer):
         placed: dict[str, list[group_pb.GroupPlacement]] = defaultdict(list)
         for broker, groups in await answers.ask(at):
             for group in groups:
-                placed[group.consumer_group].append(_placement(broker, group))
-        lags, members = await self._facts(answers, "")
+                placed[group.consumer_group].append(placement_of(broker, group))
+        lags, members = await facts_of(self._doors.client, answers, "")
         names = {
             name
             for name in {*placed, *lags, *members}
@@ -146,7 +142,7 @@ class GroupServicer(GroupServiceServicer):
         )
         return group_pb.ListGroupsResponse(
             groups=(
-                _cluster_group(name, placed[name], lags[name], members[name])
+                cluster_group(name, placed[name], lags[name], members[name])
                 for name in page.entries
             ),
             next_page_token=page.next_page_token,
@@ -243,86 +239,13 @@ class GroupServicer(GroupServiceServicer):
         self, request: group_pb.ListGroupMembersRequest, context: _Context
     ) -> group_pb.ListGroupMembersResponse:
         """List the live members of a group, with what each has in work."""
-        name = request.consumer_group
-        answers = await self._cluster.answers()
-
-        async def at(broker: LiveBroker) -> tuple[str, list[client_pb.GroupMember]]:
-            asked = client_pb.ListGroupMembersRequest(consumer_group=name)
-            stub = self._doors.clients(broker.address)
-            try:
-                found = await all_pages(broker, stub.ListGroupMembers, asked, lambda p: p.members)
-            except GroupNotFound:
-                found = []
-            return broker.broker_name, found
-
-        async def owned(broker: LiveBroker) -> Mapping[MessageQueue, str]:
-            only = [broker.broker_name]
-            return await self._doors.client.queue_owners(name, broker_names=only)
-
-        members: dict[str, group_pb.ClusterGroupMember] = {}
-        for broker_name, found in await answers.ask(at):
-            for member in found:
-                entry = members.setdefault(
-                    member.client_id, group_pb.ClusterGroupMember(member=member)
-                )
-                entry.broker_names.append(broker_name)
-        page = take_page(
-            sorted(members),
-            lambda client_id: (client_id,),
-            page_size=request.page_size,
-            page_token=request.page_token,
-            scope=f"members:{name}",
-        )
-        shown = [members[client_id] for client_id in page.entries]
-        if shown:
-            queues = defaultdict(set)
-            for owners in await answers.ask(owned):
-                for queue, client_id in owners.items():
-                    queues[client_id].add(queue)
-            for entry in shown:
-                entry.assignment.extend(
-                    QueueMessage(topic=q.topic, broker_name=q.broker_name, queue_id=q.queue_id)
-                    for q in sorted(queues[entry.member.client_id])
-                )
-        return group_pb.ListGroupMembersResponse(
-            members=shown,
-            next_page_token=page.next_page_token,
-            silent_brokers=self._cluster.silent(answers),
-        )
+        return await list_members(self._cluster, request)
 
     async def ListSubscriptionConflicts(
         self, request: group_pb.ListSubscriptionConflictsRequest, context: _Context
     ) -> group_pb.ListSubscriptionConflictsResponse:
         """List members that do not want the same."""
-        answers = await self._cluster.answers()
-
-        async def at(broker: LiveBroker) -> list[client_pb.SubscriptionConflict]:
-            asked = client_pb.ListSubscriptionConflictsRequest(
-                consumer_group=request.consumer_group
-            )
-            stub = self._doors.clients(broker.address)
-            return await all_pages(
-                broker, stub.ListSubscriptionConflicts, asked, lambda page: page.conflicts
-            )
-
-        # The same two members meet on every broker of their topics.
-        found = {
-            (one.consumer_group, one.member.client_id, one.newcomer.client_id): one
-            for conflicts in await answers.ask(at)
-            for one in conflicts
-        }
-        page = take_page(
-            sorted(found),
-            lambda key: key,
-            page_size=request.page_size,
-            page_token=request.page_token,
-            scope=f"conflicts:{request.consumer_group}",
-        )
-        return group_pb.ListSubscriptionConflictsResponse(
-            conflicts=(found[key] for key in page.entries),
-            next_page_token=page.next_page_token,
-            silent_brokers=self._cluster.silent(answers),
-        )
+        return await list_conflicts(self._cluster, request)
 
     async def ResetGroupOffsets(
         self, request: group_pb.ResetGroupOffsetsRequest, context: _Context
@@ -380,7 +303,7 @@ class GroupServicer(GroupServiceServicer):
         self, name: str, brokers: Sequence[LiveBroker]
     ) -> group_pb.ClusterGroup:
         placements = await self._placements(name, Answers(brokers))
-        return _cluster_group(name, placements, (), set())
+        return cluster_group(name, placements, (), set())
 
     async def _placements(self, name: str, answers: Answers) -> list[group_pb.GroupPlacement]:
         async def at(broker: LiveBroker) -> group_pb.GroupPlacement | None:
@@ -391,30 +314,9 @@ class GroupServicer(GroupServiceServicer):
                 answer = await answer_to_question(call, broker_peer(broker))
             except GroupNotFound:
                 return None
-            return _placement(broker, answer.group)
+            return placement_of(broker, answer.group)
 
         return [each for each in await answers.ask(at) if each is not None]
-
-    async def _facts(
-        self, answers: Answers, group: str
-    ) -> tuple[Mapping[str, list[QueueLag]], Mapping[str, set[str]]]:
-        """Backlogs, and client ids of live members, by group."""
-        client = self._doors.client
-
-        async def at(broker: LiveBroker) -> tuple[list[QueueLag], Mapping[str, set[str]]]:
-            only = [broker.broker_name]
-            lags = await client.consumer_lag(group, broker_names=only)
-            return lags, await client.members_of_groups(broker_names=only)
-
-        lags: dict[str, list[QueueLag]] = defaultdict(list)
-        members: dict[str, set[str]] = defaultdict(set)
-        for found, told in await answers.ask(at):
-            for lag in found:
-                lags[lag.group].append(lag)
-            for name, client_ids in told.items():
-                # A member is attached to each broker of its topics.
-                members[name] |= client_ids
-        return lags, members
 
 
 def _unasked(answers: Answers) -> list[BrokerOutcome]:
@@ -440,51 +342,3 @@ def _retrying(
     if request.HasField("retry_policy"):
         group.retry_policy.CopyFrom(request.retry_policy)
     return group
-
-
-def _placement(broker: LiveBroker, group: broker_pb.ConsumerGroup) -> group_pb.GroupPlacement:
-    return group_pb.GroupPlacement(
-        cluster_name=broker.cluster_name, broker_name=broker.broker_name, group=group
-    )
-
-
-def _cluster_group(
-    name: str,
-    placements: Sequence[group_pb.GroupPlacement],
-    lags: Sequence[QueueLag],
-    members: set[str],
-) -> group_pb.ClusterGroup:
-    ordered = sorted(placements, key=lambda each: (each.cluster_name, each.broker_name))
-    oldest = min(
-        (lag.oldest_store_time for lag in lags if lag.oldest_store_time is not None), default=None
-    )
-    return group_pb.ClusterGroup(
-        consumer_group=name,
-        placements=ordered,
-        uneven=len({_settings(each.group) for each in ordered}) > 1,
-        member_count=len(members),
-        lag_message_count=sum(lag.message_count for lag in lags),
-        topics=sorted({lag.message_queue.topic for lag in lags})[:TOPICS_MAX],
-        oldest_store_time=timestamp_of(oldest),
-        receiving=_receiving(lags),
-    )
-
-
-def _receiving(lags: Sequence[QueueLag]) -> ReceivingCounts | None:
-    """What of a backlog is where; nothing where nobody receives."""
-    received = [lag for lag in lags if lag.receiving]
-    if not received:
-        return None
-    return ReceivingCounts(
-        in_flight_count=sum(lag.in_flight_count for lag in received),
-        delayed_count=sum(lag.delayed_count for lag in received),
-        ready_count=sum(lag.ready_count or 0 for lag in received),
-    )
-
-
-def _settings(group: broker_pb.ConsumerGroup) -> bytes:
-    """All that people set."""
-    settings = broker_pb.ConsumerGroup()
-    settings.CopyFrom(group)
-    settings.ClearField("version")
-    return settings.SerializeToString(deterministic=True)

@@ -1,0 +1,94 @@
+"""What is told of a consumer group, put together from what brokers say."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ariane.admin.v1 import group_service_pb2 as group_pb
+from ariane.admin.v1.lag_service_pb2 import ReceivingCounts
+from ariane.broker.v1 import group_service_pb2 as broker_pb
+from ariane_admin.asking.answers import Answers
+from ariane_admin.servicers.times import timestamp_of
+from ariane_sdk import ClusterClient, LiveBroker, QueueLag
+
+TOPICS_MAX: Final = 100
+
+
+async def facts_of(
+    client: ClusterClient, answers: Answers, group: str
+) -> tuple[Mapping[str, list[QueueLag]], Mapping[str, set[str]]]:
+    """Backlogs, and client ids of live members, by group."""
+
+    async def at(broker: LiveBroker) -> tuple[list[QueueLag], Mapping[str, set[str]]]:
+        only = [broker.broker_name]
+        lags = await client.consumer_lag(group, broker_names=only)
+        return lags, await client.members_of_groups(broker_names=only)
+
+    lags: dict[str, list[QueueLag]] = defaultdict(list)
+    members: dict[str, set[str]] = defaultdict(set)
+    for found, told in await answers.ask(at):
+        for lag in found:
+            lags[lag.group].append(lag)
+        for name, client_ids in told.items():
+            # A member is attached to each broker of its topics.
+            members[name] |= client_ids
+    return lags, members
+
+
+def placement_of(broker: LiveBroker, group: broker_pb.ConsumerGroup) -> group_pb.GroupPlacement:
+    """A group's settings on one broker."""
+    return group_pb.GroupPlacement(
+        cluster_name=broker.cluster_name, broker_name=broker.broker_name, group=group
+    )
+
+
+def cluster_group(
+    name: str,
+    placements: Sequence[group_pb.GroupPlacement],
+    lags: Sequence[QueueLag],
+    members: set[str],
+) -> group_pb.ClusterGroup:
+    """A group as admin tells of it.
+
+    Args:
+        name: Its name.
+        placements: Its settings on brokers.
+        lags: Its backlogs.
+        members: The client ids of its live members.
+    """
+    ordered = sorted(placements, key=lambda each: (each.cluster_name, each.broker_name))
+    oldest = min(
+        (lag.oldest_store_time for lag in lags if lag.oldest_store_time is not None), default=None
+    )
+    return group_pb.ClusterGroup(
+        consumer_group=name,
+        placements=ordered,
+        uneven=len({_settings(each.group) for each in ordered}) > 1,
+        member_count=len(members),
+        lag_message_count=sum(lag.message_count for lag in lags),
+        topics=sorted({lag.message_queue.topic for lag in lags})[:TOPICS_MAX],
+        oldest_store_time=timestamp_of(oldest),
+        receiving=_receiving(lags),
+    )
+
+
+def _receiving(lags: Sequence[QueueLag]) -> ReceivingCounts | None:
+    """What of a backlog is where; nothing where nobody receives."""
+    received = [lag for lag in lags if lag.receiving]
+    if not received:
+        return None
+    return ReceivingCounts(
+        in_flight_count=sum(lag.in_flight_count for lag in received),
+        delayed_count=sum(lag.delayed_count for lag in received),
+        ready_count=sum(lag.ready_count or 0 for lag in received),
+    )
+
+
+def _settings(group: broker_pb.ConsumerGroup) -> bytes:
+    """All that people set."""
+    settings = broker_pb.ConsumerGroup()
+    settings.CopyFrom(group)
+    settings.ClearField("version")
+    return settings.SerializeToString(deterministic=True)

@@ -1,0 +1,97 @@
+"""Live members of a consumer group across brokers, and those that do not want the same."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from ariane.admin.v1 import group_service_pb2 as group_pb
+from ariane.broker.v1 import client_service_pb2 as client_pb
+from ariane.common.v1.message_pb2 import MessageQueue as QueueMessage
+from ariane_admin.servicers.cluster_access import ClusterAccess, all_pages
+from ariane_sdk import LiveBroker, MessageQueue
+from ariane_sdk.errors import GroupNotFound
+from ariane_servicekit import take_page
+
+
+async def list_members(
+    cluster: ClusterAccess, request: group_pb.ListGroupMembersRequest
+) -> group_pb.ListGroupMembersResponse:
+    """The live members of a group, with what each has in work."""
+    name = request.consumer_group
+    answers = await cluster.answers()
+
+    async def at(broker: LiveBroker) -> tuple[str, list[client_pb.GroupMember]]:
+        asked = client_pb.ListGroupMembersRequest(consumer_group=name)
+        stub = cluster.doors.clients(broker.address)
+        try:
+            found = await all_pages(broker, stub.ListGroupMembers, asked, lambda p: p.members)
+        except GroupNotFound:
+            found = []
+        return broker.broker_name, found
+
+    async def owned(broker: LiveBroker) -> Mapping[MessageQueue, str]:
+        only = [broker.broker_name]
+        return await cluster.doors.client.queue_owners(name, broker_names=only)
+
+    members: dict[str, group_pb.ClusterGroupMember] = {}
+    for broker_name, found in await answers.ask(at):
+        for member in found:
+            entry = members.setdefault(member.client_id, group_pb.ClusterGroupMember(member=member))
+            entry.broker_names.append(broker_name)
+    page = take_page(
+        sorted(members),
+        lambda client_id: (client_id,),
+        page_size=request.page_size,
+        page_token=request.page_token,
+        scope=f"members:{name}",
+    )
+    shown = [members[client_id] for client_id in page.entries]
+    if shown:
+        queues = defaultdict(set)
+        for owners in await answers.ask(owned):
+            for queue, client_id in owners.items():
+                queues[client_id].add(queue)
+        for entry in shown:
+            entry.assignment.extend(
+                QueueMessage(topic=q.topic, broker_name=q.broker_name, queue_id=q.queue_id)
+                for q in sorted(queues[entry.member.client_id])
+            )
+    return group_pb.ListGroupMembersResponse(
+        members=shown,
+        next_page_token=page.next_page_token,
+        silent_brokers=cluster.silent(answers),
+    )
+
+
+async def list_conflicts(
+    cluster: ClusterAccess, request: group_pb.ListSubscriptionConflictsRequest
+) -> group_pb.ListSubscriptionConflictsResponse:
+    """Members of a group that do not want the same."""
+    answers = await cluster.answers()
+
+    async def at(broker: LiveBroker) -> list[client_pb.SubscriptionConflict]:
+        asked = client_pb.ListSubscriptionConflictsRequest(consumer_group=request.consumer_group)
+        stub = cluster.doors.clients(broker.address)
+        return await all_pages(
+            broker, stub.ListSubscriptionConflicts, asked, lambda page: page.conflicts
+        )
+
+    # The same two members meet on every broker of their topics.
+    found = {
+        (one.consumer_group, one.member.client_id, one.newcomer.client_id): one
+        for conflicts in await answers.ask(at)
+        for one in conflicts
+    }
+    page = take_page(
+        sorted(found),
+        lambda key: key,
+        page_size=request.page_size,
+        page_token=request.page_token,
+        scope=f"conflicts:{request.consumer_group}",
+    )
+    return group_pb.ListSubscriptionConflictsResponse(
+        conflicts=(found[key] for key in page.entries),
+        next_page_token=page.next_page_token,
+        silent_brokers=cluster.silent(answers),
+    )
