@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ariane_admin.cli import main
-from ariane_admin.commands import dev as dev_command
+from ariane_admin.commands.dev import dev as dev_command
 from ariane_admin.terminal.exits import ExitStatus
 
 BIN = Path(sys.executable).parent

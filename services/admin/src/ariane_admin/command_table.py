@@ -100,26 +100,26 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
         "Look at brokers, and take one out of service without a loss.",
         {
             "drain": Room(
-                "ariane_admin.commands.broker:drain",
+                "ariane_admin.commands.broker.broker:drain",
                 "Let broker NAME take no more messages; consumers go on.",
             ),
             "ha": Wing(
                 "Look at brokers with replicas: who is primary, who follows; and change it.",
                 {
                     "elect": Room(
-                        "ariane_admin.commands.ha:elect",
+                        "ariane_admin.commands.broker.ha:elect",
                         "Order that a replica become primary of broker NAME once there is none.",
                     ),
                     "remove": Room(
-                        "ariane_admin.commands.ha:remove",
+                        "ariane_admin.commands.broker.ha:remove",
                         "Take a replica out of broker NAME's set that will not come back.",
                     ),
                     "status": Room(
-                        "ariane_admin.commands.ha:status",
+                        "ariane_admin.commands.broker.ha:status",
                         "Show who is primary of broker NAME, who follows it and how closely.",
                     ),
                     "switchover": Room(
-                        "ariane_admin.commands.ha:switchover",
+                        "ariane_admin.commands.broker.ha:switchover",
                         "Hand the role of broker NAME's primary to a replica in sync.",
                     ),
                 },
@@ -129,15 +129,15 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 ),
             ),
             "list": Room(
-                "ariane_admin.commands.broker:list_brokers",
+                "ariane_admin.commands.broker.broker:list_brokers",
                 "List the brokers that live, and how each says it is.",
             ),
             "restore": Room(
-                "ariane_admin.commands.broker:restore",
+                "ariane_admin.commands.broker.broker:restore",
                 "Let broker NAME take messages again, after a drain.",
             ),
             "show": Room(
-                "ariane_admin.commands.broker:show",
+                "ariane_admin.commands.broker.broker:show",
                 "Show how broker NAME is: its store, what went through it, what recovery found.",
             ),
         },
@@ -253,7 +253,7 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
         ),
     ),
     "dev": Room(
-        "ariane_admin.commands.dev:dev",
+        "ariane_admin.commands.dev.dev:dev",
         "Run a name server, brokers, a transaction checker and admin on this machine until Ctrl-C.",
     ),
     "doctor": Room(
@@ -267,31 +267,31 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
         "Upload filters, try them, and look after them; docs/filters.md tells what they are.",
         {
             "delete": Room(
-                "ariane_admin.commands.filters:delete",
+                "ariane_admin.commands.filter.filters:delete",
                 "Delete a version everywhere.",
             ),
             "list": Room(
-                "ariane_admin.commands.filters:list_filters",
+                "ariane_admin.commands.filter.filters:list_filters",
                 "List uploaded filters: all, or the versions of NAME.",
             ),
             "quarantine": Room(
-                "ariane_admin.commands.filters:quarantine",
+                "ariane_admin.commands.filter.filters:quarantine",
                 "Stop a version everywhere, at once; its groups get an error, and lose nothing.",
             ),
             "release": Room(
-                "ariane_admin.commands.filters:release",
+                "ariane_admin.commands.filter.filters:release",
                 "Let a quarantined version run again, with its strikes forgotten.",
             ),
             "show": Room(
-                "ariane_admin.commands.filters:show",
+                "ariane_admin.commands.filter.filters:show",
                 "Show one version of a filter: its state, and who pulls through it.",
             ),
             "try": Room(
-                "ariane_admin.commands.filter_try:try_filter",
+                "ariane_admin.commands.filter.filter_try:try_filter",
                 "Run a filter over the last messages of TOPIC, and show which of them match.",
             ),
             "upload": Room(
-                "ariane_admin.commands.filters:upload",
+                "ariane_admin.commands.filter.filters:upload",
                 "Upload MODULE, Python source or WebAssembly, as a version of the filter NAME.",
             ),
         },

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from ariane_admin.asking.connection import run_async
-from ariane_admin.commands.dev_guide import DevGuide
+from ariane_admin.commands.dev.dev_guide import DevGuide
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.output import Output, output_option

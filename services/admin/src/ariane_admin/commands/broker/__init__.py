@@ -1,0 +1,1 @@
+"""``ariane broker``: brokers, and those with replicas."""

@@ -1,0 +1,1 @@
+"""``ariane filter``: uploaded filters, and trying them."""
