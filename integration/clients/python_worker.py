@@ -181,7 +181,7 @@ def received(message: ReceivedMessage, number: int) -> dict[str, Any]:
             if name not in SYSTEM_PROPERTIES
         },
         "id": message.unique_id,
-        "attempt": message.receipt.attempts[0],
+        "attempt": message.receipt.attempts,
         "number": number,
     }
 

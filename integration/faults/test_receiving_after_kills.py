@@ -36,10 +36,7 @@ class Books:
         """Body and attempt of each message; whole answers come, in order."""
         for receipt, run in groupby(batch, attrgetter("receipt")):
             messages = list(run)
-            attempts = receipt.attempts
-            if len(attempts) == 1:
-                attempts *= len(messages)
-            yield from zip((message.body for message in messages), attempts, strict=True)
+            yield from ((message.body, receipt.attempts) for message in messages)
 
 
 async def receive(cluster, books):

@@ -102,14 +102,11 @@ def _lines_of(batch: Sequence[ReceivedMessage]) -> Iterator[str]:
     now_ns = time.monotonic_ns()
     for receipt, run in groupby(batch, attrgetter("receipt")):
         messages = list(run)
-        attempts = receipt.attempts
-        if len(attempts) == 1:
-            attempts *= len(messages)
         queue = receipt.message_queue
-        for message, attempt in zip(messages, attempts, strict=True):
+        for message in messages:
             yield (
                 f"{now_ns} {queue.broker_name}/{queue.queue_id} {message.queue_offset}"
-                f" {bytes(message.body).decode()} {attempt}"
+                f" {bytes(message.body).decode()} {receipt.attempts}"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -194,16 +195,19 @@ class Receipt:
         message_queue: Their queue.
         address: The broker that gave them, "host:port".
         token: Names them to the broker.
-        attempts: How often each was handed out by now: one number, or one for each in order.
+        attempts: How often each was handed out by now, this time included.
         invisible_until_ms: Until when nobody else gets them, by the broker's clock, unless that is
             changed.
+        held_until_s: The same by this client's monotonic clock; far away where the broker keeps
+            them invisible by itself.
     """
 
     message_queue: MessageQueue
     address: str
     token: bytes
-    attempts: tuple[int, ...]
+    attempts: int
     invisible_until_ms: int
+    held_until_s: float = math.inf
 
 
 class ReceivedMessage(MessageView):

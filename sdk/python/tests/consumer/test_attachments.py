@@ -5,10 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from ariane_sdk import PullConsumer, PullSettings
+from ariane.broker.v1.client_service_pb2 import Membership
 from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.consumer.group import attachments as module
 from ariane_sdk.errors import CallError, DeadlinePassed
+from ariane_sdk.runtime.clock import SystemClock
 
 CALL_S = 0.2
 ROUTE = SimpleNamespace(
@@ -41,13 +42,13 @@ class SlowAttachment:
 @pytest.fixture
 def attachments(monkeypatch):
     monkeypatch.setattr(module, "Attachment", SlowAttachment)
-    settings = PullSettings(call_timeout_s=CALL_S)
-    consumer = PullConsumer("127.0.0.1:9", group="g", subscriptions={"t": "*"}, settings=settings)
     nothing = lambda *_: None  # noqa: E731 - nobody is told.
     made = module.Attachments(
-        consumer._plan,
+        Membership(consumer_group="g"),
         None,
         client_id="c",
+        clock=SystemClock(),
+        call_timeout_s=CALL_S,
         on_notice=nothing,
         on_fatal=nothing,
         on_turn=nothing,

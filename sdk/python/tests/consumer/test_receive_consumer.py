@@ -1,14 +1,20 @@
 """Receiving without owning queues: several members, settling, failures, and the listener."""
 
 import asyncio
+import threading
 from contextlib import suppress
 from uuid import uuid4
 
+import numpy as np
 import pytest
 
+from ariane_record import RecordFields, encode_record
 from ariane_sdk import ClusterClient, Message, Producer, ReceiveConsumer
+from ariane_sdk.consumer.pulling.received_messages import received_messages
+from ariane_sdk.consumer.receiving import receive_calls
 from ariane_sdk.consumer.receiving.receive_calls import ReceiveCalls
-from ariane_sdk.errors import IllegalArgument, ReceiptExpired
+from ariane_sdk.errors import CallError, GroupRefused, IllegalArgument, ReceiptExpired
+from ariane_sdk.runtime.clock import SystemClock
 from ariane_sdk.sync import ReceiveConsumer as BlockingReceiveConsumer
 
 COUNT = 200
@@ -30,6 +36,15 @@ def consumer_of(cluster, topic):
         )
 
     return make
+
+
+class ForwardClock(SystemClock):
+    """May be put forward."""
+
+    forward_s = 0.0
+
+    def monotonic_s(self):
+        return super().monotonic_s() + self.forward_s
 
 
 async def send(cluster, topic, count=COUNT):
@@ -72,7 +87,7 @@ async def test_batches_are_settled_as_one_says(cluster, topic, consumer_of):
         while len(again) < 3:
             again += await consumer.receive_batch(6, timeout_s=60)
         assert {m.body for m in again} == {m.body for m in seen[3:]}
-        assert {m.receipt.attempts for m in again} == {(2,)}
+        assert {m.receipt.attempts for m in again} == {2}
         with pytest.raises(ReceiptExpired):
             await consumer.ack(seen[5])
         await consumer.ack(*again)
@@ -118,12 +133,7 @@ async def test_an_answer_on_its_way_comes_with_the_next_call(
             found = await consumer.receive_batch(3, timeout_s=60)
             assert len(found) <= 3
             messages += found
-        assert {each.receipt.attempts for each in messages} <= {
-            (1,),
-            (1, 1),
-            (1, 1, 1),
-            (1, 1, 1, 1),
-        }
+        assert {each.receipt.attempts for each in messages} == {1}
         await consumer.ack(*messages)
     assert {each.body for each in messages} == {b"%d" % number for number in range(8)}
 
@@ -166,6 +176,137 @@ async def test_messages_of_a_higher_priority_come_first(cluster, topic, consumer
     assert [message.priority for message in got] == sorted(priorities, reverse=True)
 
 
+async def test_what_nobody_looked_at_in_time_is_not_given_out(cluster, topic, consumer_of):
+    await send(cluster, topic, 8)
+    clock = ForwardClock()
+    async with consumer_of(clock=clock, invisible_s=3600) as consumer:
+        messages = consumer.receive(8)
+        first = await anext(messages)
+        assert consumer.is_held(first)
+        clock.forward_s = 3601
+        following = asyncio.create_task(anext(messages))
+        await asyncio.wait([following], timeout=0.5)
+        if following.done():  # Of another answer, which came later.
+            assert consumer.is_held(following.result())
+        following.cancel()
+        await asyncio.wait([following])
+        await messages.aclose()
+
+
+async def test_messages_stay_invisible_while_their_consumer_runs(cluster, topic, consumer_of):
+    await send(cluster, topic, 1)
+    async with consumer_of(keep_invisible=True, invisible_s=1) as one, consumer_of() as other:
+        (message,) = await one.receive_batch(timeout_s=60)
+        assert await other.receive_batch(timeout_s=3) == []
+        await one.nack(message, delay_s=0)
+        (again,) = await other.receive_batch(timeout_s=60)
+        assert again.receipt.attempts == 2
+        await other.ack(again)
+
+
+async def test_members_and_what_they_have_in_hand_are_shown(cluster, topic, consumer_of):
+    await send(cluster, topic, 8)
+    async with ClusterClient(cluster.name_servers) as client, consumer_of() as one:
+        received = []
+        while len(received) < 8:
+            received += await one.receive_batch(timeout_s=60)
+        async with asyncio.timeout(60):
+            while not (members := await client.list_members(one.group)):  # noqa: ASYNC110 - in a broker.
+                await asyncio.sleep(0.05)
+        assert [(m.model, dict(m.subscriptions)) for m in members] == [("receiving", {topic: "*"})]
+        await one.ack(*received[:3])
+        lags = await client.consumer_lag(one.group)
+        assert sum(lag.message_count for lag in lags) == 5
+        assert sum(lag.in_flight_count for lag in lags) == 5
+        assert sum(lag.ready_count for lag in lags) == 0
+
+
+async def test_a_member_that_wants_something_else_is_refused(cluster, topic, consumer_of):
+    await send(cluster, topic, 1)
+    async with ClusterClient(cluster.name_servers) as client, consumer_of() as one:
+        await one.receive_batch(timeout_s=60)
+        async with asyncio.timeout(60):
+            while not await client.list_members(one.group):  # noqa: ASYNC110 - in a broker.
+                await asyncio.sleep(0.05)
+        stranger = ReceiveConsumer(
+            cluster.name_servers, group=one.group, subscriptions={topic: "rare"}
+        )
+        async with stranger:
+            with pytest.raises(GroupRefused):
+                await stranger.receive_batch(timeout_s=60)
+
+
+async def test_a_listener_may_take_its_time(cluster, topic, consumer_of):
+    """Longer than messages are invisible, and so may those that wait for it."""
+    await send(cluster, topic, 6)
+    tries, done = {}, asyncio.Event()
+
+    async def work(message):
+        tries[message.body] = tries.get(message.body, 0) + 1
+        await asyncio.sleep(1.5)
+        if len(tries) == 6:
+            done.set()
+
+    async with consumer_of(invisible_s=1) as consumer, consumer_of() as other:
+        listening = asyncio.create_task(consumer.listen(work, concurrency=2))
+        async with asyncio.timeout(60):
+            await done.wait()
+        assert await other.receive_batch(timeout_s=0) == []
+        listening.cancel()
+        await asyncio.wait([listening])
+    assert set(tries.values()) == {1}
+
+
+async def test_what_a_cancelled_listener_had_comes_to_others_at_once(cluster, topic, consumer_of):
+    await send(cluster, topic, 2)
+    begun = asyncio.Event()
+
+    async def work(_message):
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with consumer_of(invisible_s=3600) as consumer, consumer_of() as other:
+        listening = asyncio.create_task(consumer.listen(work, concurrency=1))
+        await begun.wait()
+        listening.cancel()
+        await asyncio.wait([listening])
+        got = set()
+        async with asyncio.timeout(60):
+            while len(got) < 2:
+                got |= {message.body for message in await other.receive_batch(timeout_s=60)}
+
+
+async def test_thousands_of_receipts_are_settled_at_once(cluster, topic, consumer_of, monkeypatch):
+    monkeypatch.setattr(receive_calls, "SETTLEMENTS_MAX", 3)
+    await send(cluster, topic, 10)
+    async with consumer_of() as consumer:
+        got = []
+        while len(got) < 10:
+            got += await consumer.receive_batch(1, timeout_s=60)
+        await consumer.ack(*got)
+        assert await consumer.receive_batch(timeout_s=0) == []
+
+
+async def test_what_cannot_be_settled_is_refused_at_once(cluster, topic, consumer_of):
+    await send(cluster, topic, 1)
+    async with consumer_of() as consumer, consumer_of("others") as other:
+        (message,) = await consumer.receive_batch(timeout_s=60)
+        for wrong in (-1, float("nan"), float("inf"), 13 * 3600, "1"):
+            with pytest.raises(IllegalArgument):
+                await consumer.nack(message, delay_s=wrong)
+            with pytest.raises(IllegalArgument):
+                await consumer.extend(message, seconds=wrong)
+        (own,) = await other.receive_batch(timeout_s=60)
+        with pytest.raises(CallError, match="not made by this broker for this group"):
+            await other.ack(message)
+        await other.ack(own)
+        record = encode_record(RecordFields(topic=topic, body=b"", properties={}))
+        (pulled,) = received_messages(record, np.array([len(record)]), message.message_queue)
+        with pytest.raises(IllegalArgument, match="ReceiveConsumer"):
+            await consumer.ack(pulled)
+        await consumer.ack(message)
+
+
 async def test_programs_without_a_loop_receive(cluster, topic):
     await send(cluster, topic, 3)
     bodies = set()
@@ -200,6 +341,28 @@ async def test_without_a_loop_too_the_rest_is_given_back(cluster, topic, consume
     async with consumer_of() as other, asyncio.timeout(60):
         while len(got) < 3:
             got |= {message.body for message in await other.receive_batch(timeout_s=60)}
+
+
+async def test_a_plain_listener_works_without_a_loop(cluster, topic):
+    await send(cluster, topic, 3)
+    bodies, done = set(), threading.Event()
+
+    def work(message):
+        bodies.add(message.body)
+        if len(bodies) == 3:
+            done.set()
+
+    def listen():
+        with BlockingReceiveConsumer(
+            cluster.name_servers, group=f"sync-{topic}", subscriptions={topic: "*"}
+        ) as consumer:
+            listening = consumer._submit(consumer._client.listen(work, concurrency=2))
+            assert done.wait(60)
+            listening.cancel()
+            return [list(batch) for batch in [consumer.receive_batch(timeout_s=0)]]
+
+    assert await asyncio.to_thread(listen) == [[]]
+    assert bodies == {b"0", b"1", b"2"}
 
 
 @pytest.mark.parametrize(

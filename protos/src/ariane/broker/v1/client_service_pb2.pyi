@@ -36,6 +36,8 @@ class _ConsumeModelEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ConsumeM
     """Each message goes to one member."""
     CONSUME_MODEL_BROADCASTING: _ConsumeModel.ValueType  # 2
     """Each message goes to every member."""
+    CONSUME_MODEL_RECEIVING: _ConsumeModel.ValueType  # 3
+    """The member owns no queues: see ReceiveService."""
 
 class ConsumeModel(_ConsumeModel, metaclass=_ConsumeModelEnumTypeWrapper):
     """How a group shares messages."""
@@ -46,6 +48,8 @@ CONSUME_MODEL_CLUSTERING: ConsumeModel.ValueType  # 1
 """Each message goes to one member."""
 CONSUME_MODEL_BROADCASTING: ConsumeModel.ValueType  # 2
 """Each message goes to every member."""
+CONSUME_MODEL_RECEIVING: ConsumeModel.ValueType  # 3
+"""The member owns no queues: see ReceiveService."""
 Global___ConsumeModel: _TypeAlias = ConsumeModel  # noqa: Y015
 
 class _TransactionOutcome:

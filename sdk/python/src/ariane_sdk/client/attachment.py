@@ -105,6 +105,11 @@ class Attachment:
         """Whether the broker has let the client in."""
         return self._attached.is_set()
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has given up: the broker will never let this client in as it is."""
+        return self._task.done()
+
     def change_membership(self, membership: Membership) -> None:
         """Say something else of the consumer's part in its group."""
         self._memberships = [membership]

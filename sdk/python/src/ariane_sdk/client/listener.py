@@ -32,7 +32,7 @@ class ListenerCalls:
         """
         self._pool: ThreadPoolExecutor | None = None
         self._call: Deliver
-        if _is_coroutine_function(listener):
+        if is_coroutine_function(listener):
             self._call = listener  # type: ignore[assignment]
         else:
             self._plain = listener
@@ -70,7 +70,8 @@ class ListenerCalls:
             self._pool.shutdown(wait=False)
 
 
-def _is_coroutine_function(listener: Listener) -> bool:
+def is_coroutine_function(listener: object) -> bool:
+    """Whether a call of it is to be awaited."""
     return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
         getattr(listener, "__call__", None)  # noqa: B004 - objects with `async def __call__`.
     )

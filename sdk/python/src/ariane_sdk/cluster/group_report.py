@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from ariane.broker.v1 import client_service_pb2, offset_service_pb2
 from ariane_sdk.client.conflicts import subscriptions_of
@@ -20,11 +21,14 @@ class GroupMember:
         client_id: The id under which brokers know it.
         address: Where a broker sees it.
         subscriptions: By topic, the filter expression; without the group's retry topic.
+        model: How it consumes: "clustering" owns queues, "broadcasting" has all of them,
+            "receiving" owns none.
     """
 
     client_id: str
     address: str
     subscriptions: Mapping[str, str]
+    model: str = "clustering"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +72,20 @@ class QueueLag:
         return self.message_count - self.in_flight_count - self.delayed_count
 
 
+_MODELS: Final = {
+    client_service_pb2.CONSUME_MODEL_BROADCASTING: "broadcasting",
+    client_service_pb2.CONSUME_MODEL_RECEIVING: "receiving",
+}
+
+
 def group_member_of(member: client_service_pb2.GroupMember) -> GroupMember:
     """A member as a broker says it."""
-    return GroupMember(member.client_id, member.address, subscriptions_of(member))
+    return GroupMember(
+        member.client_id,
+        member.address,
+        subscriptions_of(member),
+        _MODELS.get(member.membership.model, "clustering"),
+    )
 
 
 def queue_lag_of(lag: offset_service_pb2.ConsumerLag, broker_name: str) -> QueueLag:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from ariane.broker.v1.client_service_pb2 import AttachResponse
+from ariane.broker.v1.client_service_pb2 import AttachResponse, Membership
 from ariane_record.encoding.kept_memory import expect_large_blocks
 from ariane_record.names import RETRY_PREFIX, retry_topic
 from ariane_sdk.client.client_id import new_client_id
@@ -20,7 +20,7 @@ from ariane_sdk.consumer.delivery.owned_queue import MakeOwned
 from ariane_sdk.consumer.group.agreement import check_agreement
 from ariane_sdk.consumer.group.attachments import Attachments
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
-from ariane_sdk.consumer.group.membership import GroupView
+from ariane_sdk.consumer.group.membership import GroupView, membership_of
 from ariane_sdk.consumer.group.queue_lock_calls import QueueLockCalls
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
 from ariane_sdk.consumer.offsets.offset_file import OffsetFile
@@ -171,19 +171,36 @@ class ConsumerLife:
             clock=plan.clock,
         )
         self._operator_answers = self._make_operator_answers()
-        self._attachments = Attachments(
-            plan,
-            session.connections,
+        self._attachments = self._make_attachments()
+        if not by_hand:
+            await self._join_or_stop()
+        session.routes.start()
+        self._begin_work(by_hand=by_hand)
+
+    def _make_attachments(self) -> Attachments:
+        return Attachments(
+            self._membership(),
+            self.session.connections,
             client_id=self.client_id,
+            clock=self.plan.clock,
+            call_timeout_s=self.plan.settings.call_timeout_s,
             on_notice=self._hear,
             on_fatal=self._fail,
             on_turn=self._doubt_routes,
             answers=self._operator_answers,
         )
-        if not by_hand:
-            await self._join_or_stop()
-        session.routes.start()
-        self._begin_work(by_hand=by_hand)
+
+    def _membership(self, owned: frozenset[MessageQueue] = frozenset()) -> Membership:
+        plan = self.plan
+        return membership_of(
+            plan.group,
+            plan.filters,
+            plan.strategy,
+            ordered=plan.ordered,
+            broadcasting=plan.model == "broadcasting",
+            zone=plan.settings.zone,
+            owned=owned,
+        )
 
     def _make_damaged_bodies(self) -> DamagedBodies:
         plan, session = self.plan, self.session
@@ -436,7 +453,8 @@ class ConsumerLife:
                 return False
             wanted.update(share.queues)
             shared = shared or share.member_count > 1
-        self._attachments.claim(frozenset(wanted))
+        if getattr(self.plan.strategy, "needs_owners", False):
+            self._attachments.change(self._membership(frozenset(wanted)))
         handover_s = self.plan.settings.handover_s if shared else 0.0
         self.owned.change_to(wanted, handover_s=handover_s)
         self._assigned.set()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import aclosing
 from random import Random
 from typing import Final
 
+from ariane.broker.v1.client_service_pb2 import CONSUME_MODEL_RECEIVING, Membership
 from ariane.broker.v1.receive_service_pb2 import (
     RECEIVE_START_NEWEST,
     RECEIVE_START_OLDEST,
@@ -18,9 +19,15 @@ from ariane_record.encoding.kept_memory import expect_large_blocks
 from ariane_sdk.checks.limits import check_timeout, checked_group
 from ariane_sdk.checks.queue_arguments import checked_count
 from ariane_sdk.checks.sql_filter import Sql
+from ariane_sdk.client.client_id import new_client_id
+from ariane_sdk.client.listener import ListenerCalls
+from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S, StatelessClient
+from ariane_sdk.consumer.group.attachments import Attachments
 from ariane_sdk.consumer.group.consumer_plan import filters_of
-from ariane_sdk.consumer.receiving.asking import HOLD_S, Asking
+from ariane_sdk.consumer.receiving.asking import HOLD_S, Asking, is_held
+from ariane_sdk.consumer.receiving.invisible_span import check_span
+from ariane_sdk.consumer.receiving.message_listener import MessageListener, of_one
 from ariane_sdk.consumer.receiving.receive_calls import (
     DONE,
     Answer,
@@ -31,6 +38,7 @@ from ariane_sdk.consumer.receiving.receive_calls import (
 )
 from ariane_sdk.errors import (
     ArianeError,
+    CallError,
     IllegalArgument,
     ReceiptExpired,
 )
@@ -46,9 +54,6 @@ ANSWER_BYTES_MAX: Final = 4 << 20
 """Bytes of records that a broker gives at once: more than the 1 MiB that it gives unasked, because
 each answer is written down, and settled, for itself."""
 FAILURE_CAUSE_LENGTH_MAX: Final = 1024
-
-INVISIBLE_S_MIN: Final = 1.0
-INVISIBLE_S_MAX: Final = 12 * 3600.0
 
 
 class ReceiveConsumer(StatelessClient):
@@ -78,6 +83,7 @@ class ReceiveConsumer(StatelessClient):
         invisible_s: float = 60.0,
         from_oldest: bool = True,
         by_priority: bool = False,
+        keep_invisible: bool = False,
         call_timeout_s: float = CALL_TIMEOUT_S,
         clock: Clock | None = None,
         random: Random | None = None,
@@ -92,6 +98,9 @@ class ReceiveConsumer(StatelessClient):
             from_oldest: Whether a new group begins with the oldest message that is kept; else with
                 what comes from now on.
             by_priority: Whether messages of higher priority come first.
+            keep_invisible: Whether brokers keep messages invisible by themselves while this
+                consumer runs and they hear of it, for 12 h at most; then for a minute more. One
+                whose time is said by ``extend`` is not kept so any more.
             call_timeout_s: How long one call may take, beyond its hold.
             clock: For tests.
             random: For tests.
@@ -100,9 +109,7 @@ class ReceiveConsumer(StatelessClient):
             IllegalArgument: An address, a name, an expression or a duration is none.
         """
         super().__init__(name_servers, call_timeout_s=call_timeout_s, clock=clock, random=random)
-        check_timeout(invisible_s)
-        if not INVISIBLE_S_MIN <= invisible_s <= INVISIBLE_S_MAX:
-            raise IllegalArgument(f"invisible_s {invisible_s!r}: 1 s to 12 h is expected")
+        check_span("invisible_s", invisible_s, least_s=1.0)
         self._group = checked_group(group)
         filters = filters_of(subscriptions)
         if not filters:
@@ -118,17 +125,42 @@ class ReceiveConsumer(StatelessClient):
             start=RECEIVE_START_OLDEST if from_oldest else RECEIVE_START_NEWEST,
             by_priority=by_priority,
             size_bytes_max=ANSWER_BYTES_MAX,
+            keep_invisible=keep_invisible,
         )
+        self._refusal: CallError | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._returning: asyncio.Task[None] | None = None
+        self._attachments: Attachments
 
     async def start(self) -> None:
         """Be ready to receive; routes are kept fresh from now on."""
         expect_large_blocks()
         await super().start()
         self._session.routes.start()
+        self._order.client_id = new_client_id(self._random)
+        self._attachments = Attachments(
+            Membership(
+                consumer_group=self._group,
+                model=CONSUME_MODEL_RECEIVING,
+                subscriptions=self._order.subscriptions,
+            ),
+            self._session.connections,
+            client_id=self._order.client_id,
+            clock=self._clock,
+            call_timeout_s=self._call_timeout_s,
+            on_notice=_nothing,
+            on_fatal=self._refuse,
+            on_turn=_nothing,
+            answers=OperatorAnswers(facts=self._facts),
+        )
 
     async def close(self) -> None:
         """Give back what was fetched and nobody took, and disconnect."""
-        await self.give_back()
+        if self._idle is not None:
+            self._idle.cancel()
+        if self._running is not None:
+            await self.give_back()
+            await self._attachments.close()
         await super().close()
 
     @property
@@ -160,10 +192,18 @@ class ReceiveConsumer(StatelessClient):
         """
         checked_count("count_max", count_max)
         check_timeout(timeout_s)
-        async with aclosing(self._batches(count_max, timeout_s)) as batches:
-            async for batch in batches:
-                return batch
-        return []
+        if self._idle is not None:
+            self._idle.cancel()
+        try:
+            async with aclosing(self._batches(count_max, timeout_s)) as batches:
+                async for batch in batches:
+                    return batch
+            return []
+        finally:
+            if self._order.keep_invisible and (self._late or self._kept):
+                # Brokers would keep it invisible although nobody asks for it.
+                loop = asyncio.get_running_loop()
+                self._idle = loop.call_later(self._invisible_s, self._return_later)
 
     async def batches(
         self, count_max: int = RECEIVE_COUNT_DEFAULT
@@ -202,18 +242,34 @@ class ReceiveConsumer(StatelessClient):
             CallError: The group may not receive.
             RecordDamaged: What a broker gave cannot be taken apart.
         """
+        async with aclosing(self._receive(count_max)) as messages:
+            async for message in messages:
+                yield message
+
+    async def _receive(
+        self, count_max: int, *, keep_invisible: bool = False
+    ) -> AsyncGenerator[ReceivedMessage]:
         checked_count("count_max", count_max)
         left: list[ReceivedMessage] = []
         try:
-            async with aclosing(self._batches(count_max, None)) as batches:
+            fetching = self._batches(count_max, None, keep_invisible=keep_invisible)
+            async with aclosing(fetching) as batches:
                 async for batch in batches:
                     left = batch[::-1]
-                    while left:
+                    while left and self.is_held(left[-1]):
                         yield left.pop()
+                    left.clear()  # Others have what is left.
         finally:
             # Nothing is asked any more: a call of our own would get what is given back.
             if left:
                 await self._give_back(left)
+
+    def is_held(self, message: ReceivedMessage) -> bool:
+        """Whether nobody else gets a message yet, as far as this consumer knows without asking.
+
+        What ``extend`` changes does not count here.
+        """
+        return is_held(message, self._clock)
 
     async def ack(self, *messages: ReceivedMessage) -> None:
         """Acknowledge messages; returns when that is as safe as the brokers promise.
@@ -235,14 +291,17 @@ class ReceiveConsumer(StatelessClient):
 
         Args:
             messages: Which.
-            delay_s: How long to wait; as the group's retry policy says if not given.
+            delay_s: How long to wait, 0 to 12 h; as the group's retry policy says if not given.
             dead_letter: Whether they become dead letters at once.
             cause: Why, for people.
 
         Raises:
+            IllegalArgument: The delay is none.
             ReceiptExpired: Some are another's by now.
             CallError: Nobody knows of some what became of them.
         """
+        if delay_s is not None:
+            check_span("delay_s", delay_s)
         printable = "".join(sign if sign.isprintable() else " " for sign in cause)
         nack = Nack(dead_letter=dead_letter, cause=printable[:FAILURE_CAUSE_LENGTH_MAX])
         if delay_s is not None:
@@ -252,10 +311,16 @@ class ReceiveConsumer(StatelessClient):
     async def extend(self, *messages: ReceivedMessage, seconds: float) -> None:
         """Keep messages invisible to others for so long from now on; 0 shows them at once.
 
+        Args:
+            messages: Which.
+            seconds: 0 to 12 h.
+
         Raises:
+            IllegalArgument: The seconds are none.
             ReceiptExpired: Some are another's by now.
             CallError: Nobody knows of some what became of them.
         """
+        check_span("seconds", seconds)
         await self._calls.settle(messages, Settlement(invisible_s=seconds))
 
     async def give_back(self, *messages: ReceivedMessage) -> None:
@@ -269,19 +334,19 @@ class ReceiveConsumer(StatelessClient):
         batches = [*self._kept, list(messages)]
         self._kept.clear()
         for batch in batches:
-            if batch:
+            if batch and self.is_held(batch[0]):
                 await self._give_back(batch)
 
-    async def listen(
-        self, listener: Callable[[ReceivedMessage], Awaitable[object]], *, concurrency: int = 16
-    ) -> None:
+    async def listen(self, listener: MessageListener, *, concurrency: int = 16) -> None:
         """Have a listener work on messages, several at a time, until this is cancelled.
 
-        A message is acknowledged when the listener returns, and given back when it raises. As long
-        as it works the message stays invisible.
+        A message is acknowledged when the listener returns, and given back when it raises or is
+        cancelled. As long as it works, or the message waits for it, brokers keep the message
+        invisible, as with ``keep_invisible``.
 
         Args:
-            listener: Called with each message.
+            listener: Called with each message. A coroutine function runs on the loop, a plain one
+                in threads.
             concurrency: So many at a time.
 
         Raises:
@@ -292,38 +357,42 @@ class ReceiveConsumer(StatelessClient):
             RecordDamaged: What a broker gave cannot be taken apart.
         """
         checked_count("concurrency", concurrency)
+        await self.give_back()  # Brokers do not keep that invisible.
         free = asyncio.Semaphore(concurrency)
-        async with asyncio.TaskGroup() as works, aclosing(self.receive(concurrency)) as messages:
-            await free.acquire()
-            async for message in messages:
-                work = works.create_task(self._work(listener, message))
-                work.add_done_callback(lambda _: free.release())
+        calls = ListenerCalls(of_one(listener), threads=concurrency)
+        try:
+            async with (
+                asyncio.TaskGroup() as works,
+                aclosing(self._receive(concurrency, keep_invisible=True)) as messages,
+            ):
                 await free.acquire()
+                async for message in messages:
+                    work = works.create_task(self._work(calls, message))
+                    work.add_done_callback(lambda _: free.release())
+                    await free.acquire()
+        finally:
+            calls.close()
+            await self.give_back()
 
     @property
     def _calls(self) -> ReceiveCalls:
         connections = self._session.connections
-        return ReceiveCalls(connections, self._group, timeout_s=self._call_timeout_s)
+        return ReceiveCalls(
+            connections, self._group, timeout_s=self._call_timeout_s, clock=self._clock
+        )
 
-    async def _work(
-        self, listener: Callable[[ReceivedMessage], Awaitable[object]], message: ReceivedMessage
-    ) -> None:
-        renewal = start_task(self._renew(message), "renew-receipt")
+    async def _work(self, calls: ListenerCalls, message: ReceivedMessage) -> None:
         try:
-            await listener(message)
+            await calls.deliver([message])
+        except asyncio.CancelledError:
+            # As long as this consumer runs it would come to nobody.
+            await self._give_back([message])
+            raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the message failed.
             logger.warning("listener failed on %r: %r", message, error)
             await self._settled(self.nack(message, cause=repr(error)), message)
         else:
             await self._settled(self.ack(message), message)
-        finally:
-            renewal.cancel()
-
-    async def _renew(self, message: ReceivedMessage) -> None:
-        """Ask for more time, long before it is over."""
-        while True:
-            await self._clock.sleep(self._invisible_s / 3)
-            await self._settled(self.extend(message, seconds=self._invisible_s), message)
 
     async def _settled(self, settling: Awaitable[None], message: ReceivedMessage) -> None:
         """A message whose settling fails comes again, or has."""
@@ -343,27 +412,52 @@ class ReceiveConsumer(StatelessClient):
 
     async def _brokers(self) -> dict[str, BrokerRoute]:
         """The brokers of the topics by their addresses, as far as they are known now."""
-        brokers: dict[str, BrokerRoute] = {}
-        for topic in self._topics:
-            route = await self._session.routes.get(topic)
-            brokers |= {each.read_address: each for each in route.brokers if each.read_address}
+        if self._refusal is not None:
+            refusal, self._refusal = self._refusal, None
+            raise refusal
+        routes = [await self._session.routes.get(topic) for topic in self._topics]
+        self._attachments.follow(routes)
+        return {
+            each.read_address: each
+            for route in routes
+            for each in route.brokers
+            if each.read_address
+        }
+
+    async def _keeping_brokers(self) -> dict[str, BrokerRoute]:
+        """The same, once they know this consumer: they keep nothing invisible for strangers."""
+        brokers = await self._brokers()
+        await self._attachments.wait_tried()
         return brokers
 
+    def _return_later(self) -> None:
+        if self._running is not None:
+            self._returning = start_task(self.give_back(), "give-back-messages")
+
+    def _facts(self) -> dict[str, str]:
+        kept = sum(map(len, self._kept))
+        return {"consumes": "receives, owns no queues", "messages_kept": str(kept)}
+
+    def _refuse(self, error: CallError) -> None:
+        self._refusal = error
+
     def _batches(
-        self, count_max: int, timeout_s: float | None
+        self, count_max: int, timeout_s: float | None, *, keep_invisible: bool = False
     ) -> AsyncGenerator[list[ReceivedMessage]]:
         """Batches of all brokers as they come.
 
         Args:
             count_max: Messages of a batch.
             timeout_s: Ends after this time without any; nothing: never.
+            keep_invisible: Whether brokers keep them invisible, also where it was not said so.
         """
         order = ReceiveOrder()
         order.CopyFrom(self._order)
         order.message_count_max = count_max
+        order.keep_invisible |= keep_invisible
         asking = Asking(
             self._calls,
-            self._brokers,
+            self._keeping_brokers if order.keep_invisible else self._brokers,
             order,
             self._kept,
             self._late,
@@ -371,3 +465,7 @@ class ReceiveConsumer(StatelessClient):
             timeout_s=timeout_s,
         )
         return asking.batches()
+
+
+def _nothing(*_: object) -> None:
+    """Brokers say nothing that a member without queues needs."""

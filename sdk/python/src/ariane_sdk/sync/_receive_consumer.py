@@ -24,6 +24,7 @@ class ReceiveConsumer(BlockingClient[_receive_consumer.ReceiveConsumer]):
         invisible_s: float = 60.0,
         from_oldest: bool = True,
         by_priority: bool = False,
+        keep_invisible: bool = False,
         call_timeout_s: float = CALL_TIMEOUT_S,
     ) -> None:
         """Set up; see ``ariane_sdk.ReceiveConsumer``."""
@@ -35,6 +36,7 @@ class ReceiveConsumer(BlockingClient[_receive_consumer.ReceiveConsumer]):
                 invisible_s=invisible_s,
                 from_oldest=from_oldest,
                 by_priority=by_priority,
+                keep_invisible=keep_invisible,
                 call_timeout_s=call_timeout_s,
             )
         )
@@ -43,16 +45,26 @@ class ReceiveConsumer(BlockingClient[_receive_consumer.ReceiveConsumer]):
     ack = blocking(_receive_consumer.ReceiveConsumer.ack)
     nack = blocking(_receive_consumer.ReceiveConsumer.nack)
     extend = blocking(_receive_consumer.ReceiveConsumer.extend)
+    listen = blocking(_receive_consumer.ReceiveConsumer.listen)
     give_back = blocking(_receive_consumer.ReceiveConsumer.give_back)
+
+    def batches(
+        self, count_max: int = _receive_consumer.RECEIVE_COUNT_DEFAULT
+    ) -> Iterator[list[ReceivedMessage]]:
+        """Messages without end in lists; see ``ariane_sdk.ReceiveConsumer.batches``."""
+        while True:
+            batch = self.receive_batch(count_max)
+            if batch:
+                yield batch
 
     def receive(
         self, count_max: int = _receive_consumer.RECEIVE_COUNT_DEFAULT
     ) -> Iterator[ReceivedMessage]:
         """Messages without end; see ``ariane_sdk.ReceiveConsumer.receive``."""
-        while True:
-            left = self.receive_batch(count_max)[::-1]
+        for batch in self.batches(count_max):
+            left = batch[::-1]
             try:
-                while left:
+                while left and self._client.is_held(left[-1]):
                     yield left.pop()
             finally:
                 if left:

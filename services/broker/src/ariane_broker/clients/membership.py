@@ -14,6 +14,7 @@ class ConsumeModel(StrEnum):
 
     CLUSTERING = "clustering"
     BROADCASTING = "broadcasting"
+    RECEIVING = "receiving"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

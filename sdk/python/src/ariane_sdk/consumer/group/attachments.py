@@ -9,12 +9,10 @@ from typing import Final
 from ariane.broker.v1.client_service_pb2 import AttachResponse, Membership
 from ariane_sdk.client.attachment import Attachment
 from ariane_sdk.client.operator_answers import OperatorAnswers
-from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
-from ariane_sdk.consumer.group.membership import membership_of
 from ariane_sdk.errors import CallError, DeadlinePassed
-from ariane_sdk.message import MessageQueue
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.routing.route import Route
+from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.tasks import start_task
 
 GOODBYE_TIMEOUT_S: Final = 1.0
@@ -25,14 +23,20 @@ PATIENCE_CALLS: Final = 3
 
 
 class Attachments:
-    """Keeps a member attached to every broker of its topics, where that is now, and to no other."""
+    """Keeps a member attached to every broker of its topics, where that is now, and to no other.
+
+    Attributes:
+        membership: The member's part in its group, as brokers are told.
+    """
 
     def __init__(
         self,
-        plan: ConsumerPlan,
+        membership: Membership,
         connections: Connections,
         *,
         client_id: str,
+        clock: Clock,
+        call_timeout_s: float,
         on_notice: Callable[[AttachResponse], None],
         on_fatal: Callable[[CallError], None],
         on_turn: Callable[[], None],
@@ -41,22 +45,25 @@ class Attachments:
         """Be attached to nothing yet.
 
         Args:
-            plan: What the consumer is to be.
+            membership: The member's part in its group, as brokers are told.
             connections: Where channels come from.
             client_id: The consumer.
+            clock: Paces heartbeats and repeats.
+            call_timeout_s: How long one call may take.
             on_notice: Told what brokers say.
             on_fatal: Told that the group will never let this member in.
             on_turn: Told that a broker may have gone, or may be elsewhere.
             answers: Answers what operators ask.
         """
-        self._plan = plan
+        self.membership = membership
         self._connections = connections
         self._client_id = client_id
+        self._clock = clock
+        self._call_timeout_s = call_timeout_s
         self._on_notice = on_notice
         self._on_fatal = on_fatal
         self._on_turn = on_turn
         self._answers = answers
-        self._claims: frozenset[MessageQueue] = frozenset()
         self._by_broker: dict[str, Attachment] = {}
         self._farewells: set[asyncio.Task[None]] = set()
 
@@ -64,20 +71,6 @@ class Attachments:
     def broker_names(self) -> Collection[str]:
         """The brokers that the member is, or tries to be, attached to."""
         return self._by_broker.keys()
-
-    @property
-    def membership(self) -> Membership:
-        """The member's part in its group, as brokers are told."""
-        plan = self._plan
-        return membership_of(
-            plan.group,
-            plan.filters,
-            plan.strategy,
-            ordered=plan.ordered,
-            broadcasting=plan.model == "broadcasting",
-            zone=plan.settings.zone,
-            owned=self._claims,
-        )
 
     def follow(self, routes: Iterable[Route]) -> None:
         """Attach to the brokers of these routes, and leave those that are in none, or moved."""
@@ -88,31 +81,29 @@ class Attachments:
             if broker.read_address
         }
         for name, attachment in list(self._by_broker.items()):
-            if wanted.get(name) != attachment.address:
+            if wanted.get(name) != attachment.address or attachment.ended:
                 del self._by_broker[name]
                 farewell = start_task(attachment.close(GOODBYE_TIMEOUT_S), f"farewell-{name}")
                 self._farewells.add(farewell)
                 farewell.add_done_callback(self._farewells.discard)
-        membership = self.membership
         for name in wanted.keys() - self._by_broker.keys():
             self._by_broker[name] = Attachment(
                 name,
                 wanted[name],
                 self._connections,
                 client_id=self._client_id,
-                membership=membership,
-                clock=self._plan.clock,
+                membership=self.membership,
+                clock=self._clock,
                 on_notice=self._on_notice,
                 on_fatal=self._on_fatal,
                 on_turn=self._on_turn,
                 answers=self._answers,
             )
 
-    def claim(self, queues: frozenset[MessageQueue]) -> None:
-        """Tell the group what this member has, if that is what the strategy looks at."""
-        if queues != self._claims and getattr(self._plan.strategy, "needs_owners", False):
-            self._claims = queues
-            membership = self.membership
+    def change(self, membership: Membership) -> None:
+        """Tell the group that this member's part in it is another one, if it is."""
+        if membership != self.membership:
+            self.membership = membership
             for attachment in self._by_broker.values():
                 attachment.change_membership(membership)
 
@@ -128,7 +119,7 @@ class Attachments:
         attachments = list(self._by_broker.values())
         if not attachments:
             return CallError("no broker of the topics has an address")
-        timeout_s = self._plan.settings.call_timeout_s
+        timeout_s = self._call_timeout_s
         tries = [start_task(each.wait_tried(), f"tried-{each.broker_name}") for each in attachments]
         try:
             done, _ = await asyncio.wait(tries, timeout=timeout_s)

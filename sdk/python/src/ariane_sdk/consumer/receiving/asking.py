@@ -14,6 +14,7 @@ is invisible to other members, who may have nothing to do.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from typing import Final, TypeAlias
 
@@ -21,6 +22,7 @@ from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
 from ariane_sdk.consumer.receiving.receive_calls import Answer, ReceiveCalls, messages_of
 from ariane_sdk.errors import CallError, DeadlinePassed, RecordDamaged
 from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.net.timestamps import duration_s
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
@@ -30,10 +32,24 @@ HOLD_S: Final = 15.0
 """How long one call is held while there is nothing."""
 RETRY_S: Final = 1.0
 """Before a broker that failed is asked again."""
+SLOW_SHARE: Final = 8
+"""Whoever works on a batch for longer than this part of the time for which messages are invisible
+gets the next one fresh."""
 ENDING_S: Final = 1.0
 """What was asked ahead is answered at once; whoever ends waits for it no longer than that."""
 
 Batch: TypeAlias = list[ReceivedMessage]
+
+
+def is_held(message: ReceivedMessage, clock: Clock) -> bool:
+    """Whether nobody else gets a message yet; one that has waited here for too long is another's.
+
+    Those of an answer, of which a batch is a part, are held for as long as each other.
+    """
+    held = message.receipt.held_until_s > clock.monotonic_s()
+    if not held:
+        logger.info("messages waited until their time was over, and come again: %r", message)
+    return held
 
 
 class Asking:
@@ -76,6 +92,11 @@ class Asking:
         self._line: asyncio.Queue[Batch | CallError] = asyncio.Queue(maxsize=1)
         self._askers: dict[str, asyncio.Task[None]] = {}
         self._ahead: dict[str, asyncio.Task[Answer]] = {}
+        self._wanted = asyncio.Event()
+        self._wanted.set()
+        self._is_slow = False
+        invisible_s = duration_s(order.invisible_duration) or math.inf
+        self._slow_s = math.inf if order.keep_invisible else invisible_s / SLOW_SHARE
 
     async def batches(self) -> AsyncGenerator[Batch]:
         """Batches of all brokers as they come.
@@ -88,10 +109,15 @@ class Asking:
         try:
             while True:
                 while self._kept:
-                    yield self._first(self._kept.pop())
+                    batch = self._first(self._kept.pop())
+                    if is_held(batch[0], self._clock):
+                        begin_s = self._begin()
+                        yield batch
+                        self._pace(begin_s)
                 await self._follow()
                 if self._kept:
                     continue
+                self._wanted.set()
                 try:
                     async with asyncio.timeout(self._wait_s):
                         found = await self._line.get()
@@ -101,9 +127,23 @@ class Asking:
                     continue
                 if isinstance(found, CallError):
                     raise found
-                yield self._first(found)
+                batch = self._first(found)
+                if is_held(batch[0], self._clock):
+                    begin_s = self._begin()
+                    yield batch
+                    self._pace(begin_s)
         finally:
             await self._end()
+
+    def _begin(self) -> float:
+        """Whoever consumes begins to work: fetch nothing meanwhile if that takes long."""
+        if self._is_slow:
+            self._wanted.clear()
+        return self._clock.monotonic_s()
+
+    def _pace(self, begin_s: float) -> None:
+        """Whoever consumes has worked since then."""
+        self._is_slow = self._clock.monotonic_s() - begin_s > self._slow_s
 
     def _first(self, messages: Batch) -> Batch:
         """The first messages of a batch that was fetched when more were wanted; keeps the rest."""
@@ -115,6 +155,8 @@ class Asking:
     async def _follow(self) -> None:
         """Ask every broker of the topics, as far as they are known now."""
         brokers = await self._brokers()
+        for address in [address for address, asker in self._askers.items() if asker.done()]:
+            del self._askers[address]
         for address in brokers.keys() - self._askers.keys():
             asking = self._ask(address, brokers[address])
             self._askers[address] = start_task(asking, f"receive-{address}")
@@ -154,6 +196,7 @@ class Asking:
     async def _ask_on(self, address: str, broker: BrokerRoute) -> None:
         hold_s = min(HOLD_S, self._wait_s)
         while True:
+            await self._wanted.wait()
             try:
                 ahead = self._ahead.get(address)
                 if ahead is None:
@@ -178,6 +221,8 @@ class Asking:
             except asyncio.CancelledError:
                 self._keep(answer)
                 raise
+            if self._timeout_s is not None:
+                return
 
     async def _answer(self, address: str, broker: BrokerRoute, hold_s: float) -> Answer:
         """One call; for one batch it outlives whoever waits for it."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, repeat
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
@@ -25,15 +26,22 @@ from ariane_record.errors import RecordCorrupted
 from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
 from ariane_sdk.consumer.pulling.received_messages import queue_offsets_of, received_messages
 from ariane_sdk.consumer.receiving.receive_wire import QueueAnswer, receive_answer
-from ariane_sdk.errors import RecordDamaged
+from ariane_sdk.errors import IllegalArgument, ReceiptExpired, RecordDamaged
 from ariane_sdk.message import MessageQueue, Receipt, ReceivedMessage
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.status import error_from_status
+from ariane_sdk.net.timestamps import duration_s
 from ariane_sdk.routing.route import BrokerRoute
+from ariane_sdk.runtime.clock import Clock
 
 _SIZE_BYTES: Final = 4
+SETTLEMENTS_MAX: Final = 8192
+"""A broker takes so many in one call."""
 ANSWER_SECONDS: Final = 5.0
 """So much longer than its hold may a call take."""
+
+_Runs: TypeAlias = list[NDArray[np.int64]]
+"""Queue offsets of messages of one receipt."""
 
 
 class Settlement(NamedTuple):
@@ -65,11 +73,13 @@ class Answer(NamedTuple):
         broker_name: The broker.
         address: Where it was asked, and where the messages are settled.
         queues: What each of its queues gave.
+        held_until_s: Until when nobody else gets it, by the client's monotonic clock.
     """
 
     broker_name: str
     address: str
     queues: Sequence[QueueAnswer]
+    held_until_s: float = math.inf
 
     @property
     def message_count(self) -> int:
@@ -85,10 +95,13 @@ class Answer(NamedTuple):
 class ReceiveCalls:
     """Asks brokers for messages, and settles them."""
 
-    def __init__(self, connections: Connections, group: str, *, timeout_s: float) -> None:
+    def __init__(
+        self, connections: Connections, group: str, *, timeout_s: float, clock: Clock
+    ) -> None:
         self._connections = connections
         self._group = group
         self._timeout_s = timeout_s
+        self._clock = clock
 
     async def receive(self, broker: BrokerRoute, order: ReceiveOrder, hold_s: float) -> Answer:
         """What one broker gives; nothing when the hold time ended.
@@ -106,8 +119,11 @@ class ReceiveCalls:
         answer = await answer_of(
             self._connections.receive_records(address, request, hold_s + ANSWER_SECONDS), peer
         )
+        held_until_s = math.inf
+        if not order.keep_invisible:
+            held_until_s = self._clock.monotonic_s() + duration_s(order.invisible_duration)
         try:
-            return Answer(broker.broker_name, address, receive_answer(answer))
+            return Answer(broker.broker_name, address, receive_answer(answer), held_until_s)
         except DecodeError as error:
             raise RecordDamaged(f"{peer}: {error}") from error
 
@@ -118,21 +134,29 @@ class ReceiveCalls:
             ReceiptExpired: Some are another's by now; the others are settled.
             CallError: Nobody knows of some whether they are settled.
         """
-        by_broker: dict[str, dict[Receipt, list[NDArray[np.int64]]]]
+        by_broker: dict[str, dict[Receipt, _Runs]]
         by_broker = defaultdict(lambda: defaultdict(list))
-        # Those of one receipt tend to stand together: a step for each run of them.
-        for receipt, run in groupby(messages, attrgetter("receipt")):
-            by_broker[receipt.address][receipt].append(queue_offsets_of(list(run)))
-        calls = [self._settle(address, each, outcome) for address, each in by_broker.items()]
+        try:
+            # Those of one receipt tend to stand together: a step for each run of them.
+            for receipt, run in groupby(messages, attrgetter("receipt")):
+                by_broker[receipt.address][receipt].append(queue_offsets_of(list(run)))
+        except AttributeError:
+            raise IllegalArgument("only messages of a ReceiveConsumer can be settled") from None
+        calls = [
+            self._settle(address, dict(some), outcome)
+            for address, receipts in by_broker.items()
+            for some in _pieces(list(receipts.items()), SETTLEMENTS_MAX)
+        ]
         ended = await asyncio.gather(*calls, return_exceptions=True)
-        for error in ended:
-            if error is not None:
-                raise error
+        errors = [error for error in ended if error is not None]
+        # Of those that expired it is known what became of them.
+        for error in sorted(errors, key=lambda error: isinstance(error, ReceiptExpired)):
+            raise error
 
     async def _settle(
         self,
         address: str,
-        receipts: Mapping[Receipt, Sequence[NDArray[np.int64]]],
+        receipts: Mapping[Receipt, _Runs],
         outcome: Settlement,
     ) -> None:
         request = SettleRecordsRequest(consumer_group=self._group)
@@ -152,6 +176,12 @@ class ReceiveCalls:
                 raise error_from_status(result.error, peer=f"the broker at {address}")
 
 
+def _pieces(
+    receipts: Sequence[tuple[Receipt, _Runs]], size: int
+) -> Iterator[Sequence[tuple[Receipt, _Runs]]]:
+    return (receipts[first : first + size] for first in range(0, len(receipts), size))
+
+
 def messages_of(answer: Answer) -> list[ReceivedMessage]:
     """The messages of an answer, with their receipts.
 
@@ -160,32 +190,39 @@ def messages_of(answer: Answer) -> list[ReceivedMessage]:
     """
     messages: list[ReceivedMessage] = []
     for queue in answer.queues:
-        messages += _of_queue(queue, answer.broker_name, answer.address)
+        messages += _of_queue(queue, answer)
     return messages
 
 
-def _of_queue(queue: QueueAnswer, broker_name: str, address: str) -> list[ReceivedMessage]:
+def _of_queue(queue: QueueAnswer, answer: Answer) -> list[ReceivedMessage]:
     """The messages of one queue; no Python statement for each."""
     head = queue.head
-    message_queue = MessageQueue(head.topic, broker_name, head.queue_id)
-    receipt = Receipt(
-        message_queue,
-        address,
-        head.receipt,
-        tuple(np.frombuffer(head.attempts, "<i4").tolist()),
-        head.invisible_until_ms,
-    )
+    message_queue = MessageQueue(head.topic, answer.broker_name, head.queue_id)
+    attempts, which = np.unique(np.frombuffer(head.attempts, "<i4"), return_inverse=True)
+    receipts = [
+        Receipt(
+            message_queue,
+            answer.address,
+            head.receipt,
+            each,
+            head.invisible_until_ms,
+            answer.held_until_s,
+        )
+        for each in attempts.tolist()
+    ]
     sizes = np.frombuffer(head.record_sizes, "<i4")
     try:
         messages = received_messages(queue.records, sizes, message_queue)
     except RecordCorrupted as error:
         raise RecordDamaged(f"{message_queue}: {error}") from error
-    for _ in map(setattr, messages, repeat("receipt"), repeat(receipt)):
+    one_for_all = len(receipts) == 1
+    own = repeat(receipts[0]) if one_for_all else map(receipts.__getitem__, which.tolist())
+    for _ in map(setattr, messages, repeat("receipt"), own):
         pass
     return messages
 
 
-def _ranges_of(runs: Sequence[NDArray[np.int64]]) -> bytes:
+def _ranges_of(runs: _Runs) -> bytes:
     """First offset and count of each range: n x 2 x int64."""
     offsets = np.concatenate(runs)
     if bool((np.diff(offsets) < 1).any()):

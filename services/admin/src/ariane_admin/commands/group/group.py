@@ -109,6 +109,7 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
                     {
                         "client_id": member.client_id,
                         "address": member.address,
+                        "model": member.model,
                         "subscriptions": dict(member.subscriptions),
                     }
                     for member in members
@@ -124,7 +125,7 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
                 _LAG_COLUMNS,
                 queues,
             ),
-            "member_list": (("client_id", "address", "subscriptions"), members),
+            "member_list": (("client_id", "address", "model", "subscriptions"), members),
             "conflicts": (("member", "newcomer", "difference", "refused", "count"), conflicts),
         },
     )

@@ -24,10 +24,12 @@ _MODELS: Final = {
     client_pb.CONSUME_MODEL_UNSPECIFIED: ConsumeModel.CLUSTERING,
     client_pb.CONSUME_MODEL_CLUSTERING: ConsumeModel.CLUSTERING,
     client_pb.CONSUME_MODEL_BROADCASTING: ConsumeModel.BROADCASTING,
+    client_pb.CONSUME_MODEL_RECEIVING: ConsumeModel.RECEIVING,
 }
 _MODEL_VALUES: Final = {
     ConsumeModel.CLUSTERING: client_pb.CONSUME_MODEL_CLUSTERING,
     ConsumeModel.BROADCASTING: client_pb.CONSUME_MODEL_BROADCASTING,
+    ConsumeModel.RECEIVING: client_pb.CONSUME_MODEL_RECEIVING,
 }
 
 

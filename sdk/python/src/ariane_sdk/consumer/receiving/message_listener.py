@@ -1,0 +1,29 @@
+"""A listener that gets one message at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias, cast
+
+from ariane_sdk.client.listener import Listener, is_coroutine_function
+from ariane_sdk.message import ReceivedMessage
+
+MessageListener: TypeAlias = (
+    Callable[[ReceivedMessage], Awaitable[object]] | Callable[[ReceivedMessage], object]
+)
+"""Gets one message. Returns when done with it; raises if it failed."""
+
+
+def of_one(listener: MessageListener) -> Listener:
+    """A listener that is called with one message at a time, in its own way."""
+    if is_coroutine_function(listener):
+
+        async def wait(messages: Sequence[ReceivedMessage]) -> None:
+            await cast("Awaitable[object]", listener(messages[0]))
+
+        return wait
+
+    def call(messages: Sequence[ReceivedMessage]) -> None:
+        listener(messages[0])
+
+    return call
