@@ -15,7 +15,6 @@ from ariane_sdk.net.status import (
     ERROR_DOMAIN,
     REASON_ROWS,
     error_from_status,
-    reason_name,
 )
 from ariane_sdk.wire import error_from_rpc
 from ariane_servicekit.error_table import ERROR_TABLE
@@ -40,9 +39,9 @@ def rpc_error(code, details="", status=None):
 
 
 def test_every_reason_of_the_contract_has_a_row():
-    contract = {reason_name(value) for value in ErrorReason.values()} - {"UNSPECIFIED"}
+    names = {name.removeprefix("ERROR_REASON_") for name, _ in ErrorReason.items()}
 
-    assert contract == set(REASON_ROWS)
+    assert names - {"UNSPECIFIED"} == set(REASON_ROWS)
 
 
 @pytest.mark.parametrize("theirs", ERROR_TABLE.values(), ids=lambda row: row.name)

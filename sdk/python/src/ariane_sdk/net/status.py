@@ -16,7 +16,6 @@ from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 from grpc.aio import AioRpcError
 
-from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_sdk.errors import (
     AccessDenied,
     BatchDiffers,
@@ -286,8 +285,3 @@ def _error_from_code(
         outcome_unknown=row.outcome_unknown and not never_sent,
         retriable=row.retriable,
     )
-
-
-def reason_name(value: ErrorReason.ValueType) -> str:
-    """The name that a reason bears on the wire."""
-    return ErrorReason.Name(value).removeprefix(_REASON_PREFIX)

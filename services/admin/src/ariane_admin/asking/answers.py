@@ -1,6 +1,6 @@
 """Who answers: what some brokers tell is a part when others keep silent, and says so.
 
-For questions only. A change that a broker did not take is a failure (``cluster_doors.ask_each``).
+For questions only. A change that a broker did not take is a failure.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ generated stubs speak.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from grpc.aio import AioRpcError
@@ -193,23 +192,6 @@ async def answer_to_question(call: Awaitable[_Answer], peer: str) -> _Answer:
     except CallError as error:
         error.outcome_unknown = False
         raise
-
-
-async def ask_each(
-    brokers: Sequence[LiveBroker], ask: Callable[[LiveBroker], Awaitable[_Answer]]
-) -> list[_Answer]:
-    """Ask brokers side by side, each to its end; the answers in their order.
-
-    Raises:
-        CallError: The first that went wrong, with a note of how many did it.
-    """
-    answers = await asyncio.gather(*map(ask, brokers), return_exceptions=True)
-    failures = [answer for answer in answers if isinstance(answer, BaseException)]
-    if failures:
-        if len(brokers) > 1:
-            failures[0].add_note(f"{len(brokers) - len(failures)} of {len(brokers)} brokers did it")
-        raise failures[0]
-    return [answer for answer in answers if not isinstance(answer, BaseException)]
 
 
 def broker_peer(broker: LiveBroker) -> str:

@@ -19,10 +19,8 @@ from ariane.broker.v1.pull_service_pb2 import (
 from ariane.common.v1.message_pb2 import Message
 from ariane_broker.read.pull_order import PulledQueue, PullOrder
 from ariane_broker.read.range_pull import RangeChunk
-from ariane_broker.rpc.wire.pull_wire import pull_position
+from ariane_broker.rpc.wire.pull_wire import order_of
 from ariane_broker.rpc.wire.stored_message import message_of
-from ariane_broker.rpc.wire.subscription_wire import filters_of
-from ariane_broker.rpc.wire.wire_time import seconds_of
 from ariane_record.decoding.columns import decode_columns
 from ariane_servicekit.rpc.error_status import status_of
 
@@ -40,17 +38,11 @@ def plain_order(request: PullMessagesRequest, *, hold_seconds_max: float | None)
     Raises:
         ServiceError: FIELD_INVALID.
     """
-    return PullOrder(
-        consumer_group=request.consumer_group,
-        client_id=request.client_id,
-        positions=tuple(map(pull_position, request.positions)),
-        filters=filters_of(request.subscriptions),
+    return order_of(
+        request,
         record_count_max=request.message_count_max,
-        size_bytes_max=request.size_bytes_max,
-        hold_seconds=seconds_of(request.hold_duration, "hold_duration"),
         hold_seconds_max=hold_seconds_max,
         exact=True,
-        uploaded_filters_follow=request.uploaded_filters_follow,
     )
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from ariane.broker.v1.pull_service_pb2 import (
     PULL_PROJECTION_BODIES,
     BodyRun,
+    PullMessagesRequest,
     PullPosition,
     PullRecordsRequest,
     PullRecordsResponse,
@@ -58,16 +59,34 @@ def pull_order(request: PullRecordsRequest, *, hold_seconds_max: float | None) -
     Raises:
         ServiceError: FIELD_INVALID.
     """
+    return order_of(
+        request,
+        record_count_max=request.record_count_max,
+        hold_seconds_max=hold_seconds_max,
+        bodies_suffice=request.projection == PULL_PROJECTION_BODIES,
+    )
+
+
+def order_of(
+    request: PullRecordsRequest | PullMessagesRequest,
+    *,
+    record_count_max: int,
+    hold_seconds_max: float | None,
+    exact: bool = False,
+    bodies_suffice: bool = False,
+) -> PullOrder:
+    """What pulls of both kinds ask for; what they say each in its own way is given beside."""
     return PullOrder(
         consumer_group=request.consumer_group,
         client_id=request.client_id,
         positions=tuple(map(pull_position, request.positions)),
         filters=filters_of(request.subscriptions),
-        record_count_max=request.record_count_max,
+        record_count_max=record_count_max,
         size_bytes_max=request.size_bytes_max,
         hold_seconds=seconds_of(request.hold_duration, "hold_duration"),
         hold_seconds_max=hold_seconds_max,
-        bodies_suffice=request.projection == PULL_PROJECTION_BODIES,
+        exact=exact,
+        bodies_suffice=bodies_suffice,
         uploaded_filters_follow=request.uploaded_filters_follow,
     )
 
