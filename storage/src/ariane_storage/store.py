@@ -466,10 +466,7 @@ class Store:
 
     @property
     def stamp_ahead_ms(self) -> int:
-        """How far the newest store timestamp is ahead of the clock; 0 when it is not.
-
-        Stamps never go back along the log: it is ahead once the clock was set back.
-        """
+        """How far the newest store timestamp is ahead of a clock that was set back; else 0."""
         return max(0, self._parts.store_timestamp_ms - self._parts.clock.now_ms())
 
     @property
