@@ -20,6 +20,7 @@ _TITLES = {
     "delay": "Delay",
     "filters": "Filters, on a store in one process",
     "latency": "From sender to listener",
+    "replication": "Failover",
     "served_filters": "Filters, pulled from a broker and a FilterServer",
     "spark": "Spark",
     "store": "Reading, finding, recovering, many queues",

@@ -23,6 +23,7 @@ from statistics import median, quantiles
 from typing import Any, Final
 
 from grpc import aio
+from measure import Row, write_results
 
 from ariane.replication.v1 import replica_set_service_pb2 as set_pb
 from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
@@ -34,6 +35,7 @@ BODY: Final = b"x" * 1024
 BATCH: Final = 500
 IN_FLIGHT: Final = 4
 LEASE_S: Final = 5.0
+LEASES_GOAL: Final = 1.5
 TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -202,6 +204,35 @@ async def failovers(kills: int) -> list[float]:
     return sorted(found)
 
 
+def p99_of(values: Sequence[float]) -> float:
+    """The 99th percentile of sorted values."""
+    return quantiles(values, n=100, method="inclusive")[98] if len(values) > 1 else values[0]
+
+
+def rows_of(times: Sequence[float]) -> list[Row]:
+    """Failovers as rows of the page: beside the lease, which each of them waits for.
+
+    Args:
+        times: Seconds that each took, sorted.
+    """
+    return [
+        Row(
+            work=f"kill of a primary to the first acknowledged send, {name}",
+            ours=took,
+            unit="s",
+            against="a lease",
+            theirs=LEASE_S,
+            ratio=LEASE_S / took,
+            ratio_min=LEASE_S / times[-1],
+            ratio_max=LEASE_S / times[0],
+            pairs=len(times),
+            goal=1 / LEASES_GOAL,
+            extra={"leases": took / LEASE_S, "kills": len(times)},
+        )
+        for name, took in (("p50", median(times)), ("p99", p99_of(times)))
+    ]
+
+
 async def measure(arguments: argparse.Namespace) -> None:
     """Measure all, and print it."""
     if arguments.rounds:
@@ -210,7 +241,9 @@ async def measure(arguments: argparse.Namespace) -> None:
     if arguments.kills:
         times = await failovers(arguments.kills)
         leases = [took / LEASE_S for took in times]
-        p99 = quantiles(leases, n=100, method="inclusive")[98] if len(leases) > 1 else leases[0]
+        p99 = p99_of(leases)
+        if arguments.keep:
+            write_results("replication", rows_of(times))
         print(f"failover, {arguments.kills} kills, in leases of {LEASE_S:g} s:")
         print(f"    p50 {median(leases):.2f}, p99 {p99:.2f}, longest {leases[-1]:.2f}")
         print("    each:", " ".join(f"{each:.2f}" for each in leases))
@@ -222,6 +255,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=5, help="of throughput; 0: none")
     parser.add_argument("--kills", type=int, default=20, help="for the failover; 0: none")
+    parser.add_argument("--keep", action="store_true", help="keep the failovers for the page")
     parser.add_argument("--pin", action="store_true", help="the primary alone on one processor")
     asyncio.run(measure(parser.parse_args()))
 
