@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 _FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SHELLS: Final = ("sh", "bash", "console", "shell")
 _COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
 _CODE: Final = re.compile(r"`([^`\n]+)`")
 _LINK: Final = re.compile(r"\]\(([^()\s]+)\)")
@@ -68,6 +69,22 @@ class Paper:
             return False
         name = path.relative_to(self.root).as_posix()
         return not anchor or anchor in Paper(self.root, name).anchors()
+
+
+def shell_lines_of(paper: Paper, program: str) -> list[str]:
+    """Lines of shell of a page that name a program; those that end in a backslash go on.
+
+    Of a block of ``console`` only what follows its prompt: the rest is what commands wrote.
+    """
+    lines = []
+    for language, block in _FENCE.findall(paper.text):
+        if language not in _SHELLS:
+            continue
+        for line in map(str.strip, block.replace("\\\n", " ").splitlines()):
+            typed = line.removeprefix("$ ") if language == "console" else line
+            if (language != "console" or typed != line) and re.search(rf"\b{program} ", typed):
+                lines.append(typed)
+    return lines
 
 
 def anchor_of(title: str) -> str:

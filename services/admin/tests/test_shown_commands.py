@@ -1,37 +1,22 @@
 """Every line of ``ariane`` that README and docs show is one that the command line takes.
 
-They are read as the command line reads them, and not run: many name machines that are not there.
-Those of the quick starts are run by tests of their own.
+They are read as the command line reads them; integration/commands runs them.
 """
 
 import re
 import shlex
-from pathlib import Path
 
 import click
 import pytest
 
 from ariane_admin.cli import root
+from tools.papers import Paper, shell_lines_of
+from tools.workspace import ROOT, repository_files
 
-ROOT = Path(__file__).parents[3]
-PATTERNS = ("*.md", "docs/*.md", "*/README.md", "*/*/README.md", "compose/**/*.md")
-PAGES = sorted({path for pattern in PATTERNS for path in ROOT.glob(pattern)})
+PAGES = [Paper(ROOT, name) for name in repository_files() if name.endswith(".md")]
 SEPARATORS = set("|&;<>()")
 
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 REDIRECTION = re.compile(r"\d>(&\d)?")
-SHELL = {"sh", "bash", "console", "shell"}
-
-
-def shown_lines(path):
-    """Lines of shell of a page that name ariane; those that end in a backslash go on."""
-    for language, block in FENCE.findall(path.read_text()):
-        if language in SHELL:
-            for line in map(str.strip, block.replace("\\\n", " ").splitlines()):
-                if language == "console" and not line.startswith("$ "):
-                    continue  # What a command wrote.
-                if re.search(r"\bariane ", line):
-                    yield line.removeprefix("$ ")
 
 
 def commands_in(line):
@@ -68,9 +53,9 @@ def take(words):
 
 
 LINES = [
-    pytest.param(line, id=f"{path.relative_to(ROOT)}: {line[:60]}")
-    for path in PAGES
-    for line in shown_lines(path)
+    pytest.param(line, id=f"{page.name}: {line[:60]}")
+    for page in PAGES
+    for line in shell_lines_of(page, "ariane")
 ]
 
 
