@@ -71,3 +71,22 @@ def test_members_receive_and_acknowledge(ariane, ariane_json, filled):
     [row] = [row for row in ariane_json("group", "list") if row["group"] == "receivers"]
     assert (row["lag"], row["in_flight"], row["ready"]) == (0, 0, 0)
     ariane("consume", filled, "--receive", status=ExitStatus.USAGE)
+
+
+def test_members_receive_of_several_topics_and_by_priority(ariane, ariane_json, filled, tmp_path):
+    ariane("topic", "create", "MORE_TO_RECEIVE")
+    for priority in ("0", "5"):
+        body = tmp_path / priority
+        body.write_text(f"priority {priority}\n")
+        # Of one broker: each compares what it has.
+        send = ("produce", "MORE_TO_RECEIVE", str(body), "--group", "g", "--priority", priority)
+        ariane(*send)
+    own = ("consume", "MORE_TO_RECEIVE", "--group", "sorters", "--receive", "--from", "earliest")
+    said = [ariane(*own, "--by-priority", "--count", "1").strip() for _ in range(2)]
+    assert said == ["priority 5", "priority 0"]
+    total = 2 + sum(queue["messages"] for queue in ariane_json("topic", "show", filled))
+    both = ("consume", filled, "--also", "MORE_TO_RECEIVE", "--group", "all", "--receive")
+    said = ariane(*both, "--from", "earliest", "--count", str(total)).splitlines()
+    assert {"priority 5", "priority 0"} <= set(said)
+    for wrong in ("--by-priority", "--also=MORE_TO_RECEIVE"):
+        ariane("consume", filled, "--group", "all", wrong, status=ExitStatus.USAGE)

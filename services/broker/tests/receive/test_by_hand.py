@@ -1,4 +1,4 @@
-"""The commands of docs/receiving.md, where grpcurl is there to run them."""
+"""The commands of README.md and docs/receiving.md, where grpcurl is there to run them."""
 
 import asyncio
 import json
@@ -7,15 +7,19 @@ import shutil
 from pathlib import Path
 
 import pytest
+from google.protobuf.json_format import Parse
 
-PAGE = Path(__file__).parents[4] / "docs" / "receiving.md"
+from ariane.broker.v1 import receive_service_pb2 as receive_pb
+
+ROOT = Path(__file__).parents[4]
+PAGES = [ROOT / "docs" / "receiving.md", ROOT / "README.md"]
 GRPCURL = shutil.which("grpcurl")
 
 
-def commands():
+def commands(page):
     """Request and method of each call on the page."""
-    page = PAGE.read_text()
-    return re.findall(r"grpcurl -plaintext -d '(.*?)' \\\n\s+127.0.0.1:10911 (\S+)", page)
+    said = r"grpcurl -plaintext -d '(.*?)' \\\n\s+127.0.0.1:10911 (\S+)"
+    return re.findall(said, page.read_text())
 
 
 async def grpcurl(address, request, method):
@@ -35,10 +39,11 @@ async def grpcurl(address, request, method):
 
 
 @pytest.mark.skipif(GRPCURL is None, reason="grpcurl is not installed")
-async def test_grpcurl_consumes_and_acknowledges(broker):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+async def test_grpcurl_consumes_and_acknowledges(broker, page):
     await broker.create_topic("orders")
     await broker.store("orders", [b"one espresso", b"one tea"])
-    (receiving, acknowledging) = commands()
+    (receiving, acknowledging) = commands(page)
     (answer,) = await grpcurl(broker.address, *receiving)
     handles = [message["receipt_handle"] for message in answer["messages"]]
     assert len(handles) == 2
@@ -49,8 +54,21 @@ async def test_grpcurl_consumes_and_acknowledges(broker):
     assert await grpcurl(broker.address, *receiving) == []
 
 
-def test_the_page_names_both_calls():
-    assert [method.rpartition("/")[2] for _, method in commands()] == [
-        "ReceiveMessages",
-        "AckMessages",
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+async def test_the_requests_are_what_the_contract_takes(broker, page):
+    """By the generated client, as grpcurl reads them: also where grpcurl is not installed."""
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"one espresso", b"one tea"])
+    (receiving, received), (acknowledging, acknowledged) = commands(page)
+    assert received == "ariane.broker.v1.ReceiveService/ReceiveMessages"
+    assert acknowledged == "ariane.broker.v1.ReceiveService/AckMessages"
+    request = Parse(receiving, receive_pb.ReceiveMessagesRequest())
+    handles = [
+        message.receipt_handle
+        async for answer in broker.receives.ReceiveMessages(request)
+        for message in answer.messages
     ]
+    assert len(handles) == 2
+    request = acknowledging.replace('["..."]', json.dumps(handles))
+    done = await broker.receives.AckMessages(Parse(request, receive_pb.AckMessagesRequest()))
+    assert not any(result.HasField("error") for result in done.results)

@@ -162,6 +162,14 @@ def _shown_body(body: bytes) -> bytes:
     is_flag=True,
     help="With --group: receive without owning queues, and acknowledge each message written.",
 )
+@click.option(
+    "--also",
+    "more_topics",
+    multiple=True,
+    metavar="TOPIC",
+    help="With --receive: this topic, too; may be repeated.",
+)
+@click.option("--by-priority", is_flag=True, help="With --receive: higher priorities first.")
 @name_servers_option
 @output_option
 def consume(
@@ -174,6 +182,8 @@ def consume(
     no_follow: bool,
     group: str | None,
     receive: bool,
+    more_topics: tuple[str, ...],
+    by_priority: bool,
     name_servers: str,
     output: Output,
 ) -> int:
@@ -193,6 +203,7 @@ def consume(
       ariane consume orders --queue broker-a:0=4711 --count 10 --no-follow
       ariane consume orders --group billing --tag created
       ariane consume orders --group waiters --receive --from earliest
+      ariane consume orders --also returns --group waiters --receive --by-priority
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if group is not None and no_follow:
         raise click.UsageError("--no-follow and --group exclude each other")
@@ -200,16 +211,22 @@ def consume(
         raise click.UsageError("--queue and --group exclude each other")
     if receive and (group is None or start not in {"earliest", "latest"}):
         raise click.UsageError("--receive needs --group, and --from earliest or latest")
+    if (more_topics or by_priority) and not receive:
+        raise click.UsageError("--also and --by-priority need --receive")
     lines = _Lines(output, tags, count)
     begin = Begin(start, queues)
     if no_follow:
         return run_async(_up_to_the_end(name_servers, topic, begin, lines))
     if group is None:
         return run_async(_following(name_servers, topic, begin, lines))
-    wanted = {topic: " || ".join(tags) or "*"}
+    wanted = dict.fromkeys((topic, *more_topics), " || ".join(tags) or "*")
     if receive:
         receiver = ReceiveConsumer(
-            name_servers, group=group, subscriptions=wanted, from_oldest=start == "earliest"
+            name_servers,
+            group=group,
+            subscriptions=wanted,
+            from_oldest=start == "earliest",
+            by_priority=by_priority,
         )
         return run_async(_receiving(receiver, lines, count))
     consumer = PushConsumer(
