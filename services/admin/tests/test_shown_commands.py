@@ -65,8 +65,10 @@ def test_there_are_lines_to_look_at():
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_line_that_is_shown_is_one_that_is_taken(line, monkeypatch, tmp_path):
-    for kind in (click.File, click.Path):
-        monkeypatch.setattr(kind, "convert", lambda _self, value, _param, _context: value)
+    given = tmp_path / "given"
+    given.write_text("given\n")
+    for kind in (click.File, click.Path):  # Whatever file a page names is there.
+        monkeypatch.setattr(kind, "convert", lambda *_: given)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     words = list(commands_in(line))
     assert words, line
