@@ -26,6 +26,7 @@ from ariane_sdk import (
     ProducerSettings,
     PushConsumer,
     PushSettings,
+    ReceiveConsumer,
     errors,
 )
 from ariane_sdk.client import telemetry as _telemetry
@@ -207,6 +208,33 @@ async def test_from_the_sender_to_the_listener(cluster, seen, plain):
     }
     assert sum(seen.points("messaging.client.consumed.messages").values()) == 2
     assert sum(seen.points("messaging.process.duration").values()) == 2
+
+
+async def test_from_the_sender_to_a_listener_that_receives(cluster, seen):
+    topic, done = f"traced-{next(_numbers)}", asyncio.Event()
+
+    async def listen(message):
+        done.set()
+
+    async with ClusterClient(cluster.name_servers) as client:
+        await client.create_topic(topic)
+    async with Producer(cluster.name_servers, settings=seen.producer) as producer:
+        await producer.send(Message(topic, b"x"))
+    async with ReceiveConsumer(
+        cluster.name_servers,
+        group=f"traced-{topic}",
+        subscriptions={topic: "*"},
+        tracer_provider=seen.consumer.tracer_provider,
+        meter_provider=seen.consumer.meter_provider,
+    ) as consumer:
+        listening = asyncio.create_task(consumer.listen(listen))
+        async with asyncio.timeout(60):
+            await done.wait()
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+    sent = next(span for span in seen.spans() if span.name == f"send {topic}")
+    [processed] = [span for span in seen.spans() if span.name == f"process {topic}"]
+    assert processed.context.trace_id == sent.context.trace_id
 
 
 async def test_several_messages_are_linked(seen):

@@ -15,6 +15,7 @@ from ariane_sdk import (
     ProducerSettings,
     PushConsumer,
     PushSettings,
+    ReceiveConsumer,
 )
 
 SEND = message_pb.MESSAGE_TRACE_KIND_SEND
@@ -85,6 +86,34 @@ async def test_the_life_of_a_message_is_told(cluster, admin, producer, traces_of
         page = await browser.get("/traces", params={"unique_id": sent.unique_id})
     assert page.text.count("consumed") == 2
     assert "a" * 32 in page.text
+
+
+async def test_what_a_receiving_listener_gets_is_told(cluster, producer, traces_of):
+    sent = await producer.send(Message("adm-traced", b"x"))
+    heard, done = [], asyncio.Event()
+
+    async def listen(message):
+        if message.unique_id == sent.unique_id:
+            heard.append(message)
+            if len(heard) == 1:
+                raise RuntimeError("once more")
+            done.set()
+
+    async with ReceiveConsumer(
+        cluster.name_servers,
+        group="adm-traced-takers",
+        subscriptions={"adm-traced": "*"},
+        message_trace=True,
+    ) as consumer:
+        listening = asyncio.create_task(consumer.listen(listen))
+        async with asyncio.timeout(120):
+            await done.wait()
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+    told = await traces_of(sent.unique_id, 3)
+    assert [trace.kind for trace in told] == [SEND, CONSUME, CONSUME]
+    assert [trace.group for trace in told][1:] == ["adm-traced-takers"] * 2
+    assert told[1].successful is False
 
 
 async def test_the_end_of_a_transaction_and_a_recall_are_told(producer, traces_of):

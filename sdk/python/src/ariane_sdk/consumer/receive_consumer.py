@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import aclosing
+from functools import partial
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ariane.broker.v1.client_service_pb2 import CONSUME_MODEL_RECEIVING, Membership
 from ariane.broker.v1.receive_service_pb2 import (
@@ -20,9 +21,11 @@ from ariane_sdk.checks.limits import check_timeout, checked_group
 from ariane_sdk.checks.queue_arguments import checked_count
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.client.client_id import new_client_id
-from ariane_sdk.client.listener import ListenerCalls
+from ariane_sdk.client.listener import Listener, ListenerCalls
+from ariane_sdk.client.message_trace import MessageTrace
 from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S, StatelessClient
+from ariane_sdk.client.telemetry import Telemetry
 from ariane_sdk.consumer.group.attachments import Attachments
 from ariane_sdk.consumer.group.consumer_plan import filters_of
 from ariane_sdk.consumer.receiving.asking import HOLD_S, Asking, is_held
@@ -48,6 +51,10 @@ from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
 
 RECEIVE_COUNT_DEFAULT: Final = 32
 ANSWER_BYTES_MAX: Final = 4 << 20
@@ -85,6 +92,11 @@ class ReceiveConsumer(StatelessClient):
         by_priority: bool = False,
         keep_invisible: bool = False,
         call_timeout_s: float = CALL_TIMEOUT_S,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        otlp_endpoint: str = "",
+        message_trace: bool = False,
+        stacks_on_request: bool = True,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -102,6 +114,14 @@ class ReceiveConsumer(StatelessClient):
                 consumer runs and they hear of it, for 12 h at most; then for a minute more. One
                 whose time is said by ``extend`` is not kept so any more.
             call_timeout_s: How long one call may take, beyond its hold.
+            tracer_provider: Makes OpenTelemetry spans of what ``listen`` does; nothing means the
+                application's global one.
+            meter_provider: The same for measurements.
+            otlp_endpoint: Collector that is told spans, as in ``PushSettings``.
+            message_trace: Whether what the listener of ``listen`` gets is told in the trace topic,
+                as in ``PushSettings``.
+            stacks_on_request: Whether operators who ask are told what threads and tasks of this
+                process are at.
             clock: For tests.
             random: For tests.
 
@@ -116,6 +136,20 @@ class ReceiveConsumer(StatelessClient):
             raise IllegalArgument("subscriptions: at least one topic is expected")
         self._topics = sorted(filters)
         self._invisible_s = invisible_s
+        self._stacks_on_request = stacks_on_request
+        self._telemetry_of = partial(
+            Telemetry.configured, tracer_provider, meter_provider, otlp_endpoint=otlp_endpoint
+        )
+        self._client_id = new_client_id(self._random)
+        self._trace: MessageTrace | None = None
+        if message_trace:
+            self._trace = MessageTrace(
+                lambda: self._session,
+                group=self._group,
+                client_id=self._client_id,
+                clock=self._clock,
+                timeout_s=call_timeout_s,
+            )
         self._kept: list[list[ReceivedMessage]] = []
         self._late: dict[str, asyncio.Task[Answer]] = {}
         self._order = ReceiveOrder(
@@ -137,7 +171,7 @@ class ReceiveConsumer(StatelessClient):
         expect_large_blocks()
         await super().start()
         self._session.routes.start()
-        self._order.client_id = new_client_id(self._random)
+        self._order.client_id = self._client_id
         self._attachments = Attachments(
             Membership(
                 consumer_group=self._group,
@@ -151,7 +185,7 @@ class ReceiveConsumer(StatelessClient):
             on_notice=_nothing,
             on_fatal=self._refuse,
             on_turn=_nothing,
-            answers=OperatorAnswers(facts=self._facts),
+            answers=OperatorAnswers(facts=self._facts, stacks_allowed=self._stacks_on_request),
         )
 
     async def close(self) -> None:
@@ -160,6 +194,8 @@ class ReceiveConsumer(StatelessClient):
             self._idle.cancel()
         if self._running is not None:
             await self.give_back()
+            if self._trace is not None:
+                await self._trace.close()
             await self._attachments.close()
         await super().close()
 
@@ -359,7 +395,7 @@ class ReceiveConsumer(StatelessClient):
         checked_count("concurrency", concurrency)
         await self.give_back()  # Brokers do not keep that invisible.
         free = asyncio.Semaphore(concurrency)
-        calls = ListenerCalls(of_one(listener), threads=concurrency)
+        calls = ListenerCalls(self._traced(of_one(listener)), threads=concurrency)
         try:
             async with (
                 asyncio.TaskGroup() as works,
@@ -373,6 +409,13 @@ class ReceiveConsumer(StatelessClient):
         finally:
             calls.close()
             await self.give_back()
+
+    def _traced(self, listener: Listener) -> Listener:
+        """The listener itself, or with what is told of each of its calls."""
+        telemetry = self._telemetry_of(client_id=self._client_id)
+        if telemetry is not None:
+            listener = telemetry.traced(listener, self._group)
+        return listener if self._trace is None else self._trace.traced(listener)
 
     @property
     def _calls(self) -> ReceiveCalls:

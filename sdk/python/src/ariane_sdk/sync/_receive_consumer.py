@@ -26,6 +26,7 @@ class ReceiveConsumer(BlockingClient[_receive_consumer.ReceiveConsumer]):
         by_priority: bool = False,
         keep_invisible: bool = False,
         call_timeout_s: float = CALL_TIMEOUT_S,
+        stacks_on_request: bool = True,
     ) -> None:
         """Set up; see ``ariane_sdk.ReceiveConsumer``."""
         super().__init__(
@@ -38,6 +39,7 @@ class ReceiveConsumer(BlockingClient[_receive_consumer.ReceiveConsumer]):
                 by_priority=by_priority,
                 keep_invisible=keep_invisible,
                 call_timeout_s=call_timeout_s,
+                stacks_on_request=stacks_on_request,
             )
         )
 

@@ -62,8 +62,7 @@ def running(
     Each says its versions, its settings, and of each of its queues how far it is, what the listener
     has (in flight), what waits for it, and how long ago it got something. Stacks name threads,
     tasks and places in code, and no values; a client may refuse them (its setting
-    stacks_on_request). Members that receive instead of owning queues are not attached to brokers,
-    and cannot be asked.
+    stacks_on_request). Members that receive own no queues; ariane group show tells what they have.
 
     A member that does not answer is named; exit status 3.
 
