@@ -32,6 +32,7 @@ from ariane_sdk.consumer.offsets.start_position import StartPosition
 from ariane_sdk.consumer.pull_consumer import PullConsumer
 from ariane_sdk.consumer.push_consumer import PushConsumer
 from ariane_sdk.consumer.receive_consumer import ReceiveConsumer
+from ariane_sdk.consumer.receiving.message_listener import MessageListener
 from ariane_sdk.message import (
     AcknowledgedLevel,
     Message,
@@ -82,6 +83,7 @@ __all__ = [
     "MachineRoom",
     "MachineRoomNearby",
     "Message",
+    "MessageListener",
     "MessageModel",
     "MessageQueue",
     "NameServerAddresses",
