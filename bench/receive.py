@@ -2,9 +2,9 @@
 
     .venv/bin/python bench/receive.py [--pairs 5] [--quick]
 
-One broker, one topic of 4 queues, messages of 1 KiB. The work: one consumer receives all in batches
-and acknowledges each batch. Its limit: one consumer that owns the queues polls all. Both of a pair
-consume the same messages, each in a group of its own.
+One broker, one topic of 4 queues, messages of 1 KiB. The work: consumers of one group, in one
+process, receive all in batches and acknowledge each batch. Its limit: one consumer that owns the
+queues polls all. Both of a pair consume the same messages, each in a group of its own.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import time
 from contextlib import aclosing
 from pathlib import Path
 
-from measure import Row, pairs_of, table_of, write_results
+from measure import Paired, Row, pairs_of, table_of, write_results
 
 from ariane_sdk import ClusterClient, Message, Producer, PullConsumer, ReceiveConsumer
 from ariane_servicekit.running.processes import LocalCluster
 
 TOPIC = "jobs"
 BATCH = 2000
+MEMBERS = (1, 8, 64)
 _groups = itertools.count()
 
 
@@ -36,21 +37,32 @@ async def send(name_servers: str, count: int) -> None:
             await producer.send_batch([Message(TOPIC, bytes(1024))] * BATCH)
 
 
-async def received(name_servers: str, count: int) -> float:
-    """Receive and acknowledge all; how long it took."""
-    consumer = ReceiveConsumer(
-        name_servers, group=f"receive-{next(_groups)}", subscriptions={TOPIC: "*"}
-    )
-    async with consumer, aclosing(consumer.batches(BATCH)) as batches:
-        # As below: the clock starts with the first messages.
-        first = await anext(batches)
-        begin, left = time.perf_counter(), count - len(first)
-        await consumer.ack(*first)
-        while left > 0:
-            batch = await anext(batches)
-            await consumer.ack(*batch)
-            left -= len(batch)
-        return (time.perf_counter() - begin) * count / (count - len(first))
+async def received(name_servers: str, count: int, members: int) -> float:
+    """Receive and acknowledge all, shared by members of one group; how long it took."""
+    group = f"receive-{next(_groups)}"
+    first, left, begin = 0, count, 0.0
+    done = asyncio.Event()
+
+    async def consume() -> None:
+        nonlocal first, left, begin
+        consumer = ReceiveConsumer(name_servers, group=group, subscriptions={TOPIC: "*"})
+        async with consumer, aclosing(consumer.batches(BATCH)) as batches:
+            async for batch in batches:
+                if not first:
+                    # As below: the clock starts with the first messages.
+                    first, begin = len(batch), time.perf_counter()
+                await consumer.ack(*batch)
+                left -= len(batch)
+                if left <= 0:
+                    done.set()
+
+    async with asyncio.TaskGroup() as all_members:
+        tasks = [all_members.create_task(consume()) for _ in range(members)]
+        await done.wait()
+        seconds = time.perf_counter() - begin
+        for task in tasks:
+            task.cancel()
+    return seconds * count / (count - first)
 
 
 async def owned(name_servers: str, count: int) -> float:
@@ -70,13 +82,18 @@ async def owned(name_servers: str, count: int) -> float:
         return (time.perf_counter() - begin) * count / (count - first)
 
 
-async def in_turn(name_servers: str, count: int, pairs: int) -> list[tuple[float, float]]:
-    """Both, one after the other; seconds of each."""
+async def in_turn(
+    name_servers: str, count: int, pairs: int
+) -> dict[int, list[tuple[float, float]]]:
+    """Both, one after the other; seconds of each, by members that receive."""
     await send(name_servers, count)
-    return [
-        (await received(name_servers, count), await owned(name_servers, count))
-        for _ in range(pairs)
-    ]
+    return {
+        members: [
+            (await received(name_servers, count, members), await owned(name_servers, count))
+            for _ in range(pairs)
+        ]
+        for members in MEMBERS
+    }
 
 
 def rows(*, pairs: int, quick: bool) -> list[Row]:
@@ -87,21 +104,22 @@ def rows(*, pairs: int, quick: bool) -> list[Row]:
         LocalCluster(Path(folder), brokers=1) as cluster,
     ):
         measured = asyncio.run(in_turn(cluster.name_servers, count, pairs + 1))
-    result = pairs_of(measured[1:])
-    return [
-        Row(
-            work="receive and acknowledge, 1 KiB",
-            ours=count / result.seconds / 1e3,
-            unit="k/s",
-            against="owning the queues",
-            theirs=count / result.limit_seconds / 1e3,
-            ratio=result.ratio,
-            ratio_min=result.ratio_min,
-            ratio_max=result.ratio_max,
-            pairs=result.pairs,
-            goal=0.9,
-        )
-    ]
+    return [_row(members, count, pairs_of(each[1:])) for members, each in measured.items()]
+
+
+def _row(members: int, count: int, result: Paired) -> Row:
+    return Row(
+        work=f"receive and acknowledge, 1 KiB, {members} consumer{'s' * (members > 1)}",
+        ours=count / result.seconds / 1e3,
+        unit="k/s",
+        against="one that owns the queues",
+        theirs=count / result.limit_seconds / 1e3,
+        ratio=result.ratio,
+        ratio_min=result.ratio_min,
+        ratio_max=result.ratio_max,
+        pairs=result.pairs,
+        goal=0.9,
+    )
 
 
 def main() -> None:
