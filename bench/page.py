@@ -20,6 +20,7 @@ _TITLES = {
     "delay": "Delay",
     "filters": "Filters, on a store in one process",
     "latency": "From sender to listener",
+    "receive": "Receiving, beside owning the queues",
     "replication": "Failover",
     "served_filters": "Filters, pulled from a broker and a FilterServer",
     "spark": "Spark",

@@ -15,6 +15,7 @@ import append
 import columns
 import filters
 import latency
+import receive
 import served_filters
 import store
 from measure import Row, table_of, write_results
@@ -31,6 +32,7 @@ def main() -> None:
         "columns": columns.rows,
         "filters": filters.rows,
         "latency": latency.rows,
+        "receive": receive.rows,
         "served_filters": served_filters.rows,
         "store": store.rows,
     }
