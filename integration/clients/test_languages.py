@@ -293,11 +293,13 @@ def test_scenarios_use_known_verbs_and_every_verb_is_used():
 
 def test_every_client_judges_reasons_alike():
     """The tables of the clients are short copies of the one in the Python client."""
+    administration = {"CLIENT_SILENT"}
     rows = {
         name: row
         for name, row in REASON_ROWS.items()
         # Above are replication, filters and administration, which these clients do not call.
-        if ErrorReason.Value(f"ERROR_REASON_{name}") < 140 or name == "NAME_SERVERS_UNREACHABLE"
+        if (ErrorReason.Value(f"ERROR_REASON_{name}") < 140 and name not in administration)
+        or name == "NAME_SERVERS_UNREACHABLE"
     }
     expected = {
         "retriable": {name for name, row in rows.items() if row.retriable},
@@ -318,6 +320,54 @@ def test_every_client_judges_reasons_alike():
         ):
             found[name.lower().rstrip("_")] |= set(re.findall(r'"([A-Z_]+)"', listed))
         assert {name: found[name] for name in expected} == expected, path
+
+
+@pytest.mark.parametrize("language", ["go", "java", "typescript"])
+def test_an_address_that_is_none_is_refused_before_any_call(language, worker):
+    worker(language)  # Built, or skipped.
+    with Worker(language) as own:
+        for wrong in ("nonsense", "127.0.0.1:99999", "127.0.0.1:0", ":9876", "", "::1:9876"):
+            with pytest.raises(Refused, match="host:port"):
+                own.ask("connect", name_servers=[wrong])
+        own.ask("connect", name_servers=["[::1]:9876", "queue.example:65535"])
+
+
+def test_times_that_are_none_do_not_end_a_program_of_node(worker):
+    worker("typescript")  # Built, or skipped.
+    script = """
+        import { Client, Consumer, Producer } from "./dist/src/index.js";
+        process.on("uncaughtException", (error) => console.log("uncaught", error.message));
+        const client = new Client(["127.0.0.1:1"]);
+        const consumer = new Consumer(client, { group: "g", topic: "t" });
+        const message = { topic: "t", body: Buffer.from("x") };
+        for (const ms of [NaN, Infinity, -1]) {
+          for (const call of [
+            () => new Client(["127.0.0.1:1"], { tryTimeoutMs: ms }),
+            () => new Producer(client).send(message, { timeoutMs: ms }),
+            () => consumer.receive(ms),
+            () => new Consumer(client, { group: "g", topic: "t", invisibleMs: ms }),
+            () => new Producer(client).send({ ...message, deliverAt: new Date(NaN) }),
+            () => new Consumer(client, { group: "g", topic: "t", maxMessages: 1.5 }),
+          ]) {
+            try {
+              await call();
+              console.log("taken", String(call));
+            } catch (error) {
+              console.log(error.name);
+            }
+          }
+        }
+        client.close();
+    """
+    done = subprocess.run(
+        ("node", "--input-type=module", "-e", script),
+        cwd=clients.SDK / "typescript",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.stdout.split() == ["RangeError"] * 18, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="session")

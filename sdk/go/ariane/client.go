@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -67,6 +69,16 @@ const routeLife = 30 * time.Second
 func NewClient(nameServers []string, options Options) (*Client, error) {
 	if len(nameServers) == 0 {
 		return nil, errors.New("ariane: at least one name server is needed")
+	}
+	for _, address := range nameServers {
+		host, port, err := net.SplitHostPort(address)
+		number, wrong := strconv.ParseUint(port, 10, 16)
+		if err != nil || wrong != nil || host == "" || number == 0 {
+			return nil, fmt.Errorf("ariane: name server %q is no address host:port", address)
+		}
+	}
+	if options.TryTimeout < 0 || options.CallTimeout < 0 {
+		return nil, errors.New("ariane: a timeout is negative")
 	}
 	if options.TryTimeout == 0 {
 		options.TryTimeout = 3 * time.Second

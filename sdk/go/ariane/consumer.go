@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"time"
 
@@ -59,6 +60,9 @@ const holdMax = 20 * time.Second
 func NewConsumer(client *Client, options ConsumerOptions) (*Consumer, error) {
 	if options.Tags != "" && options.SQL != "" {
 		return nil, errors.New("ariane: a consumer filters by tags or by SQL, not by both")
+	}
+	if options.MaxMessages < 0 || options.MaxMessages > math.MaxInt32 {
+		return nil, fmt.Errorf("ariane: a consumer cannot receive %d messages at once", options.MaxMessages)
 	}
 	if options.MaxMessages == 0 {
 		options.MaxMessages = 32

@@ -137,6 +137,7 @@ async function perform(asked: Command): Promise<unknown> {
   switch (asked.do) {
     case "connect":
       nameServers = asked.name_servers;
+      senderOf("");
       return { language: "typescript" };
     case "send":
       return send(asked);

@@ -42,6 +42,8 @@ type Unary<Q, A> = (
 ) => ClientUnaryCall;
 
 const ROUTE_LIFE_MS = 30_000;
+/** Timers of Node.js count no further. */
+const MS_MAX = 2 ** 31 - 1;
 
 /** One program's view of a cluster. Close it at the end. */
 export class Client {
@@ -54,13 +56,19 @@ export class Client {
 
   /** Make a client of the cluster that these name servers, "host:port", know. */
   constructor(private readonly nameServers: readonly string[], settings: ClientSettings = {}) {
-    if (nameServers.length === 0) {
-      throw new TypeError("at least one name server is needed");
+    if (!Array.isArray(nameServers) || nameServers.length === 0) {
+      throw new TypeError("name servers are a list of at least one");
+    }
+    for (const address of nameServers) {
+      const port = Number(/^(?:\[[^\]\s]+\]|[^\s:]+):(\d{1,5})$/.exec(address)?.[1]);
+      if (!(port >= 1 && port <= 65535)) {
+        throw new TypeError(`name server ${JSON.stringify(address)} is no address host:port`);
+      }
     }
     this.settings = {
       credentials: settings.credentials ?? credentials.createInsecure(),
-      tryTimeoutMs: settings.tryTimeoutMs ?? 3000,
-      callTimeoutMs: settings.callTimeoutMs ?? 30_000,
+      tryTimeoutMs: waitable("tryTimeoutMs", settings.tryTimeoutMs ?? 3000),
+      callTimeoutMs: waitable("callTimeoutMs", settings.callTimeoutMs ?? 30_000),
       maxMessageBytes: settings.maxMessageBytes ?? 64 << 20,
       compression: settings.compression ?? Compression.COMPRESSION_UNSPECIFIED,
       compressBytesMin: settings.compressBytesMin ?? 4096,
@@ -113,7 +121,7 @@ export class Client {
 
   /** When a call that begins now is to be over. */
   endOf(call?: CallSettings): number {
-    return Date.now() + (call?.timeoutMs ?? this.settings.callTimeoutMs);
+    return Date.now() + waitable("timeoutMs", call?.timeoutMs ?? this.settings.callTimeoutMs);
   }
 
   /** Repeat what is safe to repeat until it succeeds or the time is over. */
@@ -180,6 +188,12 @@ export class Client {
       throw last;
     });
   }
+}
+
+/** What is given, if one can wait so long: of another the gRPC library makes an error that nobody can catch. */
+export function waitable(name: string, ms: number): number {
+  if (Number.isFinite(ms) && ms >= 0 && ms <= MS_MAX) return ms;
+  throw new RangeError(`${name} is ${ms}: from 0 to ${MS_MAX}`);
 }
 
 /** Wait before a repeat, longer each time; false when the time is over before. */

@@ -1,5 +1,5 @@
 import { Metadata, status as Code } from "@grpc/grpc-js";
-import { type CallSettings, type Client, pause } from "./client.js";
+import { type CallSettings, type Client, pause, waitable } from "./client.js";
 import { ArianeError, errorOf, errorOfStatus, ROUTING_REASONS, UNCONFIRMED_REASONS } from "./errors.js";
 import {
   ReceiveOrder, ReceiveServiceClient, ReceiveStart, type SettledMessage,
@@ -55,13 +55,15 @@ export class Consumer {
   constructor(private readonly client: Client, private readonly settings: ConsumerSettings) {
     const { tags, sql } = settings;
     if (tags && sql) throw new TypeError("a consumer filters by tags or by SQL, not by both");
+    const maxMessages = settings.maxMessages ?? 32;
+    if (!Number.isInteger(maxMessages)) throw new RangeError(`maxMessages is ${maxMessages}: a whole number`);
     const filter = sql ? { kind: FilterKind.FILTER_KIND_SQL92, text: sql }
       : tags && tags !== "*" ? { kind: FilterKind.FILTER_KIND_TAG, text: tags } : undefined;
     this.order = ReceiveOrder.fromPartial({
       consumerGroup: settings.group,
       clientId: client.id,
       subscriptions: [{ topic: settings.topic, filter }],
-      messageCountMax: settings.maxMessages ?? 32,
+      messageCountMax: maxMessages,
       invisibleDuration: durationOf(settings.invisibleMs ?? 60_000),
       start: settings.fromNewest ? ReceiveStart.RECEIVE_START_NEWEST : ReceiveStart.RECEIVE_START_OLDEST,
     });
@@ -79,7 +81,7 @@ export class Consumer {
    * being asked, and what they find comes with the next call.
    */
   async receive(waitMs: number): Promise<Delivery[]> {
-    const end = Date.now() + waitMs;
+    const end = Date.now() + waitable("waitMs", waitMs);
     for (let repeats = 0; ; repeats++) {
       if (this.closed) throw new ArianeError("the consumer is closed", Code.FAILED_PRECONDITION);
       await this.askAll(waitMs, Math.max(end, Date.now() + this.client.settings.tryTimeoutMs));

@@ -68,6 +68,9 @@ export function wireOf(message: Message, packing: Packing, kind?: MessageType): 
   if (!(message.body instanceof Uint8Array)) {
     throw new TypeError("the body of a message is bytes, such as Buffer.from(text)");
   }
+  if (message.deliverAt && !Number.isFinite(message.deliverAt.getTime())) {
+    throw new RangeError("deliverAt is no time");
+  }
   const { body, compression } = packed(message.body, packing);
   const plain = message.deliverAt ? MessageType.MESSAGE_TYPE_DELAY
     : message.group ? MessageType.MESSAGE_TYPE_FIFO : MessageType.MESSAGE_TYPE_UNSPECIFIED;
@@ -123,6 +126,7 @@ export function dateOf(time: Timestamp | undefined): Date {
 }
 
 export function durationOf(ms: number): Duration {
+  if (!Number.isFinite(ms) || ms < 0) throw new RangeError(`${ms} ms is no duration`);
   const seconds = Math.trunc(ms / 1000);
   return { seconds: BigInt(seconds), nanos: Math.round((ms - seconds * 1000) * 1e6) };
 }

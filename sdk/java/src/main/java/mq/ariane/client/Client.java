@@ -18,6 +18,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
+import java.util.regex.Pattern;
 import mq.ariane.common.v1.Compression;
 import mq.ariane.namesrv.v1.BrokerRoute;
 import mq.ariane.namesrv.v1.GetRouteRequest;
@@ -31,6 +32,8 @@ public final class Client implements AutoCloseable {
     public static final String VERSION = "0.1.0";
 
     private static final Duration ROUTE_LIFE = Duration.ofSeconds(30);
+
+    private static final Pattern ADDRESS = Pattern.compile("(\\[[^\\]\\s]+\\]|[^\\s:]+):[1-9]\\d{0,4}");
 
     private record CachedRoute(Route route, long expiresNanos) {}
 
@@ -102,6 +105,12 @@ public final class Client implements AutoCloseable {
     public Client(List<String> nameServers, Settings settings) {
         if (nameServers.isEmpty()) {
             throw new IllegalArgumentException("at least one name server is needed");
+        }
+        for (String address : nameServers) {
+            if (!ADDRESS.matcher(address).matches()
+                    || Integer.parseInt(address.substring(address.lastIndexOf(':') + 1)) > 65535) {
+                throw new IllegalArgumentException("name server \"" + address + "\" is no address host:port");
+            }
         }
         this.nameServers = List.copyOf(nameServers);
         this.settings = settings;

@@ -124,6 +124,7 @@ public final class Worker {
         switch (asked.do_) {
             case "connect":
                 nameServers = asked.name_servers;
+                sender("");
                 return Map.of("language", "java");
             case "send":
                 return send(asked);
