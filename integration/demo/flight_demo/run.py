@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from ariane_sdk import ClusterClient, Producer, ProducerSettings, QueueReader, Uploaded
+from ariane_sdk import ClusterClient, Producer, ProducerSettings, QueueReader
 from ariane_servicekit.running.processes import LocalCluster
 from flight_demo.checks import Check
 from flight_demo.children import Child, child
@@ -94,8 +94,7 @@ async def run(orders: RunOrders, stages: Stages, folder: Path) -> list[Check]:
                 folder / "cluster",
                 brokers=BROKERS,
                 replicas=REPLICAS if orders.kill_primaries else 0,
-                # They stand beside the processes that are killed, and not beside their successors.
-                filter_servers=0 if orders.kill_primaries else 1,
+                filter_servers=1,
                 extra_broker_args=_BROKER_FLAGS,
             )
             name_servers = (await stack.enter_async_context(cluster)).name_servers
@@ -236,12 +235,10 @@ class _Cast:
 
     async def consume_late(self) -> dict[str, tuple[int, int]]:
         """Return how many late departures each way of filtering let through."""
-        uploaded: Mapping[str, Uploaded] = {}
-        if self._primaries is None:
-            with self._stages.stage("upload two filters", unit="filters", rated=False) as stage:
-                uploaded = await upload_filters(self._name_servers, self._folder)
-                # Where the kernel has no jail, the table says 0; conditions and functions remain.
-                stage.reach(len(uploaded))
+        with self._stages.stage("upload two filters", unit="filters", rated=False) as stage:
+            uploaded = await upload_filters(self._name_servers, self._folder)
+            # Where the kernel has no jail, the table says 0; conditions and functions remain.
+            stage.reach(len(uploaded))
         found = {}
         for number, (name, way) in enumerate(ways(uploaded).items()):
             with self._stages.stage(f"late departures, by {name}", unit="events") as stage:

@@ -12,7 +12,7 @@ from typing import Final
 
 import wasmtime
 
-from ariane_sdk import Uploaded
+from ariane_sdk import ClusterClient, Uploaded
 from flight_demo.errors import UploadFailed
 
 _FILTERS: Final = Path(__file__).parent / "filters"
@@ -21,10 +21,14 @@ _SOURCES: Final = {
     "uploaded WebAssembly": _FILTERS / "late.wat",
 }
 _NO_JAIL: Final = b"[FEATURE_NOT_AVAILABLE]"
+_REGISTERED_S_MAX: Final = 60.0
+_LOOK_S: Final = 0.1
 
 
 async def upload_filters(name_servers: str, folder: Path) -> Mapping[str, Uploaded]:
-    """Upload the filters to all FilterServers of a cluster.
+    """Upload the filters to all FilterServers of a cluster, once each broker has one.
+
+    Beside a replica that has just taken over, a FilterServer registers within seconds.
 
     Args:
         name_servers: Of the cluster.
@@ -34,11 +38,23 @@ async def upload_filters(name_servers: str, folder: Path) -> Mapping[str, Upload
         What consumers name, by the way of filtering; nothing where the kernel has no jail.
 
     Raises:
-        UploadFailed: A FilterServer refused.
+        UploadFailed: A FilterServer refused, or a broker has none.
     """
+    await _wait_for_filter_servers(name_servers)
     modules = {way: _module(source, folder) for way, source in _SOURCES.items()}
     answers = await asyncio.gather(*(_upload(name_servers, each) for each in modules.values()))
     return {way: each for way, each in zip(modules, answers, strict=True) if each is not None}
+
+
+async def _wait_for_filter_servers(name_servers: str) -> None:
+    async with ClusterClient(name_servers) as client:
+        try:
+            async with asyncio.timeout(_REGISTERED_S_MAX):
+                while not all(broker.filter_servers for broker in await client.list_brokers()):
+                    await asyncio.sleep(_LOOK_S)  # noqa: ASYNC110 - nobody tells of it
+        except TimeoutError as error:
+            cause = f"a broker had no FilterServer for {_REGISTERED_S_MAX:g} s"
+            raise UploadFailed(f"no filter was uploaded: {cause}") from error
 
 
 def answer_of(status: int, said: bytes, complaint: bytes) -> Uploaded | None:

@@ -64,7 +64,6 @@ class _Asked(NamedTuple):
     """A request of a stream that the broker has not answered."""
 
     pull: PullRecordsRequest
-    filters: Filters
     lease: AnswerLease
 
 
@@ -95,11 +94,11 @@ class FilteredPulls:
         Raises:
             ServiceError: The filter is not there or does not run; or what the broker says.
         """
-        filters = await self._filters_of(request)
+        await self._filters_of(request)
         asked = _to_broker(request)
         await self._until_drained(_take_room(lease, asked))
         call = self._link.pulls.PullRecords(asked, timeout=timeout_s)
-        return await selected(await self._until_drained(call), self._still(filters, request))
+        return await self._selected(await self._until_drained(call), request)
 
     async def messages(
         self, request: PullMessagesRequest, lease: AnswerLease, *, timeout_s: float | None
@@ -146,12 +145,15 @@ class FilteredPulls:
             request: StreamPullsRequest | None = first
             while request is not None:
                 await room.acquire()
-                filters = await self._filters_of(request.pull)
+                await self._filters_of(request.pull)
                 pull = _to_broker(request.pull)
-                each = _Asked(request.pull, filters, self._answers.lease(peer))
+                each = _Asked(request.pull, self._answers.lease(peer))
                 await _take_room(each.lease, pull)
                 asked.append(each)
-                await call.write(StreamPullsRequest(pull=pull))
+                try:
+                    await call.write(StreamPullsRequest(pull=pull))
+                except asyncio.InvalidStateError:
+                    return  # The broker has ended the stream; why is read there.
                 request = await anext(requests, None)
             await call.done_writing()
 
@@ -162,9 +164,9 @@ class FilteredPulls:
                 if not isinstance(answer, StreamPullsResponse):
                     await _raise_end(call)
                     return
-                pull, filters, lease = asked.popleft()
+                pull, lease = asked.popleft()
                 room.release()
-                pulled = await selected(answer.pulled, self._still(filters, pull))
+                pulled = await self._selected(answer.pulled, pull)
                 del answer
                 lease.settle(lease.held_bytes, _size_of(pulled))
                 yield StreamPullsResponse(pulled=pulled)
@@ -192,7 +194,7 @@ class FilteredPulls:
             cast("asyncio.Future[object]", working),
             cast("asyncio.Future[object]", draining),
         }
-        if beside is not None and not beside.done():
+        if beside is not None:
             waited.add(cast("asyncio.Future[object]", beside))
         try:
             while not working.done():
@@ -224,16 +226,18 @@ class FilteredPulls:
             if subscription.filter.kind == FILTER_KIND_UPLOADED
         }
 
-    @staticmethod
-    def _still(filters: Filters, request: AnyPull) -> Filters:
-        """The same filters, when none was stopped while the pull was held.
+    async def _selected(
+        self, answer: PullRecordsResponse, request: AnyPull
+    ) -> PullRecordsResponse:
+        """An answer, less what its filters leave out.
+
+        They are asked for again: while the pull was held, or waited for its turn, one may have
+        been stopped, or its worker may have ended because nobody asked for it.
 
         Raises:
-            ServiceError: FILTER_QUARANTINED.
+            ServiceError: As ``_filters_of``.
         """
-        for running in filters.values():
-            running.check(request.consumer_group)
-        return filters
+        return await selected(answer, await self._filters_of(request))
 
 
 def _uploaded_topics(request: AnyPull) -> frozenset[str]:

@@ -25,10 +25,11 @@ class RunningFilter:
     Attributes:
         version: Its name.
         start_time_ms: When it was first asked for, since 1970 UTC.
-        last_used_s: When it was asked for last, by the monotonic clock.
+        last_used_s: When it was asked for, or judged, last, by the monotonic clock.
         examined_count: Records that it was asked about.
         delivered_count: Records that it let through.
         group_uses: When each group asked last, by the monotonic clock.
+        digits: What groups call its version by, which once meant no other one.
     """
 
     def __init__(
@@ -46,11 +47,13 @@ class RunningFilter:
         self._monotonic = monotonic
         self._marking = False
         self._marked = False
+        self._judging = 0
         self.start_time_ms = start_time_ms
         self.last_used_s = monotonic()
         self.examined_count = 0
         self.delivered_count = 0
         self.group_uses: dict[str, float] = {}
+        self.digits = {version.sha256}
 
     def check(self, group: str) -> None:
         """See that it may run, for a group that asks.
@@ -70,6 +73,16 @@ class RunningFilter:
         if self.jailed.quarantine_cause:
             raise refusal_of(FilterQuarantined(self.jailed.quarantine_cause), str(self.version))
 
+    def is_idle(self, since_s: float) -> bool:
+        """Whether nobody has asked for it since then, and nothing is judged."""
+        return not self._judging and self.last_used_s < since_s
+
+    def forget_groups(self, since_s: float) -> None:
+        """Forget the groups that have not asked since then."""
+        self.group_uses = {
+            group: used_s for group, used_s in self.group_uses.items() if used_s >= since_s
+        }
+
     async def judge(self, records: ByteBuffer, sizes: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which records are to be delivered: bool[count].
 
@@ -82,11 +95,15 @@ class RunningFilter:
                 FEATURE_NOT_AVAILABLE where there is no jail.
             RecordCorrupted: The filter says that it cannot read one of them.
         """
+        self._judging += 1
         try:
             mask = await self.jailed.judge(records, sizes)
         except FilterError as error:
             await self._told_of(error)
             raise refusal_of(error, str(self.version)) from error
+        finally:
+            self._judging -= 1
+            self.last_used_s = self._monotonic()
         self.examined_count += len(mask)
         self.delivered_count += int(np.count_nonzero(mask))
         return mask

@@ -76,24 +76,30 @@ class RunningFilters:
             async with self._starting:
                 version = self._catalogue.find(name, digits).version
                 running = self._running.get(version) or await self._start(version)
+                running.digits.add(digits)
         running.check(group)
         return running
 
     async def end_idle(self) -> None:
         """End the workers of filters that nobody asks for any more."""
         since_s = self._clock.monotonic() - self._idle_s
-        await self._end([each for each in self._running.values() if each.last_used_s < since_s])
+        for each in self._running.values():
+            each.forget_groups(since_s)
+        await self._end([each for each in self._running.values() if each.is_idle(since_s)])
 
     async def close(self) -> None:
         """End all workers."""
         await self._end(list(self._running.values()))
 
     def _known(self, name: str, digits: str) -> RunningFilter | None:
-        """The running filter that a name means; nothing if it could mean several."""
+        """The running filter that a name means; nothing if the catalogue has to tell.
+
+        Digits that no group has used yet may also begin a version that does not run.
+        """
         found = [
             running
             for version, running in self._running.items()
-            if version.name == name and version.sha256.startswith(digits)
+            if version.name == name and digits in running.digits
         ]
         return found[0] if len(found) == 1 else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +16,8 @@ from ariane_record.errors import BodyDamaged, RecordCorrupted
 from ariane_record.single.view import MessageView, iter_messages
 
 FUNCTION = "matches"
+_DEFERRED = CO_COROUTINE | CO_GENERATOR | CO_ASYNC_GENERATOR
+"""What such a function returns is no verdict yet, and nobody would wait for it."""
 
 
 class PythonFilter:
@@ -24,7 +27,7 @@ class PythonFilter:
         """Compile and run the source.
 
         Raises:
-            ModuleRefused: It is no Python, raises, or has no function of that name.
+            ModuleRefused: It is no Python, raises, or has no function of that name that returns.
         """
         module = ModuleType("uploaded_filter")
         module.__dict__["__builtins__"] = builtins
@@ -35,6 +38,9 @@ class PythonFilter:
         function = getattr(module, FUNCTION, None)
         if not callable(function):
             raise ModuleRefused(f"it has no function {FUNCTION}(message)")
+        flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
+        if isinstance(flags, int) and flags & _DEFERRED:
+            raise ModuleRefused(f"its function {FUNCTION} is async or a generator; it must return")
         self._matches: Callable[[MessageView], Any] = function
 
     def judge(self, records: bytes, sizes: NDArray[np.int32]) -> bytes:
