@@ -51,7 +51,7 @@ async def _wait_for_filter_servers(name_servers: str) -> None:
         try:
             async with asyncio.timeout(_REGISTERED_S_MAX):
                 while not all(broker.filter_servers for broker in await client.list_brokers()):
-                    await asyncio.sleep(_LOOK_S)  # noqa: ASYNC110 - nobody tells of it
+                    await asyncio.sleep(_LOOK_S)
         except TimeoutError as error:
             cause = f"a broker had no FilterServer for {_REGISTERED_S_MAX:g} s"
             raise UploadFailed(f"no filter was uploaded: {cause}") from error

@@ -116,3 +116,27 @@ def test_a_file_without_a_token_is_one_line(ariane, module, tmp_path, content):
     path.write_text(content)
     words = ("filter", "upload", "tk", str(module), "--token-file", str(path))
     assert str(path) in ariane(*words, status=ExitStatus.USAGE)
+
+
+@pytest.fixture
+def kept(ready, ariane_json, module, token_file):
+    """Name and version of an uploaded filter."""
+    given = ("--token-file", str(token_file))
+    version = ariane_json("filter", "upload", "tk-seen", str(module), *given)["filter"]
+    yield version.split("@")
+    ariane_json("filter", "delete", version, "--yes", *given)
+
+
+async def test_the_console_has_no_token_and_says_who_has(kept, browser):
+    name, version = kept
+    named = {"name": name, "version": version}
+    for path, fields in (
+        ("/filters/upload", {"name": "tk-console", "module": ALL}),
+        ("/filters/stop", {**named, "cause": "wild"}),
+        ("/filters/delete", named),
+    ):
+        refused = await browser.change(path, **fields)
+        assert refused.status_code == 403, refused.text
+        assert "ariane filter says it by --token-file" in refused.text
+    shown = await browser.get(f"/filters/{name}/{version}")
+    assert "runs" in shown.text

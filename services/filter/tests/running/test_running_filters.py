@@ -109,6 +109,26 @@ async def test_a_worker_that_judges_is_not_idle(running, clock, version):
     assert PlayedJail.alive == 0
 
 
+async def test_groups_that_ask_no_more_are_forgotten(running, clock, version):
+    for number in range(1000):
+        await running.get("late", version.sha256, f"group-{number}")
+    clock.advance(IDLE_S * 2)
+    filter_ = await running.get("late", version.sha256, "the last")
+    await running.end_idle()
+    assert list(filter_.group_uses) == ["the last"]
+
+
+async def test_what_is_no_group_is_not_kept(running, version):
+    pulls = FilteredPulls(None, running, AnswerBudget(1 << 23))
+    for group in ("", "two words", "g" * 100_000):
+        request = request_of(version, group)
+        with pytest.raises(ServiceError) as refused:
+            await pulls.records(request, AnswerBudget(1 << 23).lease("peer"), timeout_s=None)
+        assert refused.value.reason == ErrorReason.ERROR_REASON_GROUP_NAME_ILLEGAL
+        assert len(refused.value.message) < 1000
+    assert running.all() == []
+
+
 class HeldPull:
     """A broker that answers when the test says so."""
 
@@ -117,9 +137,17 @@ class HeldPull:
         self.answer = asyncio.get_running_loop().create_future()
         self.pulls = self
 
-    def PullRecords(self, request, timeout):  # noqa: N802, ASYNC109 - the contract's name, gRPC's
+    def PullRecords(self, request, timeout):  # noqa: N802 - the contract's name, gRPC's
         self.asked.set()
         return self.answer
+
+
+def request_of(version, group):
+    uploaded = subscription_pb.FilterExpression(
+        kind=subscription_pb.FILTER_KIND_UPLOADED, text=f"late@{version.sha256}"
+    )
+    subscription = subscription_pb.Subscription(topic="flights", filter=uploaded)
+    return PullRecordsRequest(consumer_group=group, subscriptions=[subscription])
 
 
 def records():
@@ -140,11 +168,7 @@ async def test_a_pull_held_for_longer_than_a_worker_may_be_idle_leaves_no_worker
     link = HeldPull()
     answers = AnswerBudget(1 << 23)
     pulls = FilteredPulls(link, running, answers)
-    uploaded = subscription_pb.FilterExpression(
-        kind=subscription_pb.FILTER_KIND_UPLOADED, text=f"late@{version.sha256}"
-    )
-    subscription = subscription_pb.Subscription(topic="flights", filter=uploaded)
-    request = PullRecordsRequest(consumer_group="group", subscriptions=[subscription])
+    request = request_of(version, "group")
     pull = asyncio.create_task(pulls.records(request, answers.lease("peer"), timeout_s=None))
     await link.asked.wait()
     clock.advance(IDLE_S * 2)

@@ -84,9 +84,12 @@ FORM_BYTES_MAX: Final = 5 << 20
 
 _HERE: Final = Path(__file__).parent
 
-_STATUSES: Final = {
+STATUSES: Final = {
     StatusCode.NOT_FOUND: 404,
     StatusCode.INVALID_ARGUMENT: 400,
+    StatusCode.OUT_OF_RANGE: 400,
+    StatusCode.UNAUTHENTICATED: 403,
+    StatusCode.PERMISSION_DENIED: 403,
     StatusCode.ALREADY_EXISTS: 409,
     StatusCode.FAILED_PRECONDITION: 409,
     StatusCode.ABORTED: 409,
@@ -244,7 +247,7 @@ def _question(path: str, change: Change, given: Given) -> Page:
 
 
 def _failure(error: AioRpcError) -> Page:
-    status = _STATUSES.get(error.code(), 500)
+    status = STATUSES.get(error.code(), 500)
     return Page(
         "That did not work", [Notice(error.details() or str(error.code()), "bad")], status=status
     )

@@ -43,6 +43,7 @@ from ariane_filter.pulling.plain import as_records, plain_selection
 from ariane_filter.pulling.selection import selected
 from ariane_filter.running.running_filter import RunningFilter
 from ariane_filter.running.running_filters import RunningFilters
+from ariane_record import IllegalName, check_group_name
 from ariane_servicekit import AnswerBudget, AnswerLease, ServiceError, first_request
 
 Filters: TypeAlias = Mapping[str, RunningFilter]
@@ -55,6 +56,9 @@ _T = TypeVar("_T")
 
 _REQUESTS_AHEAD: Final = 8
 """Requests of a stream that have gone to the broker and are not answered."""
+
+_SAID_MAX: Final = 500
+"""Characters of a name that is none."""
 
 SIZE_BYTES_DEFAULT: Final = 1 << 20
 """What a pull brings at most that does not say it."""
@@ -216,8 +220,17 @@ class FilteredPulls:
         """The uploaded filters of a pull.
 
         Raises:
-            ServiceError: FILTER_EXPRESSION_INVALID, or one of them does not run.
+            ServiceError: FILTER_EXPRESSION_INVALID, or one of them does not run;
+                GROUP_NAME_ILLEGAL for what is kept in no memory.
         """
+        try:
+            check_group_name(request.consumer_group, system=True)
+        except IllegalName as error:
+            raise ServiceError(
+                ErrorReason.ERROR_REASON_GROUP_NAME_ILLEGAL,
+                str(error)[:_SAID_MAX],
+                {"consumer_group": request.consumer_group[:_SAID_MAX]},
+            ) from None
         return {
             subscription.topic: await self._running.get(
                 *parse_filter_version(subscription.filter.text), request.consumer_group
@@ -226,9 +239,7 @@ class FilteredPulls:
             if subscription.filter.kind == FILTER_KIND_UPLOADED
         }
 
-    async def _selected(
-        self, answer: PullRecordsResponse, request: AnyPull
-    ) -> PullRecordsResponse:
+    async def _selected(self, answer: PullRecordsResponse, request: AnyPull) -> PullRecordsResponse:
         """An answer, less what its filters leave out.
 
         They are asked for again: while the pull was held, or waited for its turn, one may have
