@@ -50,8 +50,10 @@ async def _wait_for_filter_servers(name_servers: str) -> None:
     async with ClusterClient(name_servers) as client:
         try:
             async with asyncio.timeout(_REGISTERED_S_MAX):
-                while not all(broker.filter_servers for broker in await client.list_brokers()):
+                brokers = await client.list_brokers()
+                while not all(broker.filter_servers for broker in brokers):
                     await asyncio.sleep(_LOOK_S)
+                    brokers = await client.list_brokers()
         except TimeoutError as error:
             cause = f"a broker had no FilterServer for {_REGISTERED_S_MAX:g} s"
             raise UploadFailed(f"no filter was uploaded: {cause}") from error
