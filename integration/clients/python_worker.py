@@ -24,6 +24,8 @@ from ariane_sdk import (
 from ariane_sdk.sync import Producer, ReceiveConsumer
 
 CALLS_MAX = 128
+CALL_S = 30.0
+"""What a try of a call may take: no play fails because a machine is slow."""
 OUTCOMES = {
     "commit": TransactionOutcome.COMMIT,
     "rollback": TransactionOutcome.ROLLBACK,
@@ -90,6 +92,7 @@ class Worker:
                 group=group,
                 subscriptions={asked["topic"]: wanted},
                 invisible_s=asked["invisible_ms"] / 1000,
+                call_timeout_s=CALL_S,
             )
             consumer.start()
             self.consumers[group] = consumer
@@ -165,7 +168,11 @@ class Worker:
 
 
 def settings(compression: str) -> ProducerSettings:
-    return ProducerSettings(compression=Compression(compression or "none"))
+    return ProducerSettings(
+        compression=Compression(compression or "none"),
+        call_timeout_s=CALL_S,
+        send_timeout_s=3 * CALL_S,
+    )
 
 
 def received(message: ReceivedMessage, number: int) -> dict[str, Any]:

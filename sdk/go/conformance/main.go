@@ -17,6 +17,9 @@ import (
 	"ariane.mq/go/ariane"
 )
 
+// No play fails because a machine is slow.
+const tryTimeout = 30 * time.Second
+
 type message struct {
 	Topic       string            `json:"topic"`
 	Body        []byte            `json:"body"`
@@ -100,7 +103,7 @@ func (w *worker) answer(line []byte) map[string]any {
 	err := json.Unmarshal(line, &asked)
 	var said any
 	if err == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*tryTimeout)
 		defer cancel()
 		said, err = w.do(ctx, asked)
 	}
@@ -168,7 +171,9 @@ func (w *worker) connect(compression string) (*ariane.Producer, error) {
 	if sender := w.senders[compression]; sender != nil {
 		return sender, nil
 	}
-	client, err := ariane.NewClient(w.nameServers, ariane.Options{Compression: compressions[compression]})
+	client, err := ariane.NewClient(w.nameServers, ariane.Options{
+		Compression: compressions[compression], TryTimeout: tryTimeout, CallTimeout: 3 * tryTimeout,
+	})
 	if err != nil {
 		return nil, err
 	}

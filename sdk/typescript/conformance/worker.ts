@@ -54,7 +54,12 @@ const COMPRESSIONS: Record<string, Compression> = {
 function clientOf(compression: string): Client {
   let client = clients.get(compression);
   if (!client) {
-    client = new Client(nameServers, { compression: COMPRESSIONS[compression] });
+    client = new Client(nameServers, {
+      compression: COMPRESSIONS[compression],
+      // No play fails because a machine is slow.
+      tryTimeoutMs: 30_000,
+      callTimeoutMs: 90_000,
+    });
     clients.set(compression, client);
   }
   return client;

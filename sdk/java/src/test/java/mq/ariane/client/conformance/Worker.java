@@ -162,7 +162,8 @@ public final class Worker {
 
     private Client client(String compression) {
         return clients.computeIfAbsent(compression, how -> {
-            Client.Settings settings = Client.Settings.defaults();
+            // No play fails because a machine is slow.
+            Client.Settings settings = Client.Settings.defaults().timed(Duration.ofSeconds(30), Duration.ofSeconds(90));
             return new Client(nameServers, how.isEmpty() ? settings
                     : settings.compressed(Compression.valueOf("COMPRESSION_" + how.toUpperCase())));
         });
