@@ -43,7 +43,7 @@ def run_python(code: str, name_servers: str) -> str:
         (sys.executable, "-W", "error::DeprecationWarning", "-c", program),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -101,7 +101,7 @@ def test_commands_for_the_night_work_in_their_order(tmp_path):
         process_group=0,
     )
     try:
-        said, _ = shell.communicate(timeout=100)
+        said, _ = shell.communicate(timeout=300)
     finally:
         # Whoever is left: nobody when all went well.
         with suppress(ProcessLookupError):
