@@ -112,6 +112,36 @@ async def test_the_primarys_filters_are_there_when_it_takes_over(
         assert replica.registered[0] == second.address
 
 
+async def test_a_full_catalogue_makes_room_for_what_the_primary_has(
+    quick, start_filter_server, ariane_cluster, tmp_path
+):
+    first = await start_filter_server()
+    old = await first.upload(ALL, "old")
+    async with serving_replica(ariane_cluster.broker_address) as (_, address):
+        second = await start_filter_server(
+            broker=address, data_path=tmp_path / "other", filters_max=2, await_broker=False
+        )
+
+        async def has(*versions):
+            return set(await kept_by(second)) == set(versions)
+
+        await until(lambda: has(old))
+        name, _, digits = old.partition("@")
+        await first.filters.DeleteFilter(filter_pb.DeleteFilterRequest(filter=name, version=digits))
+        new = await first.upload(ALL, "z-new")
+        await until(lambda: has(old, new))
+        newer = await first.upload(ALL, "z-newer")
+        await until(lambda: has(new, newer))
+        # More than there is room for: what is here is kept, and stopped as it is there.
+        await first.upload(ALL, "a-before")
+        await first.quarantine(newer, "drops flights")
+
+        async def is_stopped():
+            return await kept_by(second) == {new: "", newer: "drops flights"}
+
+        await until(is_stopped)
+
+
 async def test_a_primary_tells_its_filter_servers(start_filter_server, ariane_cluster):
     servers = [await start_filter_server() for _ in range(2)]
     async with aio.insecure_channel(ariane_cluster.broker_address) as channel:

@@ -7,17 +7,19 @@
     one of those           --filters, modules, marks-->       own catalogue
 
 New versions are copied, and whether they are quarantined. Deletions are not: an empty folder there,
-of a disk that was replaced, must not empty the folder here.
+of a disk that was replaced, must not empty the folder here. Only where a new version finds no room,
+the oldest that is not there any more goes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import TYPE_CHECKING, Final
 
 from grpc import aio
 
+from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.filter.v1.filter_pb2 import Filter
 from ariane.filter.v1.filter_registration_service_pb2 import GetFilterServersRequest
 from ariane.filter.v1.filter_registration_service_pb2_grpc import FilterRegistrationServiceStub
@@ -84,31 +86,58 @@ class CatalogueCopies:
                 # The only answer that is large is a module: 1 MiB.
                 async with aio.insecure_channel(address) as channel:
                     stub: FilterServiceAsyncStub = FilterServiceStub(channel)
-                    async for kept in _all_of(stub):
-                        await self._take(stub, kept)
+                    kept = {_version_of(each): each async for each in _all_of(stub)}
+                    # Marks come first: a filter that is stopped there never runs here, whether
+                    # there is room for others or not.
+                    for version, each in kept.items():
+                        await self._mark(version, each.quarantine_cause)
+                    for version in kept:
+                        await self._take(stub, version, kept)
             except aio.AioRpcError:
                 if place == len(servers) - 1:
                     raise
             else:
                 return
 
-    async def _take(self, stub: FilterServiceAsyncStub, kept: Filter) -> None:
-        version = FilterVersion(checked_name(kept.filter), checked_digits(kept.version))
-        # The mark comes first: a filter that is stopped there never runs here.
-        cause = self._catalogue.quarantine_cause(version)
-        if kept.quarantine_cause and not cause:
-            await asyncio.to_thread(self._catalogue.quarantine, version, kept.quarantine_cause)
-        elif cause and not kept.quarantine_cause:
+    async def _mark(self, version: FilterVersion, cause: str) -> None:
+        if not self._link.primary:
+            return  # It has taken over meanwhile: now its own marks count.
+        here = self._catalogue.quarantine_cause(version)
+        if cause and not here:
+            await asyncio.to_thread(self._catalogue.quarantine, version, cause)
+        elif here and not cause:
             await asyncio.to_thread(self._catalogue.release, version)
+
+    async def _take(
+        self,
+        stub: FilterServiceAsyncStub,
+        version: FilterVersion,
+        there: Collection[FilterVersion],
+    ) -> None:
         if self._catalogue.has(version):
             return
-        asked = GetFilterRequest(filter=kept.filter, version=kept.version, include_module=True)
+        asked = GetFilterRequest(filter=version.name, version=version.sha256, include_module=True)
         module = (await stub.GetFilter(asked, timeout=_CALL_S)).module
         if FilterVersion.of(version.name, module) != version:
             _log.error("filter_not_copied", filter=str(version), cause="it is another module")
             return
-        await asyncio.to_thread(self._catalogue.keep, version, module)
+        try:
+            await asyncio.to_thread(self._catalogue.keep, version, module)
+        except ServiceError as full:
+            if full.reason != ErrorReason.ERROR_REASON_STORE_FULL or not self._link.primary:
+                raise
+            gone = [each for each in self._catalogue.all() if each.version not in there]
+            if not gone:
+                raise
+            oldest = min(gone, key=lambda each: each.create_time_ms).version
+            await asyncio.to_thread(self._catalogue.delete, oldest)
+            _log.info("filter_made_room", filter=oldest.name, version=oldest.sha256)
+            await asyncio.to_thread(self._catalogue.keep, version, module)
         _log.info("filter_copied", filter=version.name, version=version.sha256)
+
+
+def _version_of(kept: Filter) -> FilterVersion:
+    return FilterVersion(checked_name(kept.filter), checked_digits(kept.version))
 
 
 async def _all_of(stub: FilterServiceAsyncStub) -> AsyncIterator[Filter]:
