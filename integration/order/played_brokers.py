@@ -101,6 +101,10 @@ class Stream:
         self._tried, self._ended, self._leaving = asyncio.Event(), asyncio.Event(), False
         self._task = asyncio.create_task(self._run())
 
+    @property
+    def ended(self):
+        return self._task.done()
+
     def change_membership(self, membership):
         self.said = membership
         if self.attached:

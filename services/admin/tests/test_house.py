@@ -94,7 +94,9 @@ def test_every_help_shows_an_example_of_its_command_and_every_command_writes_jso
     without = set()
     for path, command in everything(root):
         words = " ".join(path)
-        text = command.get_help(click.Context(command, info_name=words))
+        # click keeps a command's help option as it is first asked for; this is as users ask for it.
+        asked = click.Context(command, info_name=words, help_option_names=["-h", "--help"])
+        text = command.get_help(asked)
         assert re.search(rf"^ +(echo .*\| |source <\(|eval .*)?{words}\b", text, re.MULTILINE), (
             words
         )

@@ -36,6 +36,7 @@ from ariane_sdk.consumer.group.consumer_plan import MessageModel
 from ariane_sdk.consumer.group.machine_room import MachineRoom, MachineRoomNearby
 from ariane_sdk.consumer.group.sticky import Sticky
 from ariane_sdk.consumer.offsets.start_position import StartPosition
+from ariane_sdk.consumer.receiving.message_listener import MessageListener
 from ariane_sdk.message import (
     AcknowledgedLevel,
     Message,
@@ -92,6 +93,7 @@ __all__ = [
     "MachineRoom",
     "MachineRoomNearby",
     "Message",
+    "MessageListener",
     "MessageModel",
     "MessageQueue",
     "NameServerAddresses",
