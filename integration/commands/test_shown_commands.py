@@ -47,7 +47,8 @@ def lines_of_help():
     """The example lines of every command's help."""
 
     def walk(command, words):
-        context = click.Context(command, info_name=words)
+        # click keeps a command's help option as it is first asked for; this is as users ask for it.
+        context = click.Context(command, info_name=words, help_option_names=["-h", "--help"])
         text = command.get_help(context).replace("\\\n", " ")
         examples = re.split(r"^ *Examples?:\n", text, flags=re.MULTILINE)[1:]
         for block in examples:
@@ -155,6 +156,7 @@ FIRST = {
     r"topic order orders": "ariane topic create orders --exists-ok",
     r"(ariane produce|consume|tail|query) ([a-z]\w+)": r"ariane topic create \2 --exists-ok;"
     r" ariane topic update \2 --permission read-write",
+    r"--also (\S+)": r"ariane topic create \1 --exists-ok",
     r"(consume|tail) orders": "seq 40 | ariane produce orders",
     # Which queue a message goes to is not for its sender to say.
     r"consume orders --queue": "until ariane consume orders --queue broker-a:0=0 --no-follow"
