@@ -4,7 +4,8 @@
 
 One broker, one topic of 4 queues, messages of 1 KiB. The work: consumers of one group, in one
 process, receive all in batches and acknowledge each batch. Its limit: one consumer that owns the
-queues polls all. Both of a pair consume the same messages, each in a group of its own.
+queues polls all. Both of a pair consume the same messages, each in a group of its own. The clock
+of both starts when every consumer is connected and has had a message.
 """
 
 from __future__ import annotations
@@ -40,29 +41,37 @@ async def send(name_servers: str, count: int) -> None:
 async def received(name_servers: str, count: int, members: int) -> float:
     """Receive and acknowledge all, shared by members of one group; how long it took."""
     group = f"receive-{next(_groups)}"
-    first, left, begin = 0, count, 0.0
-    done = asyncio.Event()
+    left, connected = count, 0
+    done, begun = asyncio.Event(), asyncio.Event()
 
     async def consume() -> None:
-        nonlocal first, left, begin
+        nonlocal left, connected
         consumer = ReceiveConsumer(name_servers, group=group, subscriptions={TOPIC: "*"})
-        async with consumer, aclosing(consumer.batches(BATCH)) as batches:
-            async for batch in batches:
-                if not first:
-                    # As below: the clock starts with the first messages.
-                    first, begin = len(batch), time.perf_counter()
-                await consumer.ack(*batch)
-                left -= len(batch)
-                if left <= 0:
-                    done.set()
+        async with consumer:
+            # Connecting is not consuming: the clock starts when each has had a message.
+            first = await consumer.receive_batch(1, timeout_s=60)
+            await consumer.ack(*first)
+            left -= len(first)
+            connected += 1
+            if connected == members:
+                begun.set()
+            await begun.wait()
+            async with aclosing(consumer.batches(BATCH)) as batches:
+                async for batch in batches:
+                    await consumer.ack(*batch)
+                    left -= len(batch)
+                    if left <= 0:
+                        done.set()
 
     async with asyncio.TaskGroup() as all_members:
         tasks = [all_members.create_task(consume()) for _ in range(members)]
+        await begun.wait()
+        begin, timed = time.perf_counter(), left
         await done.wait()
         seconds = time.perf_counter() - begin
         for task in tasks:
             task.cancel()
-    return seconds * count / (count - first)
+    return seconds * count / timed
 
 
 async def owned(name_servers: str, count: int) -> float:
