@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from google.protobuf import descriptor_pb2
@@ -17,6 +18,8 @@ from ariane.common.v1.access_pb2 import Action, Resource
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.error_table import ERROR_TABLE
 from tools import protos
+from tools.tidy.sources import Sources, is_test
+from tools.workspace import ROOT
 
 NAMING_FIELDS = {
     Resource.RESOURCE_TOPIC: "topic",
@@ -32,6 +35,15 @@ NAMED_BY_STATE = {
     "ariane.broker.v1.TransactionService.GetBatchProgress",
 }
 """Methods whose resource follows from what the service knows, not from the request."""
+
+UNSERVED_REASONS = {"CREDENTIALS_INVALID", "RESOURCE_CHANGED", "USER_EXISTS", "USER_NOT_FOUND"}
+"""Reasons of users and their rights, whose services are described but not served yet."""
+
+RAISING = ("services/", "servicekit/", "sdk/python/src/ariane_sdk/errors.py")
+"""Who raises reasons: services, and the SDK for the one that admin hands on."""
+
+REASON_TABLES = {"error_table.py", "error_statuses.py"}
+"""Files that list every reason, and raise none."""
 
 
 def all_methods() -> list[MethodDescriptor]:
@@ -145,6 +157,19 @@ def reasons(files: list[descriptor_pb2.FileDescriptorProto]) -> dict[str, int]:
 def test_error_reasons_are_append_only(files):
     before, now = reasons(parse(protos.BASELINE.read_bytes())), reasons(files)
     assert before.items() <= now.items()
+
+
+def test_every_reason_is_raised_somewhere():
+    sources = Sources.of(ROOT)
+    raised: set[str] = set()
+    for name in sources.python:
+        if name.startswith(RAISING) and not is_test(name) and Path(name).name not in REASON_TABLES:
+            raised |= set(re.findall(r"[A-Z][A-Z_]+", sources.text(name) or ""))
+    known = {name.removeprefix("ERROR_REASON_") for name, _ in ErrorReason.items()} - {
+        "UNSPECIFIED"
+    }
+    left = {reason for reason in known if not raised & {reason, f"ERROR_REASON_{reason}"}}
+    assert left == UNSERVED_REASONS
 
 
 def test_paged_methods_cite_the_error_of_a_bad_page_token(files):

@@ -230,11 +230,6 @@ _ROWS: Final = (
         "Choose another name, or update the group that stands.",
     ),
     ErrorRow(
-        ErrorReason.ERROR_REASON_CONSUMER_OFFSET_NOT_FOUND,
-        StatusCode.NOT_FOUND,
-        "Start where the consumer's start setting says, and store an offset.",
-    ),
-    ErrorRow(
         ErrorReason.ERROR_REASON_SUBSCRIPTION_CONFLICT,
         StatusCode.FAILED_PRECONDITION,
         "Give all members of the group the same subscriptions.",
@@ -380,11 +375,6 @@ _ROWS: Final = (
         "Empty the replica's store and let it copy the primary's.",
     ),
     ErrorRow(
-        ErrorReason.ERROR_REASON_COMMIT_LOG_OFFSET_OUT_OF_RANGE,
-        StatusCode.OUT_OF_RANGE,
-        "Go on from the min or the max offset that the error names.",
-    ),
-    ErrorRow(
         ErrorReason.ERROR_REASON_REPLICA_NOT_FOUND,
         StatusCode.NOT_FOUND,
         "List the replicas of the set, and name one of them.",
@@ -442,11 +432,6 @@ _ROWS: Final = (
         StatusCode.UNAVAILABLE,
         "Start a name server, or correct the configured addresses.",
         retriable=True,
-    ),
-    ErrorRow(
-        ErrorReason.ERROR_REASON_OPERATION_NOT_FOUND,
-        StatusCode.NOT_FOUND,
-        "List the operations, and name one of them.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_GROUP_IN_USE,

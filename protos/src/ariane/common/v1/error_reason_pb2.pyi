@@ -120,8 +120,6 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The group is not known here; `consumer_group`. NOT_FOUND."""
     ERROR_REASON_GROUP_EXISTS: _ErrorReason.ValueType  # 82
     """A group of that name stands already; `consumer_group`. ALREADY_EXISTS."""
-    ERROR_REASON_CONSUMER_OFFSET_NOT_FOUND: _ErrorReason.ValueType  # 83
-    """The group has no offset for this queue yet; `consumer_group`, `topic`, `queue_id`. NOT_FOUND."""
     ERROR_REASON_SUBSCRIPTION_CONFLICT: _ErrorReason.ValueType  # 84
     """The caller's subscription differs from its group's; `consumer_group`, `member`.
     FAILED_PRECONDITION.
@@ -210,10 +208,6 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The logs of primary and replica share no beginning; `min`, `max` of the primary.
     FAILED_PRECONDITION.
     """
-    ERROR_REASON_COMMIT_LOG_OFFSET_OUT_OF_RANGE: _ErrorReason.ValueType  # 142
-    """The commit-log offset lies outside what is kept; `commit_log_offset`, `min`, `max`.
-    OUT_OF_RANGE.
-    """
     ERROR_REASON_REPLICA_NOT_FOUND: _ErrorReason.ValueType  # 143
     """No replica of that id belongs to the set; `broker_id`. NOT_FOUND."""
     ERROR_REASON_REPLICA_NOT_IN_SYNC: _ErrorReason.ValueType  # 144
@@ -244,8 +238,6 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_NAME_SERVERS_UNREACHABLE: _ErrorReason.ValueType  # 180
     """No name server answers, so the cluster cannot be seen; `addresses`. UNAVAILABLE."""
-    ERROR_REASON_OPERATION_NOT_FOUND: _ErrorReason.ValueType  # 181
-    """No operation has this id, or it ended long ago; `operation_id`. NOT_FOUND."""
     ERROR_REASON_GROUP_IN_USE: _ErrorReason.ValueType  # 182
     """The group has live members; `consumer_group`, `member_count`. FAILED_PRECONDITION."""
     ERROR_REASON_USER_NOT_FOUND: _ErrorReason.ValueType  # 183
@@ -363,8 +355,6 @@ ERROR_REASON_GROUP_NOT_FOUND: ErrorReason.ValueType  # 81
 """The group is not known here; `consumer_group`. NOT_FOUND."""
 ERROR_REASON_GROUP_EXISTS: ErrorReason.ValueType  # 82
 """A group of that name stands already; `consumer_group`. ALREADY_EXISTS."""
-ERROR_REASON_CONSUMER_OFFSET_NOT_FOUND: ErrorReason.ValueType  # 83
-"""The group has no offset for this queue yet; `consumer_group`, `topic`, `queue_id`. NOT_FOUND."""
 ERROR_REASON_SUBSCRIPTION_CONFLICT: ErrorReason.ValueType  # 84
 """The caller's subscription differs from its group's; `consumer_group`, `member`.
 FAILED_PRECONDITION.
@@ -453,10 +443,6 @@ ERROR_REASON_LOG_DIVERGED: ErrorReason.ValueType  # 141
 """The logs of primary and replica share no beginning; `min`, `max` of the primary.
 FAILED_PRECONDITION.
 """
-ERROR_REASON_COMMIT_LOG_OFFSET_OUT_OF_RANGE: ErrorReason.ValueType  # 142
-"""The commit-log offset lies outside what is kept; `commit_log_offset`, `min`, `max`.
-OUT_OF_RANGE.
-"""
 ERROR_REASON_REPLICA_NOT_FOUND: ErrorReason.ValueType  # 143
 """No replica of that id belongs to the set; `broker_id`. NOT_FOUND."""
 ERROR_REASON_REPLICA_NOT_IN_SYNC: ErrorReason.ValueType  # 144
@@ -487,8 +473,6 @@ limit; `topic`, `queue_id`, `queue_offset`, `cause`. DATA_LOSS.
 """
 ERROR_REASON_NAME_SERVERS_UNREACHABLE: ErrorReason.ValueType  # 180
 """No name server answers, so the cluster cannot be seen; `addresses`. UNAVAILABLE."""
-ERROR_REASON_OPERATION_NOT_FOUND: ErrorReason.ValueType  # 181
-"""No operation has this id, or it ended long ago; `operation_id`. NOT_FOUND."""
 ERROR_REASON_GROUP_IN_USE: ErrorReason.ValueType  # 182
 """The group has live members; `consumer_group`, `member_count`. FAILED_PRECONDITION."""
 ERROR_REASON_USER_NOT_FOUND: ErrorReason.ValueType  # 183

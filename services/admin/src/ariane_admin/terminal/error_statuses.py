@@ -39,7 +39,6 @@ _STATUSES_BY_REASON: Mapping[str, ExitStatus] = MappingProxyType(
         "TOPIC_NAME_ILLEGAL": ExitStatus.USAGE,
         "BROKER_NOT_REGISTERED": ExitStatus.NOT_FOUND,
         "CLIENT_NOT_ATTACHED": ExitStatus.NOT_FOUND,
-        "CONSUMER_OFFSET_NOT_FOUND": ExitStatus.NOT_FOUND,
         "MESSAGE_NOT_FOUND": ExitStatus.NOT_FOUND,
         "SINK_NOT_FOUND": ExitStatus.NOT_FOUND,
         "TRANSACTION_NOT_FOUND": ExitStatus.NOT_FOUND,
