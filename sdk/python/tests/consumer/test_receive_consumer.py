@@ -234,6 +234,8 @@ async def test_a_member_that_wants_something_else_is_refused(cluster, topic, con
         async with stranger:
             with pytest.raises(GroupRefused):
                 await stranger.receive_batch(timeout_s=60)
+            with pytest.raises(GroupRefused):
+                await stranger.listen(lambda _: None)
 
 
 async def test_a_listener_may_take_its_time(cluster, topic, consumer_of):

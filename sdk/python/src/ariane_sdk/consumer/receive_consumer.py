@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from functools import partial
 from random import Random
@@ -21,7 +21,7 @@ from ariane_sdk.checks.limits import check_timeout, checked_group
 from ariane_sdk.checks.queue_arguments import checked_count
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.client.client_id import new_client_id
-from ariane_sdk.client.listener import Listener, ListenerCalls
+from ariane_sdk.client.listener import Listener
 from ariane_sdk.client.message_trace import MessageTrace
 from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S, StatelessClient
@@ -30,6 +30,7 @@ from ariane_sdk.consumer.group.attachments import Attachments
 from ariane_sdk.consumer.group.consumer_plan import filters_of
 from ariane_sdk.consumer.receiving.asking import HOLD_S, Asking, is_held
 from ariane_sdk.consumer.receiving.invisible_span import check_span
+from ariane_sdk.consumer.receiving.listening import Listening
 from ariane_sdk.consumer.receiving.message_listener import MessageListener, of_one
 from ariane_sdk.consumer.receiving.receive_calls import (
     DONE,
@@ -43,7 +44,6 @@ from ariane_sdk.errors import (
     ArianeError,
     CallError,
     IllegalArgument,
-    ReceiptExpired,
 )
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.routing.name_servers import NameServerAddresses
@@ -394,20 +394,13 @@ class ReceiveConsumer(StatelessClient):
         """
         checked_count("concurrency", concurrency)
         await self.give_back()  # Brokers do not keep that invisible.
-        free = asyncio.Semaphore(concurrency)
-        calls = ListenerCalls(self._traced(of_one(listener)), threads=concurrency)
+        traced = self._traced(of_one(listener))
+        listening = Listening(traced, self, concurrency=concurrency, clock=self._clock)
         try:
-            async with (
-                asyncio.TaskGroup() as works,
-                aclosing(self._receive(concurrency, keep_invisible=True)) as messages,
-            ):
-                await free.acquire()
-                async for message in messages:
-                    work = works.create_task(self._work(calls, message))
-                    work.add_done_callback(lambda _: free.release())
-                    await free.acquire()
+            fetching = self._receive(concurrency, keep_invisible=True)
+            async with aclosing(fetching) as messages:
+                await listening.run(messages)
         finally:
-            calls.close()
             await self.give_back()
 
     def _traced(self, listener: Listener) -> Listener:
@@ -423,28 +416,6 @@ class ReceiveConsumer(StatelessClient):
         return ReceiveCalls(
             connections, self._group, timeout_s=self._call_timeout_s, clock=self._clock
         )
-
-    async def _work(self, calls: ListenerCalls, message: ReceivedMessage) -> None:
-        try:
-            await calls.deliver([message])
-        except asyncio.CancelledError:
-            # As long as this consumer runs it would come to nobody.
-            await self._give_back([message])
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the message failed.
-            logger.warning("listener failed on %r: %r", message, error)
-            await self._settled(self.nack(message, cause=repr(error)), message)
-        else:
-            await self._settled(self.ack(message), message)
-
-    async def _settled(self, settling: Awaitable[None], message: ReceivedMessage) -> None:
-        """A message whose settling fails comes again, or has."""
-        try:
-            await settling
-        except ReceiptExpired:
-            logger.warning("%r took too long: another consumer has it", message)
-        except ArianeError as error:
-            logger.warning("%r is not settled and comes again: %s", message, error)
 
     async def _give_back(self, messages: list[ReceivedMessage]) -> None:
         """Let others have messages at once; those that fail come when their time is over."""

@@ -1,0 +1,148 @@
+"""A listener at work: what it did is settled, whatever comes between."""
+
+import asyncio
+
+import pytest
+
+from ariane_sdk.consumer.receiving.listening import Listening
+from ariane_sdk.consumer.receiving.receive_calls import Answer, messages_of
+from ariane_sdk.consumer.receiving.receive_wire import receive_answer
+from ariane_sdk.errors import DeadlinePassed, GroupRefused, IllegalArgument, ServiceUnavailable
+from ariane_sdk.runtime.clock import SystemClock
+from sdk.python.tests.consumer.receiving.test_asking import encoded
+
+
+class NoWaitClock(SystemClock):
+    """Lets others run, and nobody wait."""
+
+    async def sleep(self, _seconds):
+        await asyncio.sleep(0)
+
+
+class Settler:
+    """Fails as often as it is told, then settles."""
+
+    def __init__(self, *failures):
+        self.failures = list(failures)
+        self.settled = []
+        self.tried = 0
+
+    async def settle(self, what, message):
+        self.tried += 1
+        await asyncio.sleep(0)
+        if self.failures:
+            raise self.failures.pop(0)
+        self.settled.append((what, int(message.body)))
+
+    async def ack(self, message):
+        await self.settle("ack", message)
+
+    async def nack(self, message, *, cause):
+        await self.settle("nack", message)
+
+    async def extend(self, message, *, seconds):
+        await self.settle(f"extend {seconds}", message)
+
+
+def away():
+    return ServiceUnavailable("away", retriable=True)
+
+
+async def messages(count, *, then=None):
+    for message in messages_of(Answer("a", "a:1", receive_answer(encoded(0, count)))):
+        yield message
+    if then is not None:
+        raise then
+
+
+def listening(listener, settler, concurrency=1, clock=None):
+    return Listening(listener, settler, concurrency=concurrency, clock=clock or NoWaitClock())
+
+
+async def done(_messages):
+    """Does what it is to do."""
+
+
+async def failed(_messages):
+    raise ValueError("cannot")
+
+
+@pytest.mark.parametrize(("listener", "what"), [(done, "ack"), (failed, "nack")])
+async def test_what_its_broker_never_heard_of_is_settled_again(listener, what):
+    settler = Settler(away(), DeadlinePassed("no answer", outcome_unknown=True), away())
+    async with asyncio.timeout(60):
+        await listening(listener, settler).run(messages(1))
+    assert settler.settled == [(what, 0)]
+
+
+async def test_what_a_broker_refuses_is_not_tried_again():
+    settler = Settler(IllegalArgument("none of mine"))
+    await listening(done, settler).run(messages(1))
+    assert settler.tried == 1
+
+
+async def test_a_broker_that_is_away_holds_up_no_other_messages():
+    back = asyncio.Event()
+
+    class OneAway(Settler):
+        async def ack(self, message):
+            if message.body == b"0" and not back.is_set():
+                raise away()
+            await super().ack(message)
+            if len(self.settled) == 3:
+                back.set()
+
+    settler = OneAway()
+    async with asyncio.timeout(60):
+        await listening(done, settler).run(messages(4))
+    assert sorted(settler.settled) == [("ack", n) for n in range(4)]
+    assert settler.settled[-1] == ("ack", 0)
+
+
+@pytest.mark.parametrize("when", ["first", "again"])
+async def test_whoever_cancels_cuts_off_no_settlement(when):
+    trying, go = asyncio.Event(), asyncio.Event()
+
+    class Slow(Settler):
+        async def ack(self, message):
+            trying.set()
+            await go.wait()
+            await super().ack(message)
+
+    class Sleeping(SystemClock):
+        async def sleep(self, _seconds):
+            trying.set()
+            await asyncio.Event().wait()
+
+    settler = Slow() if when == "first" else Settler(away())
+    running = asyncio.create_task(listening(done, settler, clock=Sleeping()).run(messages(1)))
+    async with asyncio.timeout(60):
+        await trying.wait()
+        running.cancel()
+        await asyncio.sleep(0)
+        go.set()
+        await asyncio.wait([running])
+    assert running.cancelled()
+    assert settler.settled == [("ack", 0)]
+
+
+async def test_what_a_listener_had_that_is_cancelled_is_given_back():
+    begun = asyncio.Event()
+
+    async def work(_messages):
+        begun.set()
+        await asyncio.Event().wait()
+
+    settler = Settler()
+    running = asyncio.create_task(listening(work, settler).run(messages(1)))
+    await begun.wait()
+    running.cancel()
+    await asyncio.wait([running])
+    assert settler.settled == [("extend 0", 0)]
+
+
+async def test_why_no_more_messages_come_is_told_as_it_is():
+    settler = Settler()
+    with pytest.raises(GroupRefused):
+        await listening(done, settler).run(messages(2, then=GroupRefused("not you")))
+    assert {number for _, number in settler.settled} == {0, 1}
