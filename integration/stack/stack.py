@@ -45,11 +45,17 @@ def engine_here() -> str:
 
 
 class Stack:
-    """One run of it; its volumes and its network go at the end."""
+    """One run of it; its volumes and its network go at the end.
 
-    def __init__(self) -> None:
+    Args:
+        file: Which of the stacks in compose/.
+        gateway: Of its network, as the file says.
+    """
+
+    def __init__(self, file: str = "compose.yaml", gateway: str = GATEWAY) -> None:
         self.engine = engine_here()
-        self._words = [*ENGINES[self.engine], "-p", PROJECT, "-f", "compose.yaml"]
+        self._gateway = gateway
+        self._words = [*ENGINES[self.engine], "-p", PROJECT, "-f", file]
 
     def up(self, *services: str) -> None:
         """Start services, or those that are away."""
@@ -123,7 +129,9 @@ class Stack:
         self._leave()
         if self.engine == "podman":
             # Older compose tools of it know no addresses of networks.
-            self.run("network", "create", "--subnet", "10.77.0.0/24", "--gateway", GATEWAY, NETWORK)
+            subnet = self._gateway.rpartition(".")[0] + ".0/24"
+            words = ("--subnet", subnet, "--gateway", self._gateway)
+            self.run("network", "create", *words, NETWORK)
         secrets = COMPOSE / "secrets"
         # Services run as users of their own: the folder is closed, and its files are not.
         secrets.mkdir(mode=0o700, exist_ok=True)
