@@ -108,7 +108,7 @@ class Stack:
         """Kill a container, and take its disk away."""
         container = self.container(service)
         self.run("kill", container)
-        self.run("rm", "-f", container)
+        self.run("rm", "-f", "-v", container)
         self.run("volume", "rm", f"{PROJECT}_{service}")
 
     def run(self, *words: str, check: bool = True) -> str:
@@ -145,12 +145,19 @@ class Stack:
         self._leave()
 
     def _leave(self) -> None:
-        """Remove what an earlier run, or this one, has left."""
-        listed = self.run("ps", "-a", "--format", "{{.Names}}", check=False).split()
-        for beside in (each for each in listed if each.startswith(f"{PROJECT}_filter-")):
-            self.run("rm", "-f", beside, check=False)
+        """Remove what an earlier run, or this one, has left: some compose tools leave volumes."""
+        containers = self._ours("ps", "-a", "--format", "{{.Names}}")
+        if containers:
+            self.run("rm", "-f", "-v", *containers, check=False)
         subprocess.run([*self._words, "down", "-v"], cwd=COMPOSE, capture_output=True, check=False)
+        if volumes := self._ours("volume", "ls", "--format", "{{.Name}}"):
+            self.run("volume", "rm", *volumes, check=False)
         subprocess.run((self.engine, "network", "rm", NETWORK), capture_output=True, check=False)
+
+    def _ours(self, *words: str) -> list[str]:
+        """Names of the project among what the engine lists."""
+        names = self.run(*words, check=False).split()
+        return [each for each in names if each.startswith((f"{PROJECT}_", f"{PROJECT}-"))]
 
 
 def _set_or_default(found: re.Match[str]) -> str:
