@@ -111,6 +111,45 @@ def test_every_help_shows_an_example_of_its_command_and_every_command_writes_jso
     assert without == set(NEITHER_JSON_NOR_YAML)
 
 
+ASKS_WITHOUT_DRY_RUN = {
+    "ariane group clone": "copies offsets; group reset sets them back",
+    "ariane message consume-again": "moves nothing: a listener gets one message more",
+    "ariane outbox requeue": "deletes nothing; outbox list shows what it means",
+    "ariane sink move": "the sink's list tells its home, and it can move back",
+    "ariane topic order": "shows the order when nothing is said, and can be set again",
+    "ariane topic update": "asks about --force only, without which nothing is lost",
+    "ariane transaction resume": "ends nothing: producers are asked again",
+}
+
+CHANGES_UNASKED = {
+    "ariane broker restore": "undoes a drain",
+    "ariane filter quarantine": "stops at once in need; release undoes it",
+    "ariane filter release": "undoes a quarantine",
+    "ariane filter upload": "makes a version beside others",
+    "ariane group retry": "a setting, which can be set back",
+    "ariane message recall": "one message, by a handle that its sender alone has",
+    "ariane topic create": "makes what is not there",
+}
+
+
+def test_what_changes_the_cluster_asks_first_and_what_destroys_has_a_dry_run():
+    """A new command that changes something stands in a table here with its reason, or does both."""
+    asks, dry, unasked = set(), set(), set()
+    for path, command in everything(root):
+        options = {name for option in command.params for name in option.opts}
+        changes = any(option.metavar == "HOST:PORT|none" for option in command.params)
+        words = " ".join(path)
+        if "--yes" in options:
+            asks.add(words)
+            if "--dry-run" in options:
+                dry.add(words)
+        elif changes:
+            unasked.add(words)
+    assert asks - dry == set(ASKS_WITHOUT_DRY_RUN)
+    assert unasked == set(CHANGES_UNASKED)
+    assert {"ariane topic delete", "ariane group delete", "ariane dead-letter redrive"} <= dry
+
+
 def opened(group, rooms):
     """Every command behind a group, with the line that lists show of it."""
     context = click.Context(group)

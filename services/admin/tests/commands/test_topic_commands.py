@@ -237,7 +237,7 @@ def test_queues_that_nobody_reads_need_force_and_are_told(ariane, ariane_json, c
     ariane("topic", "update", "hidden", "--queues", "2")
     both = ariane("topic", "update", "hidden", "--queues", "2", "--read-queues", "1", status=2)
     assert "--queues says both" in both
-    rows = ariane_json("topic", "update", "hidden", "--write-queues", "3", "--force")
+    rows = ariane_json("topic", "update", "hidden", "--write-queues", "3", "--force", "--yes")
     assert [(row["read_queues"], row["write_queues"]) for row in rows] == [(2, 3)]
     lost = MessageQueue("hidden", "broker-a", 2)
     with sync.Producer(cluster.name_servers) as producer:

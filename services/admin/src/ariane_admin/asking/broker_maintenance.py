@@ -100,11 +100,16 @@ async def wait_consumed(
         show: Told again and again how many messages are left.
     """
     while True:
-        left = sum(lag.message_count for lag in await _lags(doors, broker))
+        left = await unconsumed_count(doors, broker)
         show(left)
         if not left:
             return
         await asyncio.sleep(_POLL_SECONDS)
+
+
+async def unconsumed_count(doors: ClusterDoors, broker: LiveBroker) -> int:
+    """How many messages that a broker keeps are before a group, each counted once a group."""
+    return sum(lag.message_count for lag in await _lags(doors, broker))
 
 
 async def _tell_name_servers(

@@ -23,7 +23,7 @@ from ariane_admin.messages.message_lines import as_row
 from ariane_admin.messages.start_position import MomentType
 from ariane_admin.messages.stored_messages import shortened
 from ariane_admin.terminal.client_warnings import say_warning
-from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, first_of, output_option
 from ariane_admin.terminal.progress import progress
@@ -190,6 +190,7 @@ def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
     is_flag=True,
     help="Only to GROUP; otherwise every group of the topic gets them again.",
 )
+@dry_run_option
 @yes_option
 @name_servers_option
 @change_option
@@ -199,6 +200,7 @@ def redrive(
     group: str,
     place: str | None,
     to_group: bool,
+    dry_run: bool,
     yes: bool,
     name_servers: str,
     admin: AdminChoice,
@@ -214,6 +216,7 @@ def redrive(
     Examples:
       ariane dead-letter redrive billing broker-a/0/17
       ariane dead-letter redrive billing --topic orders --from 2026-01-31T10:00:00Z
+      ariane dead-letter redrive billing --dry-run
       ariane dead-letter redrive billing --to-group --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if place is not None and any(which.values()):
@@ -226,6 +229,16 @@ def redrive(
     else:
         request.places.append(_place(place))
     what = "the dead letters that match" if any(which.values()) else "all dead letters"
+    if dry_run:
+        wanted = _wanted(**which) if place is None else _at(place)
+        fresh, before = run_async(_counted(name_servers, group, wanted))
+        if place is not None and not fresh + before:
+            raise _nothing_at(group, place)
+        output.done(
+            f"{fresh:,} would be sent back; {before:,} have been before.",
+            {"group": group, "redriven": fresh, "redriven_before": before, "dry_run": True},
+        )
+        return ExitStatus.DONE
     if place is None:
         confirm(f"Send {what} of group {group} back?", yes=yes)
 
@@ -246,6 +259,17 @@ def redrive(
         status = run_async(doubt())
     _tell(output, group, done)
     return status
+
+
+async def _counted(name_servers: str, group: str, wanted: DeadLetterFilter) -> tuple[int, int]:
+    """How many dead letters wait, and how many were sent back; no broker may be silent."""
+    counts = [0, 0]
+    async with DeadLetters(name_servers) as letters:
+        with progress() as tell:
+            async for letter in letters.read(group, wanted):
+                counts[letter.redriven] += 1
+                tell(f"{sum(counts):,} looked at")
+    return counts[0], counts[1]
 
 
 async def _sent_back(

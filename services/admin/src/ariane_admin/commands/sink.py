@@ -18,7 +18,7 @@ from ariane_admin.asking.changes import AdminChoice, administration, change_opti
 from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.terminal.client_warnings import say_warning
-from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_sdk import SinkReport
 from ariane_sdk.errors import ServiceUnavailable, SinkNotFound
@@ -154,18 +154,28 @@ def move(
 
 @click.command("delete")
 @click.argument("name")
+@dry_run_option
 @yes_option
 @name_servers_option
 @change_option
 @output_option
-def delete(*, name: str, yes: bool, name_servers: str, admin: AdminChoice, output: Output) -> None:
+def delete(
+    *,
+    name: str,
+    dry_run: bool,
+    yes: bool,
+    name_servers: str,
+    admin: AdminChoice,
+    output: Output,
+) -> None:
     """Delete sink NAME: brokers forget it, and drop what it has staged.
 
     What it has committed stays. If its stream goes on, or its write is repeated, the first batch is
     written although it may have been before: delete sinks that nobody uses any more.
 
     \b
-    Example:
+    Examples:
+      ariane sink delete write/job-1/copies --dry-run
       ariane sink delete write/job-1/copies
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
@@ -177,10 +187,16 @@ def delete(*, name: str, yes: bool, name_servers: str, admin: AdminChoice, outpu
         async with administration(name_servers, admin) as changes:
             return await changes.ask(changes.sinks.DeleteSink, DeleteSinkRequest(sink_name=name))
 
-    if not yes:
+    if dry_run or not yes:
         found = run_async(look())
         if not found:
             raise SinkNotFound(f"no broker knows sink {name!r}; ariane sink list shows all")
+        if dry_run:
+            output.done(
+                f"Sink {name}, {_last_use(found[0])}, would go.",
+                {**_row(found[0]), "dry_run": True},
+            )
+            return
         confirm(f"Delete sink {name}, {_last_use(found[0])}?", yes=yes)
     deleted = run_async(act())
     count = len(deleted.broker_names)

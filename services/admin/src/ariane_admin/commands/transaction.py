@@ -12,12 +12,9 @@ from ariane.admin.v1 import transaction_service_pb2 as transaction_pb
 from ariane.broker.v1.client_service_pb2 import (
     TRANSACTION_OUTCOME_COMMIT,
     TRANSACTION_OUTCOME_ROLLBACK,
-    TransactionOutcome,
 )
 from ariane.transaction.v1.checked_transaction_pb2 import (
     CheckedTransaction,
-    CheckedTransactionState,
-    TransactionCheckRecord,
 )
 from ariane.transaction.v1.checked_transaction_service_pb2 import (
     GetCheckedTransactionRequest,
@@ -28,7 +25,12 @@ from ariane.transaction.v1.checked_transaction_service_pb2 import (
 from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
     CheckedTransactionServiceStub,
 )
-from ariane_admin.asking.bulk_transactions import BulkOutcome, ParkedSelection, end_with, for_each
+from ariane_admin.asking.bulk_transactions import (
+    BulkOutcome,
+    ParkedSelection,
+    end_with,
+    for_each,
+)
 from ariane_admin.asking.changes import (
     AdminChoice,
     Administration,
@@ -41,10 +43,11 @@ from ariane_admin.asking.cluster_doors import (
     answer_to_question,
 )
 from ariane_admin.asking.connection import CHECKER_VARIABLE, checker_option, run_async
+from ariane_admin.asking.outcome_counts import outcome_counts
+from ariane_admin.commands.transaction_rows import check_row, transaction_row
 from ariane_admin.terminal.client_warnings import say_warning
-from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output, Row, output_option
-from ariane_admin.terminal.times import moment_text
 from ariane_sdk import ClusterClient
 from ariane_sdk.errors import FeatureNotAvailable, ServiceUnavailable
 
@@ -115,7 +118,7 @@ def list_transactions(
                 lambda: answer_to_question(
                     stub.ListCheckedTransactions(request, timeout=CALL_SECONDS_MAX), _peer(checker)
                 ),
-                lambda answer: map(_row, answer.transactions),
+                lambda answer: map(transaction_row, answer.transactions),
             )
 
     output.rows((*_COLUMNS, "next_check"), run_async(ask()))
@@ -144,7 +147,7 @@ def parked(*, producer_group: str, topic: str, count: int, checker: str, output:
                 lambda: answer_to_question(
                     stub.ListParkedTransactions(request, timeout=CALL_SECONDS_MAX), _peer(checker)
                 ),
-                lambda answer: map(_row, answer.transactions),
+                lambda answer: map(transaction_row, answer.transactions),
             )
 
     output.rows((*_COLUMNS, "ended"), run_async(ask()))
@@ -175,9 +178,9 @@ def show(*, transaction_id: str, checker: str, output: Output) -> None:
                 lambda: answer_to_question(
                     stub.ListTransactionChecks(request, timeout=CALL_SECONDS_MAX), _peer(checker)
                 ),
-                lambda answer: map(_check_row, answer.checks),
+                lambda answer: map(check_row, answer.checks),
             )
-            return _row(found.transaction), checks
+            return transaction_row(found.transaction), checks
 
     row, checks = run_async(ask())
     output.record(row, {"check_list": (_CHECK_COLUMNS, checks)})
@@ -188,6 +191,7 @@ def show(*, transaction_id: str, checker: str, output: Output) -> None:
 @click.option("--commit/--rollback", default=None, help="How they are to end.")
 @click.option("--cause", required=True, help="Why, for the record.")
 @_bulk_options
+@dry_run_option
 @yes_option
 @checker_option
 @change_option
@@ -199,6 +203,7 @@ def decide(
     cause: str,
     producer_group: str,
     topic: str,
+    dry_run: bool,
     yes: bool,
     checker: str,
     admin: AdminChoice,
@@ -210,6 +215,7 @@ def decide(
 
     \b
     Examples:
+      ariane transaction decide --topic orders --commit --cause "paid by hand" --dry-run
       ariane transaction decide 7F00... --rollback --cause "order 4711 was cancelled"
       ariane transaction decide --group payments --rollback --cause "test data" --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
@@ -217,6 +223,20 @@ def decide(
         raise click.UsageError("say either --commit or --rollback")
     selection = ParkedSelection.of(transaction_ids, producer_group, topic)
     word = "Commit" if commit else "Roll back"
+    if dry_run:
+
+        async def count() -> Row:
+            async with _checker(checker) as stub:
+                return await outcome_counts(stub, _peer(checker), selection)
+
+        would = run_async(count())
+        output.done(
+            f"{would['undecided']:,} transactions would be"
+            f" {'committed' if commit else 'rolled back'};"
+            f" {would['decided']:,} have an outcome that stands.",
+            {**would, "outcome": "commit" if commit else "rollback", "dry_run": True},
+        )
+        return
     confirm(f"{word} {selection}? It cannot be undone.", yes=yes)
 
     outcome = TRANSACTION_OUTCOME_COMMIT if commit else TRANSACTION_OUTCOME_ROLLBACK
@@ -234,7 +254,7 @@ def decide(
             return await for_each(selection, _parked_ids(changes, selection), decide_one)
 
     done = run_async(ask())
-    end_with(done, output, "has ended", "have ended", _row)
+    end_with(done, output, "has ended", "have ended", transaction_row)
 
 
 @click.command("resume")
@@ -275,7 +295,7 @@ def resume(
 
             return await for_each(selection, _parked_ids(changes, selection), resume_one)
 
-    end_with(run_async(ask()), output, "is under check", "are under check", _row)
+    end_with(run_async(ask()), output, "is under check", "are under check", transaction_row)
 
 
 async def _parked_ids(
@@ -349,42 +369,3 @@ async def _pages(
         if len(found) >= count_max:
             say_warning(f"there are more than these {len(found):,}: ask for more by --count")
             return found
-
-
-def _row(each: CheckedTransaction) -> Row:
-    return {
-        "transaction_id": each.transaction_id,
-        "topic": each.topic,
-        "group": each.producer_group,
-        "keys": list(each.keys),
-        "cluster": each.cluster_name,
-        "broker": each.broker_name,
-        "half_queue_offset": each.half_queue_offset,
-        "state": CheckedTransactionState.Name(each.state).rpartition("_")[2].lower(),
-        "outcome": _outcome_word(each.outcome),
-        "decider": each.decider,
-        "cause": each.cause,
-        "checks": each.check_count,
-        "checks_max": each.check_count_max,
-        "stored": moment_text(each, "store_time"),
-        "first_seen": moment_text(each, "first_seen_time"),
-        "next_check": moment_text(each, "next_check_time"),
-        "ended": moment_text(each, "end_time"),
-    }
-
-
-def _check_row(each: TransactionCheckRecord) -> Row:
-    return {
-        "check": each.check_number,
-        "asked": moment_text(each, "ask_time"),
-        "answered": moment_text(each, "answer_time"),
-        "answer": _outcome_word(each.answer),
-        "client_id": each.client_id,
-        "checker_id": each.checker_id,
-        "failure_reason": each.failure_reason,
-    }
-
-
-def _outcome_word(outcome: TransactionOutcome.ValueType) -> str:
-    word = TransactionOutcome.Name(outcome).rpartition("_")[2].lower()
-    return "" if word == "unspecified" else word

@@ -19,6 +19,11 @@ def yes_option(command: _Command) -> _Command:
     return click.option("--yes", "-y", is_flag=True, help="Do not ask.")(command)
 
 
+def dry_run_option(command: _Command) -> _Command:
+    """Give a command the option ``--dry-run`` and the argument `dry_run`."""
+    return click.option("--dry-run", is_flag=True, help="Only tell what would be done.")(command)
+
+
 def confirm(question: str, *, yes: bool) -> None:
     """Ask a person, unless `yes` was said before.
 

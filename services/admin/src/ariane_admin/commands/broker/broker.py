@@ -30,7 +30,7 @@ from ariane_admin.asking.cluster_doors import (
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.errors import CommandFailed, say_error
 from ariane_admin.terminal.client_warnings import say_warning
-from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.error_statuses import reasoned
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Part, Row, output_option
@@ -112,6 +112,7 @@ def show(*, name: str, settings: bool, name_servers: str, output: Output) -> Non
 @click.command("drain")
 @click.argument("name")
 @click.option("--wait", is_flag=True, help="Wait until all groups have consumed what it keeps.")
+@dry_run_option
 @yes_option
 @name_servers_option
 @change_option
@@ -120,6 +121,7 @@ def drain(
     *,
     name: str,
     wait: bool,
+    dry_run: bool,
     yes: bool,
     name_servers: str,
     admin: AdminChoice,
@@ -131,9 +133,18 @@ def drain(
     restarts, and the broker itself refuses what still comes. ariane broker restore ends it.
 
     \b
-    Example:
+    Examples:
+      ariane broker drain broker-a --dry-run
       ariane broker drain broker-a --wait --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if dry_run:
+        would = run_async(_drainable(name_servers, name))
+        output.done(
+            "Broker {broker} would take no more messages for its {topics} topics;"
+            " {unconsumed_messages:,} messages are not consumed yet.".format_map(would),
+            {**would, "dry_run": True},
+        )
+        return
     confirm(f"Let broker {name} take no more messages?", yes=yes)
 
     async def work() -> DrainBrokerResponse:
@@ -151,6 +162,14 @@ def drain(
 
     consumed = " All groups have consumed what it keeps." if wait else ""
     _tell(output, name, run_async(work()), f"Broker {name} takes no more messages.{consumed}")
+
+
+async def _drainable(name_servers: str, name: str) -> Row:
+    """What a drain of a broker would stop, and what its groups have still to consume."""
+    async with ClusterDoors(name_servers) as doors:
+        [found] = await doors.primaries([name])
+        left = await broker_maintenance.unconsumed_count(doors, found)
+        return {"broker": name, "topics": found.topic_count, "unconsumed_messages": left}
 
 
 @click.command("restore")

@@ -15,8 +15,9 @@ from ariane_admin.asking.changes import AdminChoice, administration, change_opti
 from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.replica_sets import Member, members_of
+from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
-from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, output_option
 
@@ -64,6 +65,7 @@ def status(*, name: str, name_servers: str, output: Output) -> int:
     show_default=True,
     help="Seconds that sends may wait; longer than that, everything stays as it was.",
 )
+@dry_run_option
 @yes_option
 @name_servers_option
 @change_option
@@ -73,6 +75,7 @@ def switchover(
     name: str,
     broker_id: int,
     grace: float,
+    dry_run: bool,
     yes: bool,
     name_servers: str,
     admin: AdminChoice,
@@ -86,6 +89,9 @@ def switchover(
     Example:
       ariane broker ha switchover broker-a --to 1 --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if dry_run:
+        _tell_before(output, name_servers, name, broker_id, "would take over as primary")
+        return
     confirm(f"Make broker {broker_id} the primary of {name}?", yes=yes)
     request = admin_pb.TransferPrimaryRequest(broker_name=name, target_broker_id=broker_id)
     request.grace.FromTimedelta(timedelta(seconds=grace))
@@ -104,6 +110,7 @@ def switchover(
 @click.option(
     "--unclean", is_flag=True, help="Even if it is not in sync: what only others hold is lost."
 )
+@dry_run_option
 @yes_option
 @name_servers_option
 @change_option
@@ -113,6 +120,7 @@ def elect(
     name: str,
     broker_id: int,
     unclean: bool,
+    dry_run: bool,
     yes: bool,
     name_servers: str,
     admin: AdminChoice,
@@ -127,6 +135,9 @@ def elect(
     Example:
       ariane broker ha elect broker-a --id 2 --unclean --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if dry_run:
+        _tell_before(output, name_servers, name, broker_id, "would be elected")
+        return
     loss = " What only the others hold is lost." if unclean else ""
     confirm(f"Have broker {broker_id} elected as primary of {name}?{loss}", yes=yes)
     request = admin_pb.ElectPrimaryRequest(broker_name=name, broker_id=broker_id, unclean=unclean)
@@ -142,12 +153,20 @@ def elect(
 @click.command("remove")
 @click.argument("name")
 @click.option("--id", "broker_id", type=click.IntRange(0), required=True, help="The id of whom.")
+@dry_run_option
 @yes_option
 @name_servers_option
 @change_option
 @output_option
 def remove(
-    *, name: str, broker_id: int, yes: bool, name_servers: str, admin: AdminChoice, output: Output
+    *,
+    name: str,
+    broker_id: int,
+    dry_run: bool,
+    yes: bool,
+    name_servers: str,
+    admin: AdminChoice,
+    output: Output,
 ) -> None:
     """Take a replica out of broker NAME's set that will not come back.
 
@@ -157,6 +176,9 @@ def remove(
     Example:
       ariane broker ha remove broker-a --id 1 --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if dry_run:
+        _tell_before(output, name_servers, name, broker_id, "would be taken out")
+        return
     confirm(f"Take broker {broker_id} out of {name}?", yes=yes)
     request = admin_pb.RemoveReplicaRequest(broker_name=name, broker_id=broker_id)
 
@@ -165,6 +187,34 @@ def remove(
             return (await changes.ask(changes.replica_sets.RemoveReplica, request)).replica_set
 
     _tell(output, f"Broker {broker_id} is out of {name}'s set.", run_async(work()))
+
+
+def _tell_before(output: Output, name_servers: str, name: str, broker_id: int, would: str) -> None:
+    """Say how a broker of a set stands that something would be done to.
+
+    Raises:
+        CommandFailed: The set has no such broker.
+    """
+
+    async def ask() -> list[Member]:
+        async with ClusterDoors(name_servers) as doors:
+            return await members_of(doors, name)
+
+    rows = {row["id"]: row for row in _rows(run_async(ask()))}
+    if broker_id not in rows:
+        known = ", ".join(map(str, rows))
+        raise CommandFailed(
+            f"{name} has no broker {broker_id}; its ids are {known}", ExitStatus.NOT_FOUND
+        )
+    row = rows[broker_id]
+    behind = row["behind_bytes"]
+    far = "how far it is behind is not known" if behind is None else f"{behind:,} bytes behind"
+    synced = "in sync" if row["in_sync"] else "not in sync"
+    attached = ", attached" if row["attached"] else ""
+    output.done(
+        f"Broker {broker_id} of {name} {would}: {row['role']}{attached}, {synced}, {far}.",
+        {"broker": name, **row, "dry_run": True},
+    )
 
 
 def _tell(output: Output, sentence: str, changed: ReplicaSet) -> None:

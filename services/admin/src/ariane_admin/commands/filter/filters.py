@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -26,7 +26,7 @@ from ariane_admin.asking.filter_servers import (
 from ariane_admin.asking.module_file import module_in
 from ariane_admin.asking.upload_token import Metadata, token_option
 from ariane_admin.errors import CommandFailed
-from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.error_statuses import exit_status_of, reasoned
 from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_admin.terminal.times import moment_text
@@ -202,6 +202,7 @@ def release(
 
 @click.command("delete")
 @_version_argument
+@dry_run_option
 @yes_option
 @name_servers_option
 @change_option
@@ -210,6 +211,7 @@ def release(
 def delete(
     *,
     filter_version: str,
+    dry_run: bool,
     yes: bool,
     name_servers: str,
     admin: AdminChoice,
@@ -225,6 +227,15 @@ def delete(
       ariane filter delete late@3f2a9c1b5d6e
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     name, version = _parts(filter_version)
+    if dry_run:
+        row = run_async(_kept_row(name_servers, name, version))
+        groups = row["groups"]
+        used = f"; refused while it is used by {', '.join(groups)}" if groups else ""
+        output.done(
+            f"{filter_version} would be deleted at {row['servers']} FilterServers{used}.",
+            {**row, "dry_run": True},
+        )
+        return
     confirm(f"Delete filter {filter_version} at all FilterServers?", yes=yes)
     request = admin_pb.DeleteFilterRequest(filter=name, version=version)
 
@@ -233,6 +244,15 @@ def delete(
             return (await changes.ask(changes.filters.DeleteFilter, request, token=token)).outcomes
 
     _tell_done(output, filter_version, "is deleted", run_async(ask()))
+
+
+async def _kept_row(name_servers: str, name: str, version: str) -> Mapping[str, Any]:
+    """One version as all FilterServers keep it."""
+    request = GetFilterRequest(filter=name, version=version)
+    async with ClusterDoors(name_servers) as doors:
+        servers = await filter_servers(doors)
+        kept = await ask_all(servers, lambda server: kept_filter(doors, server, request))
+        return _row(kept.required(), len(servers))
 
 
 async def _quarantined(

@@ -7,16 +7,16 @@ import click
 from ariane.admin.v1.group_service_pb2 import DeleteGroupRequest, DeleteGroupResponse
 from ariane_admin.asking.changes import AdminChoice, administration, change_option, required
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.asking.previews import group_content, message_count
+from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output, output_option
 from ariane_record.names import dead_letter_topic
-from ariane_sdk import QueueReader
-from ariane_sdk.errors import RouteNotFound
 
 
 @click.command("delete")
 @click.argument("name")
 @click.option("--keep-dead-letters", is_flag=True, help="Delete all but its dead letters.")
+@dry_run_option
 @yes_option
 @name_servers_option
 @change_option
@@ -25,6 +25,7 @@ def delete(
     *,
     name: str,
     keep_dead_letters: bool,
+    dry_run: bool,
     yes: bool,
     name_servers: str,
     admin: AdminChoice,
@@ -37,12 +38,24 @@ def delete(
 
     \b
     Examples:
+      ariane group delete billing --dry-run
       ariane group delete billing
       ariane group delete billing --keep-dead-letters --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if dry_run:
+        would = run_async(group_content(name_servers, name))
+        fate = "kept" if keep_dead_letters else "deleted"
+        held = f"; its {would['members']} live members must stop before" if would["members"] else ""
+        output.done(
+            f"Group {name} would go with {would['offsets']} offsets and"
+            f" {would['retry_messages']:,} messages to be tried again; {would['dead_letters']:,}"
+            f" dead letters would be {fate}{held}.",
+            {**would, "dead_letters_kept": keep_dead_letters, "dry_run": True},
+        )
+        return
     letters = "its dead letters"
     if not yes:
-        count = run_async(_letter_count(name_servers, name))
+        count = run_async(message_count(name_servers, dead_letter_topic(name)))
         letters = f"{count} dead {'letter' if count == 1 else 'letters'}"
     goes = "its offsets and its retry topic"
     goes += f"; {letters} stay" if keep_dead_letters else f", and {letters}"
@@ -69,12 +82,3 @@ def delete(
             "dead_letters_kept": keep_dead_letters,
         },
     )
-
-
-async def _letter_count(name_servers: str, name: str) -> int:
-    async with QueueReader(name_servers) as reader:
-        try:
-            bounds = await reader.bounds(dead_letter_topic(name))
-        except RouteNotFound:
-            return 0
-        return sum(end - begin for begin, end in bounds.values())

@@ -18,6 +18,7 @@ from ariane_admin.asking.cluster_doors import (
     broker_peer,
 )
 from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.previews import topic_content
 from ariane_admin.asking.roll_call import RollCall, write_rows
 from ariane_admin.commands.topic.layouts import (
     LIST_COLUMNS,
@@ -36,7 +37,7 @@ from ariane_admin.commands.topic.words import (
     permission_word,
 )
 from ariane_admin.terminal.client_warnings import say_warning
-from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_sdk import LiveBroker, MessageQueue, QueueReader
 from ariane_sdk.errors import TopicNotFound
@@ -186,6 +187,7 @@ def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> int:
     is_flag=True,
     help="Also where queues would have messages, or get them, that are not read.",
 )
+@yes_option
 @name_servers_option
 @change_option
 @output_option
@@ -199,6 +201,7 @@ def update(
     message_type: message_pb2.MessageType.ValueType | None,
     broker_names: tuple[str, ...],
     force: bool,
+    yes: bool,
     name_servers: str,
     admin: AdminChoice,
     output: Output,
@@ -207,7 +210,8 @@ def update(
 
     To have fewer queues without losing a message: lower the write queues first, wait until the
     groups have consumed the queues that go (ariane group show), then lower the read queues. What
-    would leave messages in queues that nobody reads is refused without --force.
+    would leave messages in queues that nobody reads is refused without --force, and asked about
+    with it.
 
     \b
     Examples:
@@ -228,6 +232,8 @@ def update(
     if request == topic_pb.UpdateTopicRequest(topic=name, broker_names=broker_names):
         raise click.UsageError("nothing to change: say --queues, --permission or another")
     request.allow_unread_queues = force
+    if force:
+        confirm(f"Change topic {name} even if messages lie where nobody reads them?", yes=yes)
 
     async def ask() -> list[Mapping[str, object]]:
         async with administration(name_servers, admin) as changes:
@@ -244,6 +250,7 @@ def update(
     "--broker", "broker_names", multiple=True, help="Only on this broker; may be repeated."
 )
 @click.option("--missing-ok", is_flag=True, help="Be content when it is not there.")
+@dry_run_option
 @yes_option
 @name_servers_option
 @change_option
@@ -253,6 +260,7 @@ def delete(
     name: str,
     broker_names: tuple[str, ...],
     missing_ok: bool,
+    dry_run: bool,
     yes: bool,
     name_servers: str,
     admin: AdminChoice,
@@ -263,9 +271,18 @@ def delete(
     Where no broker has it any more, name servers forget the order of its queues, too.
 
     \b
-    Example:
+    Examples:
+      ariane topic delete orders --dry-run
       ariane topic delete orders --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if dry_run:
+        would = run_async(topic_content(name_servers, name, broker_names, missing_ok=missing_ok))
+        output.done(
+            "Topic {topic} would go from {brokers} of its brokers with {messages:,} messages, and"
+            " the offsets of {groups} groups.".format_map(would),
+            {**would, "dry_run": True},
+        )
+        return
     where = f" on {', '.join(broker_names)}" if broker_names else ""
     confirm(f"Delete topic {name}{where} with all its messages?", yes=yes)
 

@@ -1,0 +1,70 @@
+"""What a change would destroy, looked at without changing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ariane_admin.asking.cluster_doors import ClusterDoors
+from ariane_admin.asking.roll_call import RollCall, known_groups
+from ariane_record.names import dead_letter_topic, retry_topic
+from ariane_sdk import QueueReader
+from ariane_sdk.errors import GroupNotFound, RouteNotFound
+
+
+async def topic_content(
+    name_servers: str, topic: str, broker_names: Sequence[str], *, missing_ok: bool
+) -> dict[str, Any]:
+    """What goes with a topic: on how many brokers it lies, its messages, the groups in it.
+
+    Raises:
+        RouteNotFound: No broker carries it, and that is not `missing_ok`.
+        CallError: A broker did not tell.
+    """
+    gone = {"topic": topic, "brokers": 0, "messages": 0, "groups": 0}
+    async with ClusterDoors(name_servers) as doors, QueueReader(name_servers) as reader:
+        try:
+            bounds = await reader.bounds(topic, broker_names=broker_names)
+        except RouteNotFound:
+            if not missing_ok:
+                raise
+            return gone
+        lags = await doors.client.consumer_lag(topic=topic, broker_names=broker_names)
+    return {
+        "topic": topic,
+        "brokers": len({queue.broker_name for queue in bounds}),
+        "messages": sum(end - begin for begin, end in bounds.values()),
+        "groups": len({lag.group for lag in lags}),
+    }
+
+
+async def group_content(name_servers: str, group: str) -> dict[str, Any]:
+    """What goes with a group: its offsets, what is to be tried again, its dead letters.
+
+    Raises:
+        GroupNotFound: No broker knows it.
+        CallError: A broker did not tell.
+    """
+    async with ClusterDoors(name_servers) as doors:
+        roll = RollCall(await doors.primaries())
+        if group not in await known_groups(doors.client, roll) and not roll.unanswered:
+            raise GroupNotFound(f"no broker knows group {group!r}; ariane group list shows all")
+        lags = await doors.client.consumer_lag(group)
+        members = await doors.client.list_members(group)
+    return {
+        "group": group,
+        "members": len({member.client_id for member in members}),
+        "offsets": len(lags),
+        "retry_messages": await message_count(name_servers, retry_topic(group)),
+        "dead_letters": await message_count(name_servers, dead_letter_topic(group)),
+    }
+
+
+async def message_count(name_servers: str, topic: str) -> int:
+    """How many messages a topic keeps; none where there is no such topic."""
+    async with QueueReader(name_servers) as reader:
+        try:
+            bounds = await reader.bounds(topic)
+        except RouteNotFound:
+            return 0
+        return sum(end - begin for begin, end in bounds.values())
