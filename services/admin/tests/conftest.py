@@ -14,6 +14,8 @@ from sqlalchemy import create_engine, text
 
 from ariane.admin.v1 import audit_service_pb2 as audit_pb
 from ariane.admin.v1.audit_service_pb2_grpc import AuditServiceStub
+from ariane_admin.asking import changes
+from ariane_admin.asking.connection import DEFAULT_ADMIN
 from ariane_admin.cli import main
 from ariane_admin.database import SCHEMA
 from ariane_admin.service.app import AdminApp
@@ -41,6 +43,17 @@ def cluster(tmp_path_factory):
     (config / "subscriptionGroup.json").write_text(text)
     with LocalCluster(folder, brokers=2, name_servers=2, extra_broker_args=SMALL_STORE) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def nobody_at_the_usual_place(monkeypatch):
+    """An admin that this machine happens to run serves another cluster than the tests'."""
+    listens = changes._listens
+
+    async def but_not_there(address):
+        return address != DEFAULT_ADMIN and await listens(address)
+
+    monkeypatch.setattr(changes, "_listens", but_not_there)
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                     ),
                     "remove": Room(
                         "ariane_admin.commands.broker.ha:remove",
-                        "Take a replica out of broker NAME's set that will not come back.",
+                        "Take a replica that will not come back out of broker NAME's set.",
                     ),
                     "status": Room(
                         "ariane_admin.commands.broker.ha:status",

@@ -66,6 +66,8 @@ def test_a_filter_from_the_upload_to_the_end(ready, ariane, ariane_json, cluster
             found += [int(message.body) for message in consumer.poll(timeout_s=60)]
         assert sorted(found) == list(range(61, 120))
         assert "filter-commands" in ariane("filter", "show", version)
+        told = ariane_json("filter", "delete", version, "--dry-run")
+        assert (told["groups"], told["dry_run"]) == (["filter-commands"], True)
         line = ariane("filter", "delete", version, "--yes", status=ExitStatus.REFUSED)
         assert "group filter-commands pulls through" in line
 
@@ -83,6 +85,9 @@ def test_an_unused_filter_is_deleted_everywhere(ready, ariane, ariane_json, tmp_
     version = upload(ariane_json, "all", module)
     line = ariane("filter", "delete", version, status=ExitStatus.USAGE)
     assert "--yes" in line
+    told = ariane("filter", "delete", version, "--dry-run")
+    assert told == f"{version} would be deleted at 2 of 2 FilterServers.\n"
+    assert len(ariane_json("filter", "list", "all")) == 1
     ariane("filter", "delete", version, "--yes")
     assert ariane_json("filter", "list", "all") == []
     line = ariane("filter", "show", version, status=ExitStatus.NOT_FOUND)
@@ -106,6 +111,7 @@ def test_a_try_shows_which_messages_match(ready, ariane, ariane_json, module, fl
     [
         (("show", "late"), ExitStatus.USAGE, "name@version"),
         (("show", "nobody@0123456789ab"), ExitStatus.NOT_FOUND, "FILTER_NOT_FOUND"),
+        (("delete", "nobody@0123456789ab", "--dry-run"), ExitStatus.NOT_FOUND, "FILTER_NOT_FOUND"),
         (("try", "nobody", "flights"), ExitStatus.NOT_FOUND, "no file"),
         (("try", "x" * 400, "flights"), ExitStatus.NOT_FOUND, "no file"),
         (("try", "HUGE", "flights"), ExitStatus.USAGE, "2,000,000 bytes"),

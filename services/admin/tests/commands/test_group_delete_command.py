@@ -1,5 +1,6 @@
 """``ariane group delete`` against a real cluster."""
 
+from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
 
 
@@ -13,7 +14,7 @@ def test_a_group_goes_from_all_brokers(ariane, ariane_json):
     ariane("group", "delete", "gone-billing", "--yes", status=ExitStatus.NOT_FOUND)
 
 
-def test_dry_runs_tell_counts_and_change_nothing(ariane, ariane_json, lines):
+def test_dry_runs_tell_counts_and_change_nothing(ariane, ariane_json, lines, capfd):
     ariane("topic", "create", "dry-orders")
     ariane("produce", "dry-orders", lines("a", "b", "c"))
     ariane("group", "retry", "dry-billing", "--attempts", "5")
@@ -23,6 +24,8 @@ def test_dry_runs_tell_counts_and_change_nothing(ariane, ariane_json, lines):
     assert (told["members"], told["dead_letters"], told["dry_run"]) == (0, 0, True)
     told = ariane_json("dead-letter", "redrive", "dry-billing", "--dry-run")
     assert (told["redriven"], told["redriven_before"]) == (0, 0)
+    assert main(["dead-letter", "redrive", "dry-none", "--dry-run"]) == ExitStatus.DONE
+    assert "no broker knows group 'dry-none'" in capfd.readouterr().err
     assert ariane_json("broker", "drain", "broker-a", "--dry-run")["dry_run"] is True
     [broker] = [b for b in ariane_json("broker", "list") if b["broker"] == "broker-a"]
     assert (broker["writable"], broker["wiped"]) == (True, False)

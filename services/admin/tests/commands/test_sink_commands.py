@@ -64,6 +64,9 @@ def test_a_sink_is_listed_moved_and_deleted(sink, copies, ariane, ariane_json):
     back = ariane("sink", "move", sink, "broker-a", "--yes", "--home-is-gone")
     assert back == f"Sink {sink} writes to broker-a now.\n"
 
+    told = ariane_json("sink", "delete", sink, "--dry-run")
+    assert (told["name"], told["staged_rows"], told["dry_run"]) == (sink, 0, True)
+    assert row_of(ariane_json("sink", "list"), sink)["batch"] == 3
     gone = ariane("sink", "delete", sink, "--yes")
     assert gone == f"Sink {sink} is gone from 2 brokers; 0 staged rows dropped.\n"
     assert not [row for row in ariane_json("sink", "list") if row["name"] == sink]
@@ -86,6 +89,7 @@ def test_a_move_and_a_deletion_leave_their_entries(admin_process, sink, ariane, 
 def test_what_cannot_be_done_is_said_in_one_line(sink, cluster, ariane):
     for words, status, text in (
         (("move", "nobody", "broker-b", "-y"), ExitStatus.NOT_FOUND, "no broker knows sink"),
+        (("delete", "nobody", "--dry-run"), ExitStatus.NOT_FOUND, "no broker knows sink 'nobody'"),
         (("delete", "nobody", "-y"), ExitStatus.NOT_FOUND, "no broker knows sink 'nobody'"),
         (("move", sink, "broker-a", "-y"), ExitStatus.USAGE, "writes to broker broker-a already"),
         (("move", sink, "broker-z", "-y"), ExitStatus.UNREACHABLE, "no broker broker-z"),

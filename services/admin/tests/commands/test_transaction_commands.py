@@ -80,11 +80,18 @@ def test_from_parked_to_decided(cluster, checker, ariane, ariane_json):
 
     cause = ("--cause", "nobody knows")
     decide = ("transaction", "decide", "cli-1")
+    told = ariane_json(*decide, "--commit", *cause, "--dry-run")
+    assert told == {"undecided": 1, "decided": 0, "outcome": "commit", "dry_run": True}
+    assert ariane_json("transaction", "show", "cli-1")["state"] == "parked"
+    unknown = ("transaction", "decide", "nobody", "--commit", *cause, "--dry-run")
+    assert "nobody" in ariane(*unknown, status=ExitStatus.NOT_FOUND)
     assert "--commit or --rollback" in ariane(*decide, *cause, status=ExitStatus.USAGE)
     assert "--yes" in ariane(*decide, "--commit", *cause, status=ExitStatus.USAGE)
     assert "has ended: commit" in ariane(*decide, "--commit", "--yes", *cause)
     refusal = ariane(*decide, "--rollback", "--yes", *cause, status=ExitStatus.REFUSED)
     assert "COMMIT" in refusal
+    told = ariane_json(*decide, "--rollback", *cause, "--dry-run")
+    assert (told["undecided"], told["decided"]) == (0, 1)
     decided = ariane_json("transaction", "show", "cli-1")
     assert (decided["state"], decided["outcome"]) == ("decided", "commit")
     assert (decided["decider"], decided["cause"]) == ("operator", "nobody knows")
@@ -124,8 +131,11 @@ def test_many_are_resumed_and_decided_by_group_or_topic(
         status=ExitStatus.REFUSED,
     )
     assert "1 transactions have ended; 1 do not (1 TRANSACTION_DECIDED)" in told
-    rest = ("transaction", "decide", *both, "--rollback", *cause, "--yes")
-    assert ariane_json(*rest) == {"done": 3, "failed": 0}
+    rest = ("transaction", "decide", *both, "--rollback", *cause)
+    told = ariane(*rest, "--dry-run")
+    assert told == "3 transactions would be rolled back; 0 have an outcome that stands.\n"
+    assert len(ariane_json("transaction", "parked", "--topic", "bulk")) == 3
+    assert ariane_json(*rest, "--yes") == {"done": 3, "failed": 0}
     assert ariane_json("transaction", "parked", "--topic", "bulk") == []
     outcomes = [ariane_json("transaction", "show", each)["outcome"] for each in sorted(ids)]
     assert outcomes == ["commit", *["rollback"] * 4]

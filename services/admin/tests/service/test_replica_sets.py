@@ -1,6 +1,7 @@
 """A broker with a replica, through the service and the console."""
 
 import asyncio
+import json
 
 import pytest
 from grpc.aio import AioRpcError
@@ -8,6 +9,8 @@ from grpc.aio import AioRpcError
 from ariane.admin.v1 import audit_service_pb2 as audit_pb
 from ariane.admin.v1 import replica_set_service_pb2 as set_pb
 from ariane.admin.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
+from ariane_admin.cli import main
+from ariane_admin.terminal.exits import ExitStatus
 from ariane_servicekit.running.processes import LocalCluster
 from ariane_testkit.small_store import SMALL_STORE
 
@@ -54,3 +57,26 @@ async def test_the_primary_is_handed_on_and_back(own_cluster, admin, browser, en
     done = await browser.change("/cluster/switchover", broker="broker-a", id="0")
     assert "takes over as primary" in done.text, done.text
     await standing(stub, 0)
+
+
+async def test_a_dry_run_tells_how_the_broker_stands_and_changes_nothing(own_cluster, admin, capfd):
+    stub = ReplicaSetServiceStub(admin)
+    await standing(stub, 0)
+
+    async def told(word, *options):
+        capfd.readouterr()
+        words = ("broker", "ha", word, "broker-a", *options, "--dry-run", "-o", "json")
+        servers = ("--name-servers", own_cluster.name_servers)
+        ended = await asyncio.to_thread(main, [*words, *servers])
+        return ended, capfd.readouterr()
+
+    for word, option in (("switchover", "--to"), ("elect", "--id"), ("remove", "--id")):
+        ended, written = await told(word, option, "1")
+        assert ended == ExitStatus.DONE, written.err
+        row = json.loads(written.out)
+        assert (row["broker"], row["id"], row["role"]) == ("broker-a", 1, "replica")
+        assert (row["in_sync"], row["attached"], row["dry_run"]) == (True, True, True)
+        ended, written = await told(word, option, "7")
+        assert ended == ExitStatus.NOT_FOUND
+        assert "broker-a has no broker 7; its ids are 0, 1" in written.err
+    assert len(await standing(stub, 0)) == 2

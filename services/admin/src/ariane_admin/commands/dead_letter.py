@@ -228,7 +228,13 @@ def redrive(
         request.query.CopyFrom(_query(**which))
     else:
         request.places.append(_place(place))
-    what = "the dead letters that match" if any(which.values()) else "all dead letters"
+
+    async def doubt() -> ExitStatus:
+        async with ClusterDoors(name_servers) as doors:
+            roll = RollCall(await doors.primaries())
+            await _doubt(doors, roll, group)
+            return roll.status
+
     if dry_run:
         wanted = _wanted(**which) if place is None else _at(place)
         fresh, before = run_async(_counted(name_servers, group, wanted))
@@ -238,15 +244,10 @@ def redrive(
             f"{fresh:,} would be sent back; {before:,} have been before.",
             {"group": group, "redriven": fresh, "redriven_before": before, "dry_run": True},
         )
-        return ExitStatus.DONE
+        return ExitStatus.DONE if fresh + before else run_async(doubt())
     if place is None:
-        confirm(f"Send {what} of group {group} back?", yes=yes)
-
-    async def doubt() -> ExitStatus:
-        async with ClusterDoors(name_servers) as doors:
-            roll = RollCall(await doors.primaries())
-            await _doubt(doors, roll, group)
-            return roll.status
+        which_ones = "the dead letters that match" if any(which.values()) else "all dead letters"
+        confirm(f"Send {which_ones} of group {group} back?", yes=yes)
 
     status = ExitStatus.DONE
     try:

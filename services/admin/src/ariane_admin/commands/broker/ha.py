@@ -57,7 +57,7 @@ def status(*, name: str, name_servers: str, output: Output) -> int:
 
 @click.command("switchover")
 @click.argument("name")
-@click.option("--to", "broker_id", type=click.IntRange(0), required=True, help="The id of whom.")
+@click.option("--to", "broker_id", type=click.IntRange(0), required=True, help="Id of the replica.")
 @click.option(
     "--grace",
     type=click.FloatRange(0.1, 20),
@@ -106,7 +106,7 @@ def switchover(
 
 @click.command("elect")
 @click.argument("name")
-@click.option("--id", "broker_id", type=click.IntRange(0), required=True, help="The id of whom.")
+@click.option("--id", "broker_id", type=click.IntRange(0), required=True, help="Id of the replica.")
 @click.option(
     "--unclean", is_flag=True, help="Even if it is not in sync: what only others hold is lost."
 )
@@ -152,7 +152,7 @@ def elect(
 
 @click.command("remove")
 @click.argument("name")
-@click.option("--id", "broker_id", type=click.IntRange(0), required=True, help="The id of whom.")
+@click.option("--id", "broker_id", type=click.IntRange(0), required=True, help="Id of the replica.")
 @dry_run_option
 @yes_option
 @name_servers_option
@@ -168,12 +168,13 @@ def remove(
     admin: AdminChoice,
     output: Output,
 ) -> None:
-    """Take a replica out of broker NAME's set that will not come back.
+    """Take a replica that will not come back out of broker NAME's set.
 
-    Nobody waits for it any more. It must be stopped before; started again, it joins again.
+    Sends wait for its copy no more. Stop it first: a replica that is started again joins again.
 
     \b
-    Example:
+    Examples:
+      ariane broker ha remove broker-a --id 1 --dry-run
       ariane broker ha remove broker-a --id 1 --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if dry_run:
@@ -186,7 +187,7 @@ def remove(
         async with administration(name_servers, admin) as changes:
             return (await changes.ask(changes.replica_sets.RemoveReplica, request)).replica_set
 
-    _tell(output, f"Broker {broker_id} is out of {name}'s set.", run_async(work()))
+    _tell(output, f"Broker {broker_id} is in the replica set of {name} no more.", run_async(work()))
 
 
 def _tell_before(output: Output, name_servers: str, name: str, broker_id: int, would: str) -> None:
