@@ -193,7 +193,8 @@ class Receipt:
 
     Attributes:
         message_queue: Their queue.
-        address: The broker that gave them, "host:port".
+        address: The process of the broker that gave them, "host:port". Another one may be its
+            primary by now.
         token: Names them to the broker.
         attempts: How often each was handed out by now, this time included.
         invisible_until_ms: Until when nobody else gets them, by the broker's clock, unless that is

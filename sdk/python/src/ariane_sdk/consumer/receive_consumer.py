@@ -32,6 +32,7 @@ from ariane_sdk.consumer.receiving.asking import HOLD_S, Asking, is_held
 from ariane_sdk.consumer.receiving.invisible_span import check_span
 from ariane_sdk.consumer.receiving.listening import Listening
 from ariane_sdk.consumer.receiving.message_listener import MessageListener, of_one
+from ariane_sdk.consumer.receiving.primaries import Primaries
 from ariane_sdk.consumer.receiving.receive_calls import (
     DONE,
     Answer,
@@ -414,8 +415,16 @@ class ReceiveConsumer(StatelessClient):
     def _calls(self) -> ReceiveCalls:
         connections = self._session.connections
         return ReceiveCalls(
-            connections, self._group, timeout_s=self._call_timeout_s, clock=self._clock
+            connections,
+            self._group,
+            self._primaries,
+            timeout_s=self._call_timeout_s,
+            clock=self._clock,
         )
+
+    @property
+    def _primaries(self) -> Primaries:
+        return Primaries(self._session.routes, self._topics)
 
     async def _give_back(self, messages: list[ReceivedMessage]) -> None:
         """Let others have messages at once; those that fail come when their time is over."""
@@ -425,7 +434,10 @@ class ReceiveConsumer(StatelessClient):
             logger.warning("%d messages come again later: %s", len(messages), error)
 
     async def _brokers(self) -> dict[str, BrokerRoute]:
-        """The brokers of the topics by their addresses, as far as they are known now."""
+        """The brokers of the topics by their addresses, as far as they are known now.
+
+        A replica is asked while there is no primary: it may be about to become it.
+        """
         if self._refusal is not None:
             refusal, self._refusal = self._refusal, None
             raise refusal
@@ -477,6 +489,7 @@ class ReceiveConsumer(StatelessClient):
             self._late,
             clock=self._clock,
             timeout_s=timeout_s,
+            doubt=self._primaries.doubt,
         )
         return asking.batches()
 

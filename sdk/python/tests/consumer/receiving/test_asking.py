@@ -16,9 +16,17 @@ from ariane_sdk.consumer.receiving.asking import Asking
 from ariane_sdk.consumer.receiving.receive_calls import Answer
 from ariane_sdk.consumer.receiving.receive_wire import receive_answer
 from ariane_sdk.errors import RecordDamaged, ServiceUnavailable
+from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import SystemClock
 
 BATCH = 4
+
+
+class NoWaitClock(SystemClock):
+    """Lets others run, and nobody wait."""
+
+    async def sleep(self, _seconds):
+        await asyncio.sleep(0)
 
 
 def encoded(begin, count):
@@ -69,7 +77,9 @@ def asking_of(broker, kept, timeout_s=None, clock=None, invisible_s=0):
     order = ReceiveOrder(message_count_max=BATCH, size_bytes_max=1 << 20)
     order.invisible_duration.FromSeconds(invisible_s)
     clock = clock or SystemClock()
-    return Asking(broker, brokers, order, kept, {}, clock=clock, timeout_s=timeout_s)
+    return Asking(
+        broker, brokers, order, kept, {}, clock=clock, timeout_s=timeout_s, doubt=lambda: None
+    )
 
 
 def bodies(batches):
@@ -151,7 +161,16 @@ async def test_what_a_broker_gave_that_leaves_the_route_is_handed_out(when):
             return await (broker or silent).receive(broker, order, hold_s)
 
     silent, got = Broker(0), []
-    asking = Asking(Calls(), route, order, [], late, clock=SystemClock(), timeout_s=None)
+    asking = Asking(
+        Calls(),
+        route,
+        order,
+        [],
+        late,
+        clock=SystemClock(),
+        timeout_s=None,
+        doubt=lambda: None,
+    )
     async with aclosing(asking.batches()) as batches, asyncio.timeout(60):
         while len(bodies(got)) < wanted:
             got.append(await anext(batches))
@@ -160,3 +179,31 @@ async def test_what_a_broker_gave_that_leaves_the_route_is_handed_out(when):
             brokers.pop("gone:1", None)
     assert sorted(bodies(got)) == list(range(wanted))
     assert not late
+
+
+@pytest.mark.parametrize("timeout_s", [None, 60])
+async def test_a_broker_that_was_taken_over_is_asked_where_it_is_now(timeout_s):
+    """Also by whoever asks for one batch and waits."""
+    now, doubts = {"old:1": BrokerRoute("c", "a", {0: "old:1"}, 4, 4)}, []
+
+    class Calls(Broker):
+        async def receive(self, broker, order, hold_s):
+            if broker.read_address == "old:1":
+                raise ServiceUnavailable("this broker is not the primary")
+            return await super().receive(broker, order, hold_s)
+
+    def doubt():
+        doubts.append(dict(now))
+        now.clear()
+        now["new:1"] = BrokerRoute("c", "a", {0: "new:1"}, 4, 4)
+
+    async def route():
+        return dict(now)
+
+    order = ReceiveOrder(message_count_max=BATCH, size_bytes_max=1 << 20)
+    asking = Asking(
+        Calls(BATCH), route, order, [], {}, clock=NoWaitClock(), timeout_s=timeout_s, doubt=doubt
+    )
+    async with aclosing(asking.batches()) as batches, asyncio.timeout(10):
+        assert bodies([await anext(batches)]) == [0, 1, 2, 3]
+    assert len(doubts) == 1

@@ -9,14 +9,7 @@ from ariane_sdk.consumer.receiving.receive_calls import Answer, messages_of
 from ariane_sdk.consumer.receiving.receive_wire import receive_answer
 from ariane_sdk.errors import DeadlinePassed, GroupRefused, IllegalArgument, ServiceUnavailable
 from ariane_sdk.runtime.clock import SystemClock
-from sdk.python.tests.consumer.receiving.test_asking import encoded
-
-
-class NoWaitClock(SystemClock):
-    """Lets others run, and nobody wait."""
-
-    async def sleep(self, _seconds):
-        await asyncio.sleep(0)
+from sdk.python.tests.consumer.receiving.test_asking import NoWaitClock, encoded
 
 
 class Settler:
@@ -69,7 +62,8 @@ async def failed(_messages):
 
 @pytest.mark.parametrize(("listener", "what"), [(done, "ack"), (failed, "nack")])
 async def test_what_its_broker_never_heard_of_is_settled_again(listener, what):
-    settler = Settler(away(), DeadlinePassed("no answer", outcome_unknown=True), away())
+    replica = ServiceUnavailable("this broker is not the primary", reason="BROKER_NOT_PRIMARY")
+    settler = Settler(away(), DeadlinePassed("no answer", outcome_unknown=True), replica)
     async with asyncio.timeout(60):
         await listening(listener, settler).run(messages(1))
     assert settler.settled == [(what, 0)]

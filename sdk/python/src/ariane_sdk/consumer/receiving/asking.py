@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
 from ariane_sdk.consumer.receiving.receive_calls import Answer, ReceiveCalls, messages_of
-from ariane_sdk.errors import CallError, DeadlinePassed, RecordDamaged
+from ariane_sdk.errors import CallError, DeadlinePassed, RecordDamaged, ServiceUnavailable
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.net.timestamps import duration_s
 from ariane_sdk.routing.route import BrokerRoute
@@ -52,6 +52,11 @@ def is_held(message: ReceivedMessage, clock: Clock) -> bool:
     return held
 
 
+def _names(brokers: dict[str, BrokerRoute], name: str) -> bool:
+    """Whether there is a broker of that name."""
+    return any(broker.broker_name == name for broker in brokers.values())
+
+
 class Asking:
     """Asks all brokers until nobody wants more."""
 
@@ -65,6 +70,7 @@ class Asking:
         *,
         clock: Clock,
         timeout_s: float | None,
+        doubt: Callable[[], None],
     ) -> None:
         """Take the parts; nobody is asked yet.
 
@@ -80,6 +86,7 @@ class Asking:
             clock: Paces.
             timeout_s: Ends after this time without a message; nothing: never, and whoever takes a
                 batch will want the next.
+            doubt: Is told that a broker does not answer, or has become a replica.
         """
         self._calls = calls
         self._brokers = brokers
@@ -88,6 +95,7 @@ class Asking:
         self._late = late
         self._clock = clock
         self._timeout_s = timeout_s
+        self._doubt = doubt
         self._wait_s = HOLD_S if timeout_s is None else timeout_s
         self._line: asyncio.Queue[Batch | CallError] = asyncio.Queue(maxsize=1)
         self._askers: dict[str, asyncio.Task[None]] = {}
@@ -157,9 +165,7 @@ class Asking:
         brokers = await self._brokers()
         for address in [address for address, asker in self._askers.items() if asker.done()]:
             del self._askers[address]
-        for address in brokers.keys() - self._askers.keys():
-            asking = self._ask(address, brokers[address])
-            self._askers[address] = start_task(asking, f"receive-{address}")
+        self._ask_others(brokers)
         left = self._askers.keys() - brokers.keys()
         if left:
             await self._stop(left)
@@ -167,6 +173,12 @@ class Asking:
             # One that is held is looked at again the next time: it may bring messages yet.
             if self._late[address].done():
                 self._keep_of(self._late.pop(address))
+
+    def _ask_others(self, brokers: dict[str, BrokerRoute]) -> None:
+        """Ask those that are not asked yet."""
+        for address in brokers.keys() - self._askers.keys():
+            asking = self._ask(address, brokers[address])
+            self._askers[address] = start_task(asking, f"receive-{address}")
 
     async def _stop(self, addresses: Collection[str]) -> None:
         """Ask some brokers no longer, and keep what they gave and nobody took."""
@@ -207,10 +219,18 @@ class Asking:
                     del self._ahead[address]
             except CallError as error:
                 self._ahead.pop(address, None)
-                if not error.retriable and not isinstance(error, DeadlinePassed):
+                # One that has become a replica says so, and can be asked nowhere else.
+                away = isinstance(error, ServiceUnavailable | DeadlinePassed)
+                if not error.retriable and not away:
                     raise
                 logger.info("broker %s gives no messages: %s", broker.broker_name, error)
+                self._doubt()
                 await self._clock.sleep(RETRY_S)
+                # Who has taken over is asked at once, not when somebody wants more.
+                brokers = await self._brokers()
+                self._ask_others(brokers)
+                if address not in brokers and _names(brokers, broker.broker_name):
+                    return
                 continue
             if not answer.message_count:
                 continue

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from ariane_sdk.client.listener import Listener, ListenerCalls
-from ariane_sdk.errors import ArianeError, ReceiptExpired
+from ariane_sdk.errors import ArianeError, DeadlinePassed, ReceiptExpired, ServiceUnavailable
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
@@ -122,7 +122,8 @@ class Listening:
             logger.warning("%r took too long: another consumer has it", message)
         except ArianeError as error:
             logger.warning("%r is not settled: %s", message, error)
-            return not (error.retriable or error.outcome_unknown)
+            away = isinstance(error, ServiceUnavailable | DeadlinePassed)
+            return not (away or error.retriable or error.outcome_unknown)
         return True
 
 

@@ -25,8 +25,15 @@ from ariane.broker.v1.receive_service_pb2 import (
 from ariane_record.errors import RecordCorrupted
 from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
 from ariane_sdk.consumer.pulling.received_messages import queue_offsets_of, received_messages
+from ariane_sdk.consumer.receiving.primaries import Primaries
 from ariane_sdk.consumer.receiving.receive_wire import QueueAnswer, receive_answer
-from ariane_sdk.errors import IllegalArgument, ReceiptExpired, RecordDamaged
+from ariane_sdk.errors import (
+    DeadlinePassed,
+    IllegalArgument,
+    ReceiptExpired,
+    RecordDamaged,
+    ServiceUnavailable,
+)
 from ariane_sdk.message import MessageQueue, Receipt, ReceivedMessage
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.status import error_from_status
@@ -71,7 +78,7 @@ class Answer(NamedTuple):
 
     Attributes:
         broker_name: The broker.
-        address: Where it was asked, and where the messages are settled.
+        address: Where it was asked.
         queues: What each of its queues gave.
         held_until_s: Until when nobody else gets it, by the client's monotonic clock.
     """
@@ -96,10 +103,17 @@ class ReceiveCalls:
     """Asks brokers for messages, and settles them."""
 
     def __init__(
-        self, connections: Connections, group: str, *, timeout_s: float, clock: Clock
+        self,
+        connections: Connections,
+        group: str,
+        primaries: Primaries,
+        *,
+        timeout_s: float,
+        clock: Clock,
     ) -> None:
         self._connections = connections
         self._group = group
+        self._primaries = primaries
         self._timeout_s = timeout_s
         self._clock = clock
 
@@ -130,21 +144,27 @@ class ReceiveCalls:
     async def settle(self, messages: Iterable[ReceivedMessage], outcome: Settlement) -> None:
         """Settle messages of any brokers, those of one broker in one call.
 
+        They are settled where the broker's primary is now: another process may have taken over
+        since it gave them, and knows what was handed out.
+
         Raises:
             ReceiptExpired: Some are another's by now; the others are settled.
             CallError: Nobody knows of some whether they are settled.
         """
         by_broker: dict[str, dict[Receipt, _Runs]]
         by_broker = defaultdict(lambda: defaultdict(list))
+        at: dict[str, str] = {}
         try:
             # Those of one receipt tend to stand together: a step for each run of them.
             for receipt, run in groupby(messages, attrgetter("receipt")):
-                by_broker[receipt.address][receipt].append(queue_offsets_of(list(run)))
+                name = receipt.message_queue.broker_name
+                by_broker[name][receipt].append(queue_offsets_of(list(run)))
+                at[name] = receipt.address
         except AttributeError:
             raise IllegalArgument("only messages of a ReceiveConsumer can be settled") from None
         calls = [
-            self._settle(address, dict(some), outcome)
-            for address, receipts in by_broker.items()
+            self._settle_at_primary(name, at[name], dict(some), outcome)
+            for name, receipts in by_broker.items()
             for some in _pieces(list(receipts.items()), SETTLEMENTS_MAX)
         ]
         ended = await asyncio.gather(*calls, return_exceptions=True)
@@ -152,6 +172,20 @@ class ReceiveCalls:
         # Of those that expired it is known what became of them.
         for error in sorted(errors, key=lambda error: isinstance(error, ReceiptExpired)):
             raise error
+
+    async def _settle_at_primary(
+        self, name: str, known: str, receipts: Mapping[Receipt, _Runs], outcome: Settlement
+    ) -> None:
+        """Settle where the primary is by the routes, and once more if they were out of date."""
+        address = self._primaries.find(name) or known
+        try:
+            await self._settle(address, receipts, outcome)
+        except (ServiceUnavailable, DeadlinePassed):
+            await self._primaries.look_again()
+            now = self._primaries.find(name) or known
+            if now == address:
+                raise
+            await self._settle(now, receipts, outcome)
 
     async def _settle(
         self,

@@ -1,0 +1,37 @@
+"""Where the primaries of brokers are now, by the routes of a consumer's topics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ariane_sdk.routing.routes import Routes
+
+
+class Primaries:
+    """Finds primaries.
+
+    All topics of a consumer tell of a broker: the retry topic, too, is where they are.
+    """
+
+    def __init__(self, routes: Routes, topics: Sequence[str]) -> None:
+        """Look at the routes of these topics."""
+        self._routes = routes
+        self._topics = topics
+
+    def find(self, broker_name: str) -> str:
+        """The address of a broker's primary; nothing while none is known."""
+        for topic in self._topics:
+            route = self._routes.cached(topic)
+            if route is not None and broker_name in route.primary_addresses:
+                return route.primary_addresses[broker_name]
+        return ""
+
+    def doubt(self) -> None:
+        """A broker did not answer, or is no primary: have the routes asked for again."""
+        for topic in self._topics:
+            self._routes.doubt(topic)
+
+    async def look_again(self) -> None:
+        """As ``doubt``, and wait for what is asked at once."""
+        await asyncio.gather(*map(self._routes.reconsider, self._topics))

@@ -1,0 +1,80 @@
+"""Settling: where a broker's primary is now, whoever has given the messages."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from ariane.broker.v1.receive_service_pb2 import SettledRecords, SettleRecordsResponse
+from ariane_sdk.consumer.receiving.receive_calls import DONE, Answer, ReceiveCalls, messages_of
+from ariane_sdk.consumer.receiving.receive_wire import receive_answer
+from ariane_sdk.errors import ServiceUnavailable
+from ariane_sdk.runtime.clock import SystemClock
+from sdk.python.tests.consumer.receiving.test_asking import encoded
+
+
+class Primaries:
+    """Where the primary is: each look is the next place."""
+
+    def __init__(self, *places):
+        self.places = list(places)
+
+    def find(self, broker_name):
+        assert broker_name == "a"
+        return self.places[0]
+
+    async def look_again(self):
+        if len(self.places) > 1:
+            del self.places[0]
+
+
+class Brokers:
+    """Processes; one is the primary."""
+
+    def __init__(self, primary):
+        self.primary = primary
+        self.settled = []
+
+    def receiving(self, address):
+        async def settle(request, **_):
+            if address != self.primary:
+                raise ServiceUnavailable("not the primary", reason="BROKER_NOT_PRIMARY")
+            self.settled += [each.receipt for each in request.settlements]
+            return SettleRecordsResponse(results=[SettledRecords()])
+
+        return SimpleNamespace(SettleRecords=settle)
+
+
+def received():
+    return messages_of(Answer("a", "old:1", receive_answer(encoded(0, 3))))
+
+
+def calls_of(brokers, primaries):
+    return ReceiveCalls(brokers, "billing", primaries, timeout_s=3.0, clock=SystemClock())
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        pytest.param(["new:1"], id="the route tells it"),
+        pytest.param(["old:1", "new:1"], id="the route is old"),
+        pytest.param(["", "new:1"], id="the route has none yet"),
+    ],
+)
+async def test_messages_are_settled_at_who_has_taken_over(places):
+    brokers = Brokers("new:1")
+    await calls_of(brokers, Primaries(*places)).settle(received(), DONE)
+    assert brokers.settled == [b"token"]
+
+
+@pytest.mark.parametrize("place", ["", "old:1"])
+async def test_that_nobody_has_taken_over_yet_is_told(place):
+    brokers = Brokers("new:1")
+    with pytest.raises(ServiceUnavailable):
+        await calls_of(brokers, Primaries(place)).settle(received(), DONE)
+    assert not brokers.settled
+
+
+async def test_who_gave_them_settles_them_where_no_route_tells_a_primary():
+    brokers = Brokers("old:1")
+    await calls_of(brokers, Primaries("")).settle(received(), DONE)
+    assert brokers.settled == [b"token"]
