@@ -25,7 +25,7 @@ WORLD: Final = {
     "*/__main__.py": "reads arguments and environment, once",
     "*/app.py": "the parts list: gives the real clock, disk and chance to those that take them",
     "*/room.py": "the parts list of a room",
-    "services/broker/src/ariane_broker/log/store_host.py": "asks for its own address, once",
+    "services/broker/src/ariane_broker/naming/store_host.py": "asks for its own address, once",
     "storage/src/ariane_storage/disk/clock.py": "the real clock",
     "storage/src/ariane_storage/disk/os_disk.py": "the real disk",
     "storage/src/ariane_storage/testing/*": "worlds for tests",

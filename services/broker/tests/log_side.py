@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ariane_broker.log.broker_log import BrokerLog
-from ariane_broker.log.producer_sequences import ProducerSequences
+from ariane_broker.log.derived.producer_sequences import ProducerSequences
 from ariane_broker.log.promise import AcknowledgedLevel, Condition, Promise
 from ariane_broker.log.statistics import BrokerStatistics
 

@@ -8,7 +8,7 @@ import pytest
 
 from ariane_record import BlockEncoder
 from ariane_sdk import Message, MessageQueue, Producer, PullConsumer, QueueReader, errors, sync
-from ariane_sdk.consumer.delivery.column_window import ColumnWindow
+from ariane_sdk.consumer.polling.column_window import ColumnWindow
 from ariane_sdk.consumer.pulling import pull_loop as _pull_loop
 
 QUEUE = MessageQueue("orders", "broker-a", 0)

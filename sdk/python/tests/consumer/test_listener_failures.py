@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from ariane_sdk import MessageQueue
-from ariane_sdk.consumer.delivery.listener_failures import KNOWN_MAX, ListenerFailures
+from ariane_sdk.consumer.delivery.failed_messages import KNOWN_MAX, ListenerFailures
 from ariane_sdk.errors import MessagesFailed
 
 QUEUE = MessageQueue("orders", "broker-a", 0)

@@ -18,9 +18,9 @@ from ariane_record.decoding.columns import decode_columns
 from ariane_record.errors import RecordCorrupted
 from ariane_sdk import MessageQueue
 from ariane_sdk.checks.tag_filter import TagFilter
-from ariane_sdk.consumer.delivery.column_window import ColumnWindow
 from ariane_sdk.consumer.delivery.pulled_bodies import OF_BODIES, PulledBodies
 from ariane_sdk.consumer.delivery.window import QueueWindow
+from ariane_sdk.consumer.polling.column_window import ColumnWindow
 from ariane_sdk.consumer.pulling.pull_wire import PulledRecords
 from ariane_sdk.consumer.pulling.pulled import fill, projection_of
 from ariane_sdk.reading.columns_out import record_batch

@@ -12,7 +12,7 @@ from ariane_sdk import MessageQueue, PullSettings
 from ariane_sdk.client.attachment import Attachment
 from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
-from ariane_sdk.consumer.delivery.polled_queue import PolledQueue
+from ariane_sdk.consumer.polling.polled_queue import PolledQueue
 from ariane_sdk.consumer.pulling.pull_loop import PullLoop
 from ariane_sdk.consumer.pulling.pull_source import BrokerSource
 from ariane_sdk.net.connections import CHANNEL_OPTIONS

@@ -16,7 +16,7 @@ from ariane_record.decoding.columns import decode_columns
 from ariane_sdk import Message
 from ariane_sdk.errors import IllegalArgument, MessageIllegal, MessageTooLarge, NameIllegal
 from ariane_sdk.sql import METADATA, Outbox, OutboxRelay, create_tables
-from ariane_sdk.sql._outbox_rows import LeaseLost, OutboxRows
+from ariane_sdk.sql._outbox.rows import LeaseLost, OutboxRows
 
 ROWS = METADATA.tables["ariane_outbox"]
 DAY = datetime(2026, 1, 5, tzinfo=UTC)
@@ -453,7 +453,7 @@ async def test_name_servers_that_are_away_park_nothing(world, sessions):
 
 
 async def test_what_cannot_go_hides_nothing_behind_it(world, sessions, monkeypatch):
-    monkeypatch.setattr("ariane_sdk.sql._outbox_share.WINDOW_ROWS", 5)
+    monkeypatch.setattr("ariane_sdk.sql._outbox.share.WINDOW_ROWS", 5)
     outbox = Outbox("shop", partitions=1)
     broker = world.brokers["broker-a"]
     with sessions.begin() as session:

@@ -14,10 +14,10 @@ from ariane_sdk import Message, MessageQueue
 from ariane_sdk.errors import ServiceUnavailable
 from ariane_sdk.runtime.clock import SystemClock
 from ariane_sdk.sql import METADATA, Outbox, OutboxRelay, create_tables
-from ariane_sdk.sql._outbox_pulse import RelayPulse
-from ariane_sdk.sql._outbox_rows import Lease, OutboxRow, WaitingRow
-from ariane_sdk.sql._outbox_sends import _batch
-from ariane_sdk.sql._outbox_share import Pace, PartitionShare
+from ariane_sdk.sql._outbox.pulse import RelayPulse
+from ariane_sdk.sql._outbox.rows import Lease, OutboxRow, WaitingRow
+from ariane_sdk.sql._outbox.sends import _batch
+from ariane_sdk.sql._outbox.share import Pace, PartitionShare
 
 QUEUES = [MessageQueue("orders", "broker-a", queue_id) for queue_id in range(2)]
 BATCH_BYTES_MAX = 200_000

@@ -10,7 +10,7 @@ from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.batch_check import Batch
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors import flush_unconfirmed
-from ariane_broker.log.producer_sequences import ProducerSequences
+from ariane_broker.log.derived.producer_sequences import ProducerSequences
 from ariane_broker.log.promise import AcknowledgedLevel, Demand, LonePromises
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.storage_rules import STORAGE_RULES

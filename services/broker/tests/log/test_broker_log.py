@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ariane_broker.log.broker_log import Sequenced
-from ariane_broker.log.producer_sequences import ProducerSequences
+from ariane_broker.log.derived.producer_sequences import ProducerSequences
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.queue_key import QueueKey
 from ariane_record import ProducerSequence

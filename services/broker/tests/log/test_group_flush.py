@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ariane_broker.log.arrivals import Arrivals
 from ariane_broker.log.group_flush import GroupFlush
+from ariane_broker.log.held_requests import Arrivals
 from ariane_broker.queue_key import QueueKey
 from ariane_servicekit import ServiceError
 from ariane_storage.errors import StorePoisoned

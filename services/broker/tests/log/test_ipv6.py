@@ -10,7 +10,7 @@ import pytest
 from ariane.broker.v1 import query_service_pb2 as query_pb
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1.message_pb2 import Message
-from ariane_broker.log.store_host import literal_host, store_host
+from ariane_broker.naming.store_host import literal_host, store_host
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.single.message_id import decode_offset_message_id
 from ariane_servicekit import Address

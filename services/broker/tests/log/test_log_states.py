@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ariane_broker.log.log_states import LogStates
+from ariane_broker.log.derived.log_states import LogStates
 from ariane_storage import Store
 from ariane_storage.errors import StorePoisoned
 from ariane_storage.state_file import StateFile

@@ -9,7 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ariane_broker.log.producer_sequences import BATCHES_KEPT, ProducerSequences, StoredBatch
+from ariane_broker.log.derived.producer_sequences import (
+    BATCHES_KEPT,
+    ProducerSequences,
+    StoredBatch,
+)
 from ariane_broker.queue_key import QueueKey
 from ariane_record import ProducerSequence
 from ariane_servicekit import ServiceError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from ariane_broker.log.recovery_progress import RecoveryProgress
+from ariane_broker.log.recovery_words import RecoveryProgress
 from ariane_storage.recovery.recovery import Progress
 
 

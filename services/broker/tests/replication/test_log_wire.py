@@ -7,7 +7,7 @@ from google.protobuf.message import DecodeError
 
 from ariane.replication.v1.log_service_pb2 import FollowLogResponse, LogChunk, PrimaryHeartbeat
 from ariane_broker.following.log_wire import log_response
-from ariane_broker.rpc.wire.log_wire import chunk_response
+from ariane_broker.rpc.servicers.replication_servicers import chunk_response
 
 HEAD = LogChunk(commit_log_offset=7, epoch=3, log_crc32=0xFFFFFFFF, max_commit_log_offset=1 << 40)
 

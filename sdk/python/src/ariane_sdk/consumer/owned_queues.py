@@ -32,8 +32,7 @@ from ariane_sdk.client.caution import Caution, InWork
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.client.session import Session
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
-from ariane_sdk.consumer.delivery.owned_queue import MakeOwned, OwnedQueue
-from ariane_sdk.consumer.delivery.queue_state import state_of
+from ariane_sdk.consumer.delivery.owned_queue import MakeOwned, OwnedQueue, state_of
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
 from ariane_sdk.consumer.offsets.offset_keeping import OffsetKeeping
 from ariane_sdk.consumer.offsets.start_position import GroupStart, StartPosition, begin_offsets

@@ -29,9 +29,6 @@ from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.consumer.consumer_life import ConsumerLife
-from ariane_sdk.consumer.delivery.polled_columns import PolledColumns
-from ariane_sdk.consumer.delivery.polled_line import PolledLine
-from ariane_sdk.consumer.delivery.polled_queue import PolledQueue
 from ariane_sdk.consumer.group.allocation import AllocationStrategy
 from ariane_sdk.consumer.group.consumer_plan import (
     ConsumerPlan,
@@ -41,6 +38,9 @@ from ariane_sdk.consumer.group.consumer_plan import (
     filters_of,
 )
 from ariane_sdk.consumer.offsets.start_position import StartPosition, checked_start, position_of
+from ariane_sdk.consumer.polling.polled_columns import PolledColumns
+from ariane_sdk.consumer.polling.polled_line import PolledLine
+from ariane_sdk.consumer.polling.polled_queue import PolledQueue
 from ariane_sdk.errors import ArianeError, ClientNotRunning, IllegalArgument
 from ariane_sdk.message import MessageQueue, ReceivedMessage
 from ariane_sdk.reading.columns_out import columns_wanted

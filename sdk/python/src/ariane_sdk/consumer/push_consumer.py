@@ -20,8 +20,8 @@ from ariane_sdk.client.session import Session
 from ariane_sdk.client.telemetry import traced_listener
 from ariane_sdk.consumer.consumer_life import ConsumerLife
 from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
+from ariane_sdk.consumer.delivery.failed_messages import ListenerFailures
 from ariane_sdk.consumer.delivery.hand_out import DeliveryCare
-from ariane_sdk.consumer.delivery.listener_failures import ListenerFailures
 from ariane_sdk.consumer.delivery.message_returns import MessageReturns
 from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
 from ariane_sdk.consumer.delivery.queue_work import QueueWork

@@ -5,7 +5,7 @@
     ariane_inbox          consumer | message_key | taken_at          one row for each message taken
     ariane_inbox_offset   consumer | topic | broker_name | queue_id | next_queue_offset | updated_at
     ariane_transaction_outcome   transaction_id | outcome | decided_at
-    ariane_outbox...             see _outbox_tables
+    ariane_outbox...             see _outbox/tables.py
 
 Give ``METADATA`` to Alembic's ``target_metadata`` beside your own, or call ``create_tables``.
 """

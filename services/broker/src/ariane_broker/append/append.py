@@ -25,7 +25,7 @@ from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.delay.parking import Parking
 from ariane_broker.errors import broker_draining, store_poisoned
 from ariane_broker.log.broker_log import BrokerLog, Sequenced
-from ariane_broker.log.producer_sequences import ProducerSequences
+from ariane_broker.log.derived.producer_sequences import ProducerSequences
 from ariane_broker.log.promise import AcknowledgedLevel, Demand
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.message_types import check_message_types

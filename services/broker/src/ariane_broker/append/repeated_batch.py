@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.log.producer_sequences import StoredBatch
+from ariane_broker.log.derived.producer_sequences import StoredBatch
 from ariane_record import RecordBlock
 from ariane_record.layout import (
     CRC_PROPERTY_BYTES,

@@ -12,7 +12,7 @@ import numpy as np
 
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.log.broker_log import BrokerLog
-from ariane_broker.log.producer_sequences import ProducerSequences
+from ariane_broker.log.derived.producer_sequences import ProducerSequences
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.message_types import are_of_type
 from ariane_broker.topics.topic_table import TopicMessageType

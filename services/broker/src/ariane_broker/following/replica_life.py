@@ -21,9 +21,9 @@ from grpc import aio
 
 from ariane_broker.following.replica_client import ReplicaClient
 from ariane_broker.following.standing import Standing
-from ariane_broker.log.recovery_progress import RecoveryProgress
+from ariane_broker.log.recovery_words import RecoveryProgress
 from ariane_broker.log.room import StoringRoom
-from ariane_broker.log.store_host import store_host
+from ariane_broker.naming.store_host import store_host
 from ariane_broker.outside import Outside
 from ariane_broker.replication.log_taker import CannotFollow
 from ariane_broker.replication.operating import SetStatus

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from ariane_broker.log.arrivals import Arrivals
-from ariane_broker.log.producer_sequences import NextBatches, ProducerSequences, StoredBatch
+from ariane_broker.log.derived.producer_sequences import NextBatches, ProducerSequences, StoredBatch
+from ariane_broker.log.held_requests import Arrivals
 from ariane_broker.log.promise import AcknowledgedLevel, Promises
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.log.store_keeping import StoreKeeping

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ariane_broker.log.arrivals import Arrivals
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.log.clock_watch import ClockWatch
+from ariane_broker.log.derived.log_states import LogStates
+from ariane_broker.log.derived.producer_sequences import ProducerSequences
 from ariane_broker.log.group_flush import GroupFlush
-from ariane_broker.log.held_requests import HeldRequests
-from ariane_broker.log.log_states import LogStates
-from ariane_broker.log.producer_sequences import ProducerSequences
+from ariane_broker.log.held_requests import Arrivals, HeldRequests
 from ariane_broker.log.promise import LonePromises
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.log.store_keeping import FLUSH_TICK_SECONDS, INDEX_BACKLOG_KEYS, StoreKeeping

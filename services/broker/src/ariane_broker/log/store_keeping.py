@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from ariane_broker.log.early_deletions import EarlyDeletions
-from ariane_broker.log.recovery_progress import RecoveryProgress
+from ariane_broker.log.recovery_words import RecoveryProgress
 from ariane_broker.queue_key import QueueKey
 from ariane_servicekit import Clock, Loop, get_logger
 from ariane_storage.errors import StoreFull, StorePoisoned

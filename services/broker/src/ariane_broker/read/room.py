@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from ariane_broker.clients.room import ChangingRoom
 from ariane_broker.log.room import StoringRoom
-from ariane_broker.log.store_host import literal_host
 from ariane_broker.naming.room import NamingRoom
+from ariane_broker.naming.store_host import literal_host
 from ariane_broker.outside import Outside
 from ariane_broker.read.message_query import MessageQuery
 from ariane_broker.read.pull import PullRecords

@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
-from ariane_broker.log.log_rows import is_of_topic, records_where
-from ariane_broker.log.snapshots import SnapshotState
+from ariane_broker.log.derived.log_rows import is_of_topic, records_where
+from ariane_broker.log.derived.snapshots import SnapshotState
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.queue_window import ROW, QueueWindow
 from ariane_broker.receive.ranges import offsets_of

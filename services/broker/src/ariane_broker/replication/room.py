@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ariane_broker.log.arrivals import Arrivals
 from ariane_broker.log.group_flush import GroupFlush
+from ariane_broker.log.held_requests import Arrivals
 from ariane_broker.log.promise import (
     AcknowledgedLevel,
     Condition,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.delay.parked.queue_progress import QueueProgress
-from ariane_broker.log.snapshots import SnapshotState
+from ariane_broker.log.derived.snapshots import SnapshotState
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.retry.text_rows import starts_with
 from ariane_record import PropertyName, RecordFields, decode_record

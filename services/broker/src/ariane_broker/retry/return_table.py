@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ariane_broker.log.snapshots import SnapshotState
+from ariane_broker.log.derived.snapshots import SnapshotState
 from ariane_broker.retry.failed_records import returned_record
 from ariane_broker.retry.text_rows import starts_with
 from ariane_record import PropertyName, RecordFields, decode_record

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from ariane_broker.log.log_rows import is_committed, is_of_topic, records_where
-from ariane_broker.log.snapshots import SnapshotState
+from ariane_broker.log.derived.log_rows import is_committed, is_of_topic, records_where
+from ariane_broker.log.derived.snapshots import SnapshotState
 from ariane_broker.spark_batches.batch_records import (
     AttemptKey,
     BatchEvent,

@@ -20,8 +20,8 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Final
 
-from ariane_broker.log.log_rows import is_committed, is_of_topic, records_where
-from ariane_broker.log.snapshots import SnapshotState
+from ariane_broker.log.derived.log_rows import is_committed, is_of_topic, records_where
+from ariane_broker.log.derived.snapshots import SnapshotState
 from ariane_broker.transactions.transaction_records import (
     Decision,
     HalfMessage,

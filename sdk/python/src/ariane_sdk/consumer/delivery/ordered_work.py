@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ariane_sdk.client.listener import Deliver
-from ariane_sdk.consumer.delivery.failed_messages import FailedMessages, failed_messages
+from ariane_sdk.consumer.delivery.failed_messages import (
+    FailedMessages,
+    ListenerFailures,
+    failed_messages,
+)
 from ariane_sdk.consumer.delivery.hand_out import CARELESS, DeliveryCare, GivenUpError
-from ariane_sdk.consumer.delivery.listener_failures import ListenerFailures
 from ariane_sdk.consumer.delivery.message_returns import EXHAUSTED, REJECTED, MessageReturns
 from ariane_sdk.consumer.delivery.queue_work import QueueWork
 from ariane_sdk.consumer.delivery.window import Delivery

@@ -20,11 +20,11 @@ from ariane_record.names import RETRY_PREFIX
 from ariane_sdk.client.listener import Deliver
 from ariane_sdk.consumer.delivery.failed_messages import (
     FailedMessages,
+    ListenerFailures,
     failed_messages,
     restore_topics,
 )
 from ariane_sdk.consumer.delivery.hand_out import CARELESS, DeliveryCare, GivenUpError, HandOut
-from ariane_sdk.consumer.delivery.listener_failures import ListenerFailures
 from ariane_sdk.consumer.delivery.message_returns import REJECTED, MessageReturns
 from ariane_sdk.consumer.delivery.window import Delivery, QueueWindow
 from ariane_sdk.errors import MessagesFailed

@@ -34,7 +34,7 @@ from ariane_broker.delay.parked.parked_records import read_parked
 from ariane_broker.delay.parked.queue_progress import QueueProgress
 from ariane_broker.delay.timer.timer_handover import TimerHandover
 from ariane_broker.delay.timer.timer_window import TimerWindow, joined
-from ariane_broker.log.snapshots import SnapshotState
+from ariane_broker.log.derived.snapshots import SnapshotState
 from ariane_broker.queue_key import QueueKey
 from ariane_record.names import TIMER_TOPIC
 from ariane_servicekit import get_logger

@@ -15,7 +15,7 @@ from ariane_broker.delay.delayed_counts import DelayedCounts
 from ariane_broker.log.clock_watch import ClockWatch
 from ariane_broker.log.early_deletions import EarlyDeletions
 from ariane_broker.log.held_requests import HeldRequests
-from ariane_broker.log.recovery_findings import recovery_findings
+from ariane_broker.log.recovery_words import recovery_findings
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.log.store_keeping import StoreKeeping
 from ariane_broker.naming.announcement import BrokerAnnouncement

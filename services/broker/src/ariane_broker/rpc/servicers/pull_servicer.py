@@ -28,9 +28,9 @@ from ariane_broker.rpc.wire.plain_pull_wire import (
 from ariane_broker.rpc.wire.pull_wire import (
     pull_answer,
     pull_order,
+    range_answer,
     stream_answer,
 )
-from ariane_broker.rpc.wire.range_wire import range_answer
 from ariane_broker.rpc.wire.subscription_wire import filter_of
 from ariane_broker.rpc.wire.wire_time import milliseconds_of, time_of
 from ariane_servicekit import AnswerBudget, field_invalid

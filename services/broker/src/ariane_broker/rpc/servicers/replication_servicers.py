@@ -15,6 +15,7 @@ from ariane.replication.v1 import log_service_pb2 as log_pb
 from ariane.replication.v1 import replica_pb2 as replica_pb
 from ariane.replication.v1 import replica_set_service_pb2 as set_pb
 from ariane.replication.v1 import state_service_pb2 as state_pb
+from ariane.replication.v1.log_service_pb2 import FollowLogResponse, LogChunk
 from ariane.replication.v1.log_service_pb2_grpc import LogServiceServicer
 from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceServicer
 from ariane.replication.v1.state_service_pb2_grpc import StateServiceServicer
@@ -24,8 +25,9 @@ from ariane_broker.replication.operating import SetOperations, SetStatus
 from ariane_broker.replication.primary import Hello, Primary
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.state_copies import StateCopies
-from ariane_broker.rpc.wire.log_wire import chunk_response
 from ariane_record.checksums.checksum import crc32
+from ariane_record.layout import ByteBuffer
+from ariane_record.single.wire_fields import length_prefix, length_tag
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.log.epoch_history import EpochStart
 from ariane_storage.store import Store
@@ -271,3 +273,18 @@ def _replica(copy: Copy, status: SetStatus, store: Store) -> replica_pb.ReplicaS
     state.behind_for.FromTimedelta(timedelta(seconds=max(0.0, status.now_s - copy.caught_up_s)))
     state.silent_for.FromTimedelta(timedelta(seconds=max(0.0, status.now_s - copy.heard_s)))
     return state
+
+
+_CHUNK: Final = length_tag(FollowLogResponse.CHUNK_FIELD_NUMBER)
+_LOG_BYTES: Final = length_tag(LogChunk.LOG_BYTES_FIELD_NUMBER)
+
+
+def chunk_response(chunk: LogChunk, log_bytes: ByteBuffer) -> bytes:
+    """A response with a chunk.
+
+    Args:
+        chunk: All of it but its bytes.
+        log_bytes: These.
+    """
+    rest = chunk.SerializeToString() + length_prefix(_LOG_BYTES, len(log_bytes))
+    return b"".join((length_prefix(_CHUNK, len(rest) + len(log_bytes)), rest, log_bytes))

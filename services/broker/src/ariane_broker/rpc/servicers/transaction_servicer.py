@@ -11,10 +11,10 @@ from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceServicer
 from ariane_broker.rpc.peer_address import peer_host
 from ariane_broker.rpc.transaction_streams import TransactionStreams
-from ariane_broker.rpc.wire.batch_wire import stage_wish
 from ariane_broker.rpc.wire.transaction_wire import (
     ANSWERS,
     half_message,
+    stage_wish,
 )
 from ariane_broker.rpc.wire.wire_time import seconds_of, time_of
 from ariane_broker.spark_batches.batch_commits import BatchCommits

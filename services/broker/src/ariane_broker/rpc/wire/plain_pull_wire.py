@@ -1,6 +1,6 @@
 """Pulls of plain messages on the wire: each message becomes fields one by one.
 
-The plain twin of ``pull_wire`` and ``range_wire``, for clients that read no records.
+The plain twin of ``pull_wire``, for clients that read no records.
 """
 
 from __future__ import annotations

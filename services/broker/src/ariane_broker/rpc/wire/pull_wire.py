@@ -10,6 +10,8 @@ the last field, are put behind it by hand::
     PullRecordsResponse     0A length { QueueRecords }   ...once for each queue
     QueueRecords            topic, queue id, ..., sizes   7A length { records }
                             topic, queue id, ..., runs    72 length { bodies }
+    PullRangeResponse       next queue offset, sizes, ...   1A length { headers }
+                            2A length { properties }        7A length { records }
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from ariane.broker.v1.pull_service_pb2 import (
     BodyRun,
     PullMessagesRequest,
     PullPosition,
+    PullRangeResponse,
     PullRecordsRequest,
     PullRecordsResponse,
     QueueRecords,
@@ -33,6 +36,7 @@ from ariane.broker.v1.pull_service_pb2 import (
 )
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
+from ariane_broker.read.range_pull import RangeChunk
 from ariane_broker.rpc.wire.subscription_wire import filters_of
 from ariane_broker.rpc.wire.wire_time import seconds_of
 from ariane_record.decoding.body_runs import GatheredBodies, gather_bodies
@@ -47,6 +51,9 @@ _MORE_FOLLOW: Final = StreamPullsResponse(more_follow=True).SerializeToString()
 _QUEUES: Final = length_tag(PullRecordsResponse.QUEUES_FIELD_NUMBER)
 _BODIES: Final = length_tag(QueueRecords.BODIES_FIELD_NUMBER)
 _RECORDS: Final = length_tag(QueueRecords.RECORDS_FIELD_NUMBER)
+_RANGE_HEADERS: Final = length_tag(PullRangeResponse.HEADERS_FIELD_NUMBER)
+_RANGE_PROPERTIES: Final = length_tag(PullRangeResponse.PROPERTIES_FIELD_NUMBER)
+_RANGE_RECORDS: Final = length_tag(PullRangeResponse.RECORDS_FIELD_NUMBER)
 
 
 def pull_order(request: PullRecordsRequest, *, hold_seconds_max: float | None) -> PullOrder:
@@ -163,3 +170,26 @@ def _queue_head(queue: PulledQueue) -> QueueRecords:
         replica=None if queue.replica is None else ReplicaHint(**queue.replica._asdict()),
         record_sizes=queue.sizes.astype(_INT32, copy=False).tobytes(),
     )
+
+
+def range_answer(chunk: RangeChunk) -> bytes:
+    """A ``PullRangeResponse``, encoded.
+
+    Args:
+        chunk: What was read; its records are copied now.
+    """
+    ends = chunk.property_ends
+    head = PullRangeResponse(
+        next_queue_offset=chunk.next_queue_offset,
+        record_sizes=chunk.sizes.astype(_INT32, copy=False).tobytes(),
+        property_ends=b"" if ends is None else ends.astype(_INT32, copy=False).tobytes(),
+    )
+    pieces: list[bytes | memoryview] = [head.SerializeToString()]
+    for tag, parts in (
+        (_RANGE_HEADERS, (chunk.headers,)),
+        (_RANGE_PROPERTIES, (chunk.properties,)),
+        (_RANGE_RECORDS, chunk.records),
+    ):
+        if size := sum(map(len, parts)):
+            pieces += (length_prefix(tag, size), *parts)
+    return b"".join(pieces)

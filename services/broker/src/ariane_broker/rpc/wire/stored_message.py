@@ -21,13 +21,12 @@ from ariane.common.v1.message_pb2 import (
     MESSAGE_TYPE_UNSPECIFIED,
     Compression,
     Message,
+    MessageOrigin,
     MessageType,
     StoredPosition,
 )
 from ariane_broker.append.plain_message import PlainMessage
 from ariane_broker.errors import message_illegal, message_too_large
-from ariane_broker.log.stored_place import StoredPlace
-from ariane_broker.rpc.wire.message_origin import origin_of
 from ariane_broker.rpc.wire.reply_address import (
     REPLY_PROPERTIES,
     reply_address_of,
@@ -35,6 +34,7 @@ from ariane_broker.rpc.wire.reply_address import (
 )
 from ariane_broker.rpc.wire.wire_time import milliseconds_of, time_of
 from ariane_broker.topics.topic_table import TopicMessageType
+from ariane_broker.transactions.stored_place import StoredPlace
 from ariane_broker.transactions.transaction_records import TRANSACTION_PROPERTIES
 from ariane_record import (
     PropertyName,
@@ -43,7 +43,7 @@ from ariane_record import (
 )
 from ariane_record.control_characters import holds_control_character
 from ariane_record.layout import COMPRESSION_TYPE_MASK
-from ariane_record.names import REPLY_SUFFIX
+from ariane_record.names import DEAD_LETTER_PREFIX, REPLY_SUFFIX, RETRY_PREFIX
 from ariane_record.priority import priority_of
 from ariane_record.single.message_id import encode_offset_message_id
 
@@ -212,3 +212,32 @@ def _stored_compression(system_flag: int) -> Compression.ValueType:
     if not system_flag & SystemFlag.COMPRESSED:
         return COMPRESSION_UNSPECIFIED
     return _COMPRESSIONS.get(system_flag & COMPRESSION_TYPE_MASK, COMPRESSION_UNSPECIFIED)
+
+
+def origin_of(fields: RecordFields) -> MessageOrigin | None:
+    """The origin of a stored message; None for one that no return made.
+
+    Only retry topics and those of dead letters are believed: what a record of another topic says of
+    an origin was written by its producer.
+    """
+    if not fields.topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+        return None
+    properties = fields.properties
+    topic = properties.get(PropertyName.RETRY_TOPIC) or properties.get(
+        PropertyName.DEAD_LETTER_TOPIC
+    )
+    if not topic:
+        return None
+    return MessageOrigin(
+        topic=topic,
+        message_id=properties.get(PropertyName.ORIGIN_MESSAGE_ID, ""),
+        queue_id=_number(properties.get(PropertyName.ORIGIN_QUEUE_ID, "")),
+        queue_offset=_number(properties.get(PropertyName.ORIGIN_QUEUE_OFFSET, "")),
+        dead_letter_reason=properties.get(PropertyName.DEAD_LETTER_REASON, ""),
+        last_error=properties.get(PropertyName.LAST_ERROR, ""),
+    )
+
+
+def _number(text: str) -> int | None:
+    """A decimal number of a property; None where there is none (Java's brokers do not say all)."""
+    return int(text) if text.isascii() and text.isdecimal() else None

@@ -1,4 +1,4 @@
-"""Transactions on the wire, to and from what use cases speak."""
+"""Transactions, and batch transactions of Spark, on the wire: to and from what use cases speak."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+import numpy as np
+
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
+from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION
 from ariane_broker.clients.outbox import TransactionAsked
-from ariane_broker.errors import message_illegal
+from ariane_broker.errors import block_corrupted, message_illegal
 from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_broker.rpc.wire.append_wire import LEVELS
 from ariane_broker.rpc.wire.stored_message import (
@@ -20,11 +23,13 @@ from ariane_broker.rpc.wire.stored_message import (
     position_of,
 )
 from ariane_broker.rpc.wire.wire_time import span_of, time_of
+from ariane_broker.spark_batches.batch_records import AttemptKey, BatchKey, StageWish
+from ariane_broker.spark_batches.stage_format import StagedBlock
 from ariane_broker.transactions.checking import Answer
 from ariane_broker.transactions.ending import EndOutcome, EndWish
 from ariane_broker.transactions.halves import HalfOutcome, HalfWish
 from ariane_broker.transactions.transaction_records import HalfMessage, Outcome
-from ariane_record import PropertyName, decode_record
+from ariane_record import PropertyName, RecordBlock, decode_record
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_servicekit.rpc.error_status import status_of
 
@@ -145,3 +150,47 @@ def end_result(
         acknowledged_level=LEVELS[level],
         duplicate=ended.duplicate,
     )
+
+
+_INT32: Final = np.dtype("<i4")
+_INT64: Final = np.dtype("<i8")
+
+
+def stage_wish(request: StageBatchRecordsRequest) -> StageWish:
+    """What a call wants staged; its columns are not compared with its records yet.
+
+    Raises:
+        ServiceError: BLOCK_CORRUPTED.
+    """
+    return StageWish(
+        BatchKey(request.query_id, request.batch_id),
+        AttemptKey(request.partition_id, request.attempt_token),
+        _staged_block(request),
+        request.record_count_before if request.HasField("record_count_before") else None,
+    )
+
+
+def _staged_block(request: StageBatchRecordsRequest) -> StagedBlock:
+    columns = (request.record_sizes, request.tag_codes, request.key_hashes, request.queue_ids)
+    if any(len(column) % _INT32.itemsize for column in columns):
+        raise block_corrupted(-1, "a column of numbers is no multiple of 4 bytes")
+    if len(request.delivery_times_ms) % _INT64.itemsize:
+        raise block_corrupted(-1, "the column of delivery times is no multiple of 8 bytes")
+    sizes, tag_codes, key_hashes, queue_ids = (
+        np.frombuffer(column, _INT32).astype(np.int32, copy=False) for column in columns
+    )
+    times_ms = np.frombuffer(request.delivery_times_ms, _INT64).astype(np.int64, copy=False)
+    if not request.delivery_times_ms:
+        times_ms = np.zeros(len(sizes), np.int64)
+    if not len(queue_ids) == len(times_ms) == len(sizes):
+        raise block_corrupted(-1, "its columns differ in length")
+    block = RecordBlock(
+        topic=request.topic,
+        records=request.records,
+        sizes=sizes,
+        tag_codes=tag_codes,
+        key_counts=np.frombuffer(request.key_counts, np.uint8),
+        key_hashes=key_hashes,
+        crc32=request.records_crc32,
+    )
+    return StagedBlock(block, queue_ids, times_ms)

@@ -1,12 +1,13 @@
-"""Findings of the store's recovery, in sentences for people."""
+"""The recovery of a store in words: how far it is, and what it has found."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ariane_servicekit import get_logger
 from ariane_storage.errors import BytesUnreadable
 from ariane_storage.log.damage import Damage
-from ariane_storage.recovery.recovery import RecoveryReport
+from ariane_storage.recovery.recovery import Progress, RecoveryReport
 
 
 def recovery_findings(
@@ -48,3 +49,27 @@ def recovery_findings(
         # A new store has neither, and nothing is amiss.
         findings += [f"{what} built again from the log" for what in report.rebuilt]
     return findings
+
+
+_log = get_logger(__name__)
+
+
+class RecoveryProgress:
+    """Logs a line for each tenth that is done: none for a small store, ten for a long one."""
+
+    def __init__(self, event: str = "recovery_progress") -> None:
+        self._event = event
+        self._tenths = 0
+
+    def __call__(self, progress: Progress) -> None:
+        """Take note of how far it is."""
+        tenths = progress.done_bytes * 10 // max(1, progress.total_bytes)
+        if tenths > self._tenths:
+            self._tenths = tenths
+            _log.info(
+                self._event,
+                step=progress.step,
+                percent=tenths * 10,
+                done_bytes=progress.done_bytes,
+                total_bytes=progress.total_bytes,
+            )

@@ -40,14 +40,14 @@ from ariane_sdk.errors import IllegalArgument, MessageIllegal
 from ariane_sdk.message import Message, MessageQueue
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.runtime.clock import fork_proof_random, utc_now
-from ariane_sdk.sql._outbox_parked import (
+from ariane_sdk.sql._outbox.parked import (
     ParkedMessage,
     count_parked,
     is_parked,
     list_parked,
     requeue,
 )
-from ariane_sdk.sql._outbox_tables import OUTBOX, OUTBOX_LENGTH_MAX, OUTBOX_PARTITION
+from ariane_sdk.sql._outbox.tables import OUTBOX, OUTBOX_LENGTH_MAX, OUTBOX_PARTITION
 
 PARTITIONS: Final = 8
 PARTITIONS_MAX: Final = 256

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ariane_sdk.net.backoff import backoff_s
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
-from ariane_sdk.sql._outbox_pulse import RelayPulse
+from ariane_sdk.sql._outbox.pulse import RelayPulse
 
 
 @dataclass(slots=True)

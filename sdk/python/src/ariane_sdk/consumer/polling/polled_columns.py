@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ariane_sdk.consumer.delivery.column_window import ColumnWindow
-from ariane_sdk.consumer.delivery.polled_queue import PolledQueue
+from ariane_sdk.consumer.polling.column_window import ColumnWindow
+from ariane_sdk.consumer.polling.polled_queue import PolledQueue
 from ariane_sdk.message import MessageQueue
 from ariane_sdk.settings import ConsumerSettings
 

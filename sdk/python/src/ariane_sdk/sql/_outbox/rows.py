@@ -17,8 +17,8 @@ from sqlalchemy.orm import Session
 
 from ariane_sdk.errors import IllegalArgument
 from ariane_sdk.message import Message, MessageQueue
-from ariane_sdk.sql._outbox_parked import Refusal, is_parked
-from ariane_sdk.sql._outbox_tables import OUTBOX, OUTBOX_PARKED, OUTBOX_PARTITION, OUTBOX_STREAM
+from ariane_sdk.sql._outbox.parked import Refusal, is_parked
+from ariane_sdk.sql._outbox.tables import OUTBOX, OUTBOX_PARKED, OUTBOX_PARTITION, OUTBOX_STREAM
 
 _LEASE = OUTBOX_PARTITION.c
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

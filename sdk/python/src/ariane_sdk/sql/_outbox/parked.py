@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Select, delete, func, select
 from sqlalchemy.orm import Session
 
 from ariane_sdk.errors import CallError, RouteNotFound, ServiceUnavailable, TopicNotFound
-from ariane_sdk.sql._outbox_tables import OUTBOX, OUTBOX_PARKED
+from ariane_sdk.sql._outbox.tables import OUTBOX, OUTBOX_PARKED
 
 ATTEMPTS_MAX: Final = 50
 """With pauses that grow to ten seconds: about eight minutes."""

@@ -19,12 +19,12 @@ from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random, utc_now
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
-from ariane_sdk.sql._outbox import Outbox
-from ariane_sdk.sql._outbox_parked import ATTEMPTS_MAX
-from ariane_sdk.sql._outbox_pulse import RelayPulse, Standstill
-from ariane_sdk.sql._outbox_rows import Lease, LeaseLost, OutboxRows
-from ariane_sdk.sql._outbox_sends import OutboxSends
-from ariane_sdk.sql._outbox_share import Pace, PartitionShare
+from ariane_sdk.sql._outbox.outbox import Outbox
+from ariane_sdk.sql._outbox.parked import ATTEMPTS_MAX
+from ariane_sdk.sql._outbox.pulse import RelayPulse, Standstill
+from ariane_sdk.sql._outbox.rows import Lease, LeaseLost, OutboxRows
+from ariane_sdk.sql._outbox.sends import OutboxSends
+from ariane_sdk.sql._outbox.share import Pace, PartitionShare
 
 PRODUCER_ID_MAX: Final = (1 << 63) - 1
 FAILURE_PAUSE_S: Final = 0.5

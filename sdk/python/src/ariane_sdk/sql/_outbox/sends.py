@@ -17,7 +17,7 @@ from ariane_sdk.net.status import error_from_status
 from ariane_sdk.producer.batches.send_batch import RECORD_OVERHEAD_BYTES_MAX, SendBatch
 from ariane_sdk.producer.batches.topic_lane import NO_WISH, TopicLane
 from ariane_sdk.producer.sending.append_wire import request_parts
-from ariane_sdk.sql._outbox_rows import OutboxRow
+from ariane_sdk.sql._outbox.rows import OutboxRow
 
 SEQUENCE_GAP: Final = "SEQUENCE_GAP"
 SEQUENCE_PASSED: Final = "SEQUENCE_PASSED"

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ariane_sdk.consumer.delivery.polled_columns import PolledColumns
-from ariane_sdk.consumer.delivery.polled_queue import PolledQueue
+from ariane_sdk.consumer.polling.polled_columns import PolledColumns
+from ariane_sdk.consumer.polling.polled_queue import PolledQueue
 from ariane_sdk.message import MessageQueue, ReceivedMessage
 
 if TYPE_CHECKING:

@@ -28,11 +28,11 @@ from ariane_sdk.message import MessageQueue
 from ariane_sdk.routing.routes import exists_perhaps
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
-from ariane_sdk.sql._outbox_parked import Refusal, Refusals
-from ariane_sdk.sql._outbox_pulse import RelayPulse
-from ariane_sdk.sql._outbox_rows import Lease, OutboxRow, OutboxRows, StreamPlace, WaitingRow
-from ariane_sdk.sql._outbox_sends import OutboxSends, Outcome, Verdict
-from ariane_sdk.sql._outbox_troubles import OutboxTroubles
+from ariane_sdk.sql._outbox.parked import Refusal, Refusals
+from ariane_sdk.sql._outbox.pulse import RelayPulse
+from ariane_sdk.sql._outbox.rows import Lease, OutboxRow, OutboxRows, StreamPlace, WaitingRow
+from ariane_sdk.sql._outbox.sends import OutboxSends, Outcome, Verdict
+from ariane_sdk.sql._outbox.troubles import OutboxTroubles
 
 WINDOW_ROWS: Final = 2000
 """So many waiting messages are looked at at a time."""

@@ -1,0 +1,1 @@
+"""Queues whose messages the application fetches itself."""

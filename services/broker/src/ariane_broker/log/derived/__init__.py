@@ -1,0 +1,1 @@
+"""State that follows from the records of the log; saved snapshots only spare reading them."""
