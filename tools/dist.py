@@ -53,9 +53,8 @@ def build(folder: Path) -> int:
     """
     folder.mkdir(parents=True, exist_ok=True)
     workspace = members()
-    for member in workspace:
-        for old in folder.glob(f"{_archive_name(member)}-*"):
-            old.unlink()
+    for old in _archives(folder):
+        old.unlink()
     files = repository_files()
     published = [member for member in workspace if not member.is_private]
     for member in published:
@@ -64,12 +63,14 @@ def build(folder: Path) -> int:
 
 
 def check(folder: Path) -> None:
-    """Have an index's own checker look at every archive of a folder.
+    """Have an index's own checker look at every archive of ours in a folder.
+
+    What images install lies there, too, and is judged by those who publish it.
 
     Raises:
         subprocess.CalledProcessError: An index would refuse one; its ``stdout`` says which and why.
     """
-    archives = sorted(str(path) for path in folder.iterdir() if path.suffix in {".whl", ".gz"})
+    archives = sorted(map(str, _archives(folder)))
     command = (str(checker()), "-m", "twine", "check", "--strict", *archives)
     subprocess.run(command, check=True, capture_output=True, text=True)
 
@@ -107,9 +108,10 @@ def _build(member: Member, workspace: Iterable[Member], files: Iterable[str], fo
             list(builder(place).build(directory=str(folder)))
 
 
-def _archive_name(member: Member) -> str:
-    """The name that its archives begin with."""
-    return str(member.project["name"]).replace("-", "_")
+def _archives(folder: Path) -> list[Path]:
+    """Archives of our members in a folder, of whichever version."""
+    names = (str(member.project["name"]).replace("-", "_") for member in members())
+    return [path for name in names for path in folder.glob(f"{name}-*")]
 
 
 def _run(*command: str) -> None:
