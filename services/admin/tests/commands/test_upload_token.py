@@ -110,6 +110,34 @@ def test_admin_hands_the_token_on_and_writes_down_what_was_refused(
     assert TOKEN.encode() not in kept
 
 
+async def test_the_console_hands_the_token_on_and_no_page_shows_it(ready, browser, entries):
+    fields = {"name": "tk-typed", "module": ALL}
+    refused = await browser.change("/filters/upload", **fields)
+    assert refused.status_code == 403
+    assert "token" in refused.text
+    csrf = await browser.token()
+    asked = {"csrf": csrf, **fields, "upload_token": TOKEN}
+    question = await browser.post("/filters/upload", data=asked)
+    assert (
+        question.text.count(TOKEN)
+        == question.text.count(f'type="hidden" name="upload_token" value="{TOKEN}"')
+        == 1
+    )
+    done = await browser.change("/filters/upload", **fields, upload_token=TOKEN)
+    assert "tk-typed@" in done.text
+    named = {
+        "name": "tk-typed",
+        "version": done.text.partition('href="/filters/tk-typed/')[2].partition('"')[0],
+        "upload_token": TOKEN,
+    }
+    assert "is stopped." in (await browser.change("/filters/stop", **named, cause="wild")).text
+    assert "may run again." in (await browser.change("/filters/release", **named)).text
+    gone = await browser.change("/filters/delete", **named)
+    assert "is deleted." in gone.text
+    assert TOKEN not in gone.text
+    assert len(await entries(resource_name="tk-typed")) == 5
+
+
 @pytest.mark.parametrize("content", ["", "two words", "ein Schlüssel"])
 def test_a_file_without_a_token_is_one_line(ariane, module, tmp_path, content):
     path = tmp_path / "token"
@@ -127,7 +155,7 @@ def kept(ready, ariane_json, module, token_file):
     ariane_json("filter", "delete", version, "--yes", *given)
 
 
-async def test_the_console_has_no_token_and_says_who_has(kept, browser):
+async def test_the_console_without_the_token_says_who_has_it(kept, browser):
     name, version = kept
     named = {"name": name, "version": version}
     for path, fields in (

@@ -2,12 +2,15 @@
 
 from types import SimpleNamespace
 
+import pytest
 from grpc import StatusCode
 
+from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
 from ariane.admin.v1 import filter_service_pb2 as filter_pb
 from ariane_admin.asking.filter_servers import LOAD_SECONDS_MAX
 from ariane_admin.console.api import Api, Asker
 from ariane_admin.console.app import STATUSES
+from ariane_admin.console.change import Unfinished, WronglyFilled
 from ariane_admin.console.changes import CHANGES
 from ariane_admin.servicers.replica_sets import CALL_BESIDE_S, GRACE_S
 from ariane_servicekit.error_table import ERROR_TABLE
@@ -39,3 +42,45 @@ def test_an_unclean_election_asks_a_question_of_its_own():
 def test_what_a_service_refuses_is_no_fault_of_the_console():
     own_faults = {StatusCode.INTERNAL, StatusCode.DATA_LOSS}
     assert {row.code for row in ERROR_TABLE.values()} - own_faults <= STATUSES.keys()
+
+
+async def test_a_redrive_of_many_calls_goes_on_and_shows_how_far_it_is():
+    answers = [
+        letter_pb.RedriveDeadLettersResponse(redriven_count=1200, more=True),
+        letter_pb.RedriveDeadLettersResponse(redriven_count=30, duplicate_count=1205),
+    ]
+
+    async def redrive(request, **_):
+        assert request.consumer_group == "billing"
+        return answers.pop(0)
+
+    api = Api.__new__(Api)
+    api._proof = ""
+    api.dead_letters = SimpleNamespace(RedriveDeadLetters=redrive)
+    change = CHANGES["/dead-letters/redrive"]
+    first = await change.perform(Asker(api, ""), {"group": "billing"})
+    assert first == Unfinished("1,200 sent back so far.", {"group": "billing", "sent": "1200"})
+    last = await change.perform(Asker(api, ""), first.rest)
+    assert last == "1,230 sent back, 5 had been before."
+
+
+async def test_a_token_goes_to_the_api_and_to_no_page():
+    said = []
+
+    async def stop(_, *, metadata, **how):
+        said.append(dict(metadata).get("authorization"))
+        return filter_pb.UpdateFilterQuarantineResponse()
+
+    change = CHANGES["/filters/stop"]
+    api = Api.__new__(Api)
+    api._proof = ""
+    api.filters = SimpleNamespace(UpdateFilterQuarantine=stop)
+    given = {"name": "late", "version": "1", "cause": "wild"}
+    for token in ("s3cret-of-the-tests", ""):
+        told = await change.perform(Asker(api, ""), {**given, "upload_token": token})
+        assert "s3cret" not in told
+    assert said == ["Bearer s3cret-of-the-tests", None]
+    for wrong in ("two words", "schlüssel"):
+        with pytest.raises(WronglyFilled) as refused:
+            await change.perform(Asker(api, ""), {**given, "upload_token": wrong})
+        assert wrong not in str(refused.value)

@@ -1,6 +1,9 @@
 """The console over HTTP, as a browser without scripts has it."""
 
+import asyncio
 import json
+import re
+from contextlib import aclosing
 
 import httpx
 import pytest
@@ -12,7 +15,9 @@ from ariane.broker.v1.group_service_pb2 import ConsumerGroup
 from ariane_admin.console.app import PAGES
 from ariane_admin.console.changes import CHANGES
 from ariane_admin.console.guard import HEADERS
-from ariane_sdk import ClusterClient, Message, Producer
+from ariane_admin.servicers import dead_letters
+from ariane_sdk import ClusterClient, Message, Producer, PushConsumer, ReceiveConsumer
+from ariane_sdk.errors import MessagesFailed
 
 
 @pytest.fixture
@@ -126,6 +131,99 @@ async def test_definitions_are_taken_out_and_brought_in(browser, topic):
     assert "adm-seen" in {each["topic"] for each in taken["topics"]}
     done = await browser.change("/definitions/import", definitions=json.dumps({"topics": []}))
     assert "0 changes were made." in done.text
+
+
+async def test_one_consumer_consumes_a_message_once_more_and_its_failure_is_said(
+    browser, topic, cluster, entries
+):
+    bodies = []
+    heard = asyncio.Event()
+
+    async def listen(messages):
+        bodies.extend(message.body for message in messages)
+        heard.set()
+        if len(bodies) > 2:
+            raise ValueError("no such order")
+
+    named = {"topic": "adm-seen", "message_id": topic.message_id, "group": "adm-once-more"}
+    consumer = PushConsumer(
+        cluster.name_servers,
+        group="adm-once-more",
+        subscriptions={"adm-seen": "*"},
+        listener=listen,
+        start="earliest",
+    )
+    async with consumer, asyncio.timeout(120):
+        await heard.wait()
+        done = await browser.change("/messages/consume", **named)
+        assert "no offset was moved" in done.text
+        failed = await browser.change("/messages/consume", **named)
+        assert failed.status_code == 409
+        assert "raised an error: " in failed.text
+        assert "no such order" in failed.text
+    assert len(bodies) == 3
+    done, failed = await entries(resource_name="adm-once-more")
+    assert done.method.endswith("/ConsumeMessage")
+    gone = await browser.change("/messages/consume", **named)
+    assert gone.status_code in {400, 404}
+
+
+async def test_a_long_redrive_goes_on_by_the_form_that_it_answers_with(
+    browser, topic, cluster, monkeypatch
+):
+    async def refuse(messages):
+        raise MessagesFailed(messages, "no such order", rejected=True)
+
+    async with Producer(cluster.name_servers) as producer:
+        for _ in range(2):
+            await producer.send(Message("adm-seen", b"another"))
+    consumer = PushConsumer(
+        cluster.name_servers,
+        group="adm-refuses",
+        subscriptions={"adm-seen": "*"},
+        listener=refuse,
+        start="earliest",
+    )
+    async with consumer, asyncio.timeout(120):
+        shown = ""
+        while shown.count("no such order") < 3:
+            await asyncio.sleep(0.05)
+            shown = (await browser.get("/dead-letters?group=adm-refuses")).text
+    nothing = await browser.change(
+        "/dead-letters/redrive", group="adm-refuses", place="broker-a/0/77"
+    )
+    assert nothing.status_code == 409
+    assert "has no dead letter broker-a/0/77" in nothing.text
+    monkeypatch.setattr(dead_letters, "REDRIVE_SECONDS_MAX", 0.0)
+    page = await browser.change("/dead-letters/redrive", group="adm-refuses")
+    turns = 0
+    while "sent back so far" in page.text:
+        turns += 1
+        assert "data-by-itself" in page.text
+        assert 'href="/dead-letters?group=adm-refuses"' in page.text
+        page = await browser.post(
+            "/dead-letters/redrive", data=browser.hidden(page), follow_redirects=True
+        )
+    assert turns > 0
+    assert "3 sent back, 0 had been before." in page.text
+
+
+async def test_what_receiving_members_have_in_hand_is_shown(browser, topic, cluster):
+    settings = {"group": "adm-receives", "subscriptions": {"adm-seen": "*"}}
+    async with ReceiveConsumer(cluster.name_servers, **settings) as consumer:
+        async with asyncio.timeout(120), aclosing(consumer.receive(count_max=1)) as received:
+            await anext(received)
+            page = await browser.get("/groups/adm-receives")
+            while "In flight" not in page.text:
+                await asyncio.sleep(0.05)
+                page = await browser.get("/groups/adm-receives")
+        shown = re.findall(r"<dt>(In flight|Delayed|Ready)</dt><dd><span[^>]*>(\d+)", page.text)
+        assert [name for name, _ in shown] == ["In flight", "Delayed", "Ready"]
+        assert dict(shown)["In flight"] == "1"
+        whole = (await browser.get("/")).text
+        row = whole.partition('href="/groups/adm-receives"')[2].partition("</tr>")[0]
+        assert re.findall(r'class="number">(\d+)</span>', row)[1] == "1"
+        assert "number bad" not in row
 
 
 async def test_a_message_is_sent_once_more(browser, topic):

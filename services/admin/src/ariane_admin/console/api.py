@@ -24,6 +24,7 @@ from ariane.admin.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
 from ariane.admin.v1.setting_service_pb2_grpc import SettingServiceStub
 from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.admin.v1.transaction_service_pb2_grpc import TransactionServiceStub
+from ariane_admin.asking.upload_token import AUTHORIZATION_KEY
 from ariane_admin.audit.caller import ORIGIN_KEY, PROOF_KEY
 from ariane_admin.console.blocks import Notice
 
@@ -67,6 +68,7 @@ class Api:
         origin: str,
         *,
         within_s: float = CALL_S_MAX,
+        token: str = "",
     ) -> _Answer:
         """The answer of a method.
 
@@ -75,12 +77,15 @@ class Api:
             request: Its request.
             origin: The browser's address.
             within_s: Seconds that it may take.
+            token: The upload token of FilterServers, where one was given.
 
         Raises:
             AioRpcError: As admin says.
         """
-        metadata = ((ORIGIN_KEY, origin), (PROOF_KEY, self._proof))
-        return await method(request, metadata=metadata, timeout=within_s)
+        metadata = [(ORIGIN_KEY, origin), (PROOF_KEY, self._proof)]
+        if token:
+            metadata.append((AUTHORIZATION_KEY, f"Bearer {token}"))
+        return await method(request, metadata=tuple(metadata), timeout=within_s)
 
 
 class Asker:
@@ -100,13 +105,17 @@ class Asker:
         self._origin = origin
         self._within_s = within_s
 
-    async def __call__(self, method: Callable[..., Awaitable[_Answer]], request: Any) -> _Answer:
-        """The answer of a method.
+    async def __call__(
+        self, method: Callable[..., Awaitable[_Answer]], request: Any, *, token: str = ""
+    ) -> _Answer:
+        """The answer of a method; `token` is the upload token of FilterServers.
 
         Raises:
             AioRpcError: As admin says.
         """
-        return await self.api.call(method, request, self._origin, within_s=self._within_s)
+        return await self.api.call(
+            method, request, self._origin, within_s=self._within_s, token=token
+        )
 
 
 def silence(answer: Any) -> Sequence[Notice]:

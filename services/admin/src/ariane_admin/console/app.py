@@ -22,7 +22,14 @@ from starlette.staticfiles import StaticFiles
 
 from ariane_admin.console.api import CALL_S_MAX, Api, Asker
 from ariane_admin.console.blocks import Cell, Fields, Form, Input, Notice, Page
-from ariane_admin.console.change import Change, Given, WronglyFilled
+from ariane_admin.console.change import (
+    UPLOAD_FIELD,
+    Change,
+    Given,
+    NotDone,
+    Unfinished,
+    WronglyFilled,
+)
 from ariane_admin.console.changes import CHANGES
 from ariane_admin.console.guard import FIELD, HEADERS, FormGuard
 from ariane_admin.console.pages import (
@@ -154,20 +161,24 @@ class Console:
                 return self._answer(request, _refused(text, 403))
             if not given.pop("confirmed", ""):
                 return self._answer(request, _question(path, change, given))
-            return await self._perform(request, change, given)
+            return await self._perform(request, path, change, given)
 
         return respond
 
-    async def _perform(self, request: Request, change: Change, given: Given) -> Response:
+    async def _perform(self, request: Request, path: str, change: Change, given: Given) -> Response:
         try:
             done = await change.perform(self._asker(request, change.within_s), given)
         except AioRpcError as error:
             page = _failure(error)
+        except NotDone as error:
+            page = Page("That did not work", [Notice(str(error), "bad")], status=409)
         except (WronglyFilled, ValueError) as error:
             page = _refused(str(error), 400)
         except KeyError as missing:
             page = _refused(f"{missing} is missing.", 400)
         else:
+            if isinstance(done, Unfinished):
+                return self._answer(request, _rest(path, change, done))
             return self._moved(request, change.back(given), done)
         return self._answer(request, page)
 
@@ -230,20 +241,31 @@ class Console:
 
 def _question(path: str, change: Change, given: Given) -> Page:
     """The page that asks before anything is changed."""
-    shown = [(name, Cell(value)) for name, value in given.items() if value]
-    kept = [Input(name, value=value, kind="hidden") for name, value in given.items()]
-    form = Form(
-        "",
-        path,
-        (*kept, Input("confirmed", value="1", kind="hidden")),
-        "Yes, do it",
-        danger=change.danger,
-    )
+    shown = [(name, Cell(value)) for name, value in given.items() if value and name != UPLOAD_FIELD]
+    form = Form("", path, _confirmed(given), "Yes, do it", danger=change.danger)
     words = defaultdict(str, given)
     return Page(
         "Are you sure?",
         [Notice(change.question.format_map(words).strip()), Fields("", shown), form],
     )
+
+
+def _rest(path: str, change: Change, done: Unfinished) -> Page:
+    """The page that goes on with a change of many parts."""
+    form = Form(
+        "",
+        path,
+        _confirmed(done.rest),
+        "Go on",
+        back=Cell("Stop here", change.back(done.rest)),
+        by_itself=True,
+    )
+    return Page("In work", [Notice(done.progress, "good"), form])
+
+
+def _confirmed(given: Given) -> list[Input]:
+    kept = {**given, "confirmed": "1"}
+    return [Input(name, value=value, kind="hidden") for name, value in kept.items()]
 
 
 def _failure(error: AioRpcError) -> Page:

@@ -134,6 +134,8 @@ class Form:
         button: What the button says.
         method: "get" asks, "post" changes.
         danger: Whether something is lost by it.
+        back: Where who will not goes, of one without a title.
+        by_itself: Whether a browser with scripts sends it at once.
     """
 
     title: str
@@ -142,6 +144,8 @@ class Form:
     button: str
     method: Literal["get", "post"] = "post"
     danger: bool = False
+    back: Cell = field(default=Cell("No", "/"))
+    by_itself: bool = False
     template: str = "form"
 
 

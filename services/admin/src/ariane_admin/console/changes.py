@@ -17,6 +17,12 @@ from ariane.admin.v1 import message_service_pb2 as message_pb
 from ariane.admin.v1 import setting_service_pb2 as setting_pb
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane.admin.v1 import transaction_service_pb2 as transaction_pb
+from ariane.broker.v1.client_question_pb2 import (
+    CONSUME_OUTCOME_CONSUMED,
+    CONSUME_OUTCOME_RAISED,
+    CONSUME_OUTCOME_REFUSED,
+    CONSUME_OUTCOME_RETRY,
+)
 from ariane.broker.v1.client_service_pb2 import TransactionOutcome
 from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane.common.v1.message_pb2 import Message, MessageType
@@ -24,10 +30,16 @@ from ariane.namesrv.v1.route_pb2 import TopicPermission
 from ariane_admin.asking.definition_parts import parts_of
 from ariane_admin.console.api import Asker
 from ariane_admin.console.blocks import to
-from ariane_admin.console.change import Change, Given, WronglyFilled, number_in
+from ariane_admin.console.change import Change, Given, NotDone, Unfinished, WronglyFilled, number_in
 from ariane_admin.console.pages.filters import FILTER_CHANGES
 from ariane_admin.console.pages.messages import letter_query, time_in
 from ariane_admin.console.pages.replicas import REPLICA_CHANGES
+
+_ENDS: Final = {
+    CONSUME_OUTCOME_RETRY: "failed and would have it again",
+    CONSUME_OUTCOME_RAISED: "raised an error",
+    CONSUME_OUTCOME_REFUSED: "refuses",
+}
 
 
 async def _create_topic(ask: Asker, given: Given) -> str:
@@ -125,7 +137,30 @@ async def _send(ask: Asker, given: Given) -> str:
     return f"Sent: it lies at {at.broker_name}/{at.queue_id}/{at.queue_offset}."
 
 
-async def _redrive(ask: Asker, given: Given) -> str:
+async def _consume(ask: Asker, given: Given) -> str:
+    group, client_id = given["group"], given.get("client_id", "")
+    if not client_id:
+        asked = group_pb.ListGroupMembersRequest(consumer_group=group, page_size=1)
+        members = (await ask(ask.api.groups.ListGroupMembers, asked)).members
+        if not members:
+            raise WronglyFilled(f"No member of group {group} is there.")
+        client_id = members[0].member.client_id
+    request = message_pb.ConsumeMessageRequest(
+        consumer_group=group,
+        client_id=client_id,
+        message_id=given["message_id"],
+        topic=given["topic"],
+    )
+    answer = (await ask(ask.api.messages.ConsumeMessage, request)).answer
+    if answer.outcome == CONSUME_OUTCOME_CONSUMED:
+        took_ms = answer.duration.ToMilliseconds()
+        return f"Consumed by {client_id} in {took_ms:,} ms; no offset was moved."
+    raise NotDone(f"{client_id} {_ENDS.get(answer.outcome, 'says nothing')}: {answer.cause}")
+
+
+async def _redrive(ask: Asker, given: Given) -> str | Unfinished:
+    """One call's part of it: a call ends after some seconds, and what was sent stays sent."""
+    before = number_in({"sent": "0", **given}, "sent")
     request = letter_pb.RedriveDeadLettersRequest(
         consumer_group=given["group"],
         query=letter_query(given),
@@ -140,10 +175,15 @@ async def _redrive(ask: Asker, given: Given) -> str:
         )
         request.places.append(place)
     told = await ask(ask.api.dead_letters.RedriveDeadLetters, request)
-    more = " There are more: do it again." if told.more else ""
+    if request.places and not (told.redriven_count or told.duplicate_count or told.failures):
+        raise NotDone(f"Group {given['group']} has no dead letter {given['place']}.")
+    sent = before + told.redriven_count
     failed = f" {len(told.failures)} could not be: {told.failures[0]}." if told.failures else ""
-    counts = f"{told.redriven_count:,} sent back, {told.duplicate_count:,} had been before."
-    return f"{counts}{failed}{more}"
+    if told.more:
+        return Unfinished(f"{sent:,} sent back so far.{failed}", {**given, "sent": str(sent)})
+    # What an earlier part of this redrive has sent back was not sent back before it.
+    duplicates = max(told.duplicate_count - before, 0)
+    return f"{sent:,} sent back, {duplicates:,} had been before.{failed}"
 
 
 async def _recall(ask: Asker, given: Given) -> str:
@@ -265,6 +305,12 @@ CHANGES: Final[Mapping[str, Change]] = {
         "Send a message to topic {topic}? All its groups get it.",
         _send,
         lambda given: to("messages", topic=given["topic"]),
+    ),
+    "/messages/consume": Change(
+        "Have one member of group {group} consume this message once more? Whatever its listener"
+        " does, it does again.",
+        _consume,
+        lambda given: to("messages", given["topic"], given["message_id"]),
     ),
     "/dead-letters/redrive": Change(
         "Send dead letters of group {group} back? {place}",

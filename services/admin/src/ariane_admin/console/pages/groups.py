@@ -25,7 +25,7 @@ from ariane_admin.console.blocks import (
     to,
     yes,
 )
-from ariane_admin.console.pages.overview import chart
+from ariane_admin.console.pages.overview import RECEIVING, chart, receiving_cells
 from ariane_admin.console.pages.topics import moment
 
 SECTION: Final = "Groups"
@@ -88,6 +88,7 @@ async def group(ask: Asker, request: Request) -> Page:
                 ("Members", number(found.member_count)),
                 ("Not consumed yet", number(found.lag_message_count)),
                 ("Oldest of them", Cell(moment(found, "oldest_store_time") or "none")),
+                *_receiving(found),
                 (
                     "Dead letters",
                     Cell(f"{found.dead_letter_count:,}", to("dead-letters", group=name)),
@@ -158,6 +159,12 @@ async def client(ask: Asker, request: Request) -> Page:
         "Clients",
         trail=[Cell("Clients", "/clients")],
     )
+
+
+def _receiving(found: group_pb.ClusterGroup) -> list[tuple[str, Cell]]:
+    if not found.HasField("receiving"):
+        return []
+    return list(zip(RECEIVING, receiving_cells(found), strict=True))
 
 
 def _members(told: group_pb.ListGroupMembersResponse) -> Table:

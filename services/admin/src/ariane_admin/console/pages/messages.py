@@ -116,6 +116,17 @@ async def message(ask: Asker, request: Request) -> Page:
             ),
             "Send a copy",
         ),
+        Form(
+            "Have one consumer consume it once more",
+            "/messages/consume",
+            (
+                Input("topic", value=found.topic, kind="hidden"),
+                Input("message_id", value=message_id, kind="hidden"),
+                Input("group", "Group", required=True),
+                Input("client_id", "Member; empty for any"),
+            ),
+            "Consume again",
+        ),
     ]
     trail = [Cell("Messages", to("messages", topic=topic)), Cell(topic, to("topics", topic))]
     return Page(message_id, blocks, SECTION, trail=trail)

@@ -9,6 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from starlette.requests import Request
 
 from ariane.admin.v1 import cluster_service_pb2 as cluster_pb
+from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.admin.v1 import history_service_pb2 as history_pb
 from ariane.admin.v1 import lag_service_pb2 as lag_pb
 from ariane_admin.console.api import Asker, silence
@@ -36,6 +37,9 @@ _SERIES: Final = (
     ("Messages not consumed yet", history_pb.SERIES_KIND_GROUP_LAG),
 )
 _BEHIND_SHOWN: Final = 10
+
+RECEIVING: Final = ("In flight", "Delayed", "Ready")
+"""Where messages are of members that receive without owning queues: columns and names."""
 
 
 async def overview(ask: Asker, _request: Request) -> Page:
@@ -134,16 +138,34 @@ def _findings(told: cluster_pb.DiagnoseClusterResponse) -> Table:
     return Table("What is wrong, and what to do", ("", "With what", "Finding", "Advice"), rows)
 
 
+def receiving_cells(lag: lag_pb.GroupLag | group_pb.ClusterGroup) -> tuple[Cell, Cell, Cell]:
+    """Messages in hand, delayed and ready; empty where no member receives without owning queues."""
+    if not lag.HasField("receiving"):
+        return Cell(""), Cell(""), Cell("")
+    counts = lag.receiving
+    return (
+        number(counts.in_flight_count),
+        number(counts.delayed_count),
+        number(counts.ready_count),
+    )
+
+
 def _behind(told: lag_pb.ListGroupLagsResponse) -> Table:
+    receiving = any(each.HasField("receiving") for each in told.lags)
+    shown = RECEIVING if receiving else ()
     rows = [
         (
             Cell(each.consumer_group, to("groups", each.consumer_group)),
             Cell(each.topic, to("topics", each.topic)),
             number(each.message_count),
             span(each.delay.ToMilliseconds() / 1000),
-            Cell(str(each.member_count), kind="number" if each.member_count else "number bad"),
+            *(receiving_cells(each) if receiving else ()),
+            Cell(
+                str(each.member_count),
+                kind="number" if each.member_count or each.HasField("receiving") else "number bad",
+            ),
         )
         for each in told.lags
     ]
-    columns = ("Group", "Topic", "Messages", "Oldest", "Members")
+    columns = ("Group", "Topic", "Messages", "Oldest", *shown, "Members")
     return Table("Longest backlogs", columns, rows, "No group is behind.")

@@ -18,6 +18,9 @@ async function refresh() {
   setTimeout(refresh, shown.dataset.refresh * 1000);
 }
 if (main().dataset.refresh) setTimeout(refresh, main().dataset.refresh * 1000);
+// Goes on with a change of many parts; the link beside the button stops it there.
+const rest = document.querySelector("form[data-by-itself]");
+if (rest) rest.requestSubmit();
 let leading = false;
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
