@@ -79,7 +79,7 @@ class UploadPermission:
         raise ServiceError(
             ErrorReason.ERROR_REASON_ACCESS_DENIED,
             "this FilterServer tries and changes filters for holders of its upload token only, and "
-            f"the caller {cause}; ariane filter says it by --token-file, and the console has none",
+            f"the caller {cause}; ariane filter says it by --token-file, the console in its form",
             {"cause": cause},
         )
 
