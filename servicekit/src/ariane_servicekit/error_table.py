@@ -279,7 +279,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_CLIENT_SILENT,
         StatusCode.DEADLINE_EXCEEDED,
-        "Look at the client's process: what it does may block its event loop.",
+        "Look at the client's process: it may have ended, or what it does blocks its event loop.",
         outcome_unknown=True,
     ),
     ErrorRow(

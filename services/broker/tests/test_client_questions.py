@@ -3,6 +3,8 @@
 import asyncio
 
 import pytest
+from grpc import StatusCode
+from grpc.aio import AioRpcError
 
 from ariane.broker.v1 import client_question_pb2 as question_pb
 from ariane.broker.v1 import client_service_pb2 as client_pb
@@ -145,3 +147,21 @@ async def test_who_cannot_consume_a_message_is_not_asked(broker, refused, stored
     silent = await refused(consume(broker, message_id, wait_s=0.05))
     assert (silent.reason, silent.code) == ("CLIENT_SILENT", "DEADLINE_EXCEEDED")
     call.cancel()
+
+
+async def test_who_asks_a_client_that_leaves_hears_it_at_once(broker, stored):
+    message_id = await stored("orders")
+    call = await attach(broker, "a", membership())
+    asked = [
+        asyncio.ensure_future(ask(broker, "a", 30)),
+        asyncio.ensure_future(consume(broker, message_id, wait_s=60)),
+    ]
+    seen = set()
+    while not seen >= {"state_question", "consume_question"}:
+        seen.add((await call.read()).WhichOneof("content"))
+    call.cancel()
+    for answer in asked:
+        # Of one that waited for its whole time the words are others.
+        with pytest.raises(AioRpcError, match="client 'a' left before it answered") as silent:
+            await answer
+        assert silent.value.code() is StatusCode.DEADLINE_EXCEEDED

@@ -338,6 +338,15 @@ def client_silent(client_id: str, wait_seconds: float, hint: str) -> ServiceErro
     )
 
 
+def client_left(client_id: str, hint: str) -> ServiceError:
+    """The client's stream ended before it answered; ``hint`` says what to know of that."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_CLIENT_SILENT,
+        f"client {client_id!r} left before it answered: {hint}",
+        {"client_id": client_id},
+    )
+
+
 def queue_locked(topic: str, queue_id: int, owner: str, epoch: int) -> ServiceError:
     """Another member owns the queue's lock, and the caller has none."""
     return ServiceError(

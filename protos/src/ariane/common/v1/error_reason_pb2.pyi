@@ -152,8 +152,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     `write_queue_count`, `message_count`. FAILED_PRECONDITION.
     """
     ERROR_REASON_CLIENT_SILENT: _ErrorReason.ValueType  # 93
-    """The client lives, and did not answer what it was asked over its stream; of what it was asked to
-    do the outcome is unknown; `client_id`. DEADLINE_EXCEEDED.
+    """The client did not answer what it was asked over its stream, or left before; of what it was
+    asked to do the outcome is unknown; `client_id`. DEADLINE_EXCEEDED.
     """
     ERROR_REASON_TRANSACTION_DECIDED: _ErrorReason.ValueType  # 100
     """The transaction has another outcome already; `outcome`. FAILED_PRECONDITION."""
@@ -387,8 +387,8 @@ ERROR_REASON_QUEUES_UNREAD: ErrorReason.ValueType  # 92
 `write_queue_count`, `message_count`. FAILED_PRECONDITION.
 """
 ERROR_REASON_CLIENT_SILENT: ErrorReason.ValueType  # 93
-"""The client lives, and did not answer what it was asked over its stream; of what it was asked to
-do the outcome is unknown; `client_id`. DEADLINE_EXCEEDED.
+"""The client did not answer what it was asked over its stream, or left before; of what it was
+asked to do the outcome is unknown; `client_id`. DEADLINE_EXCEEDED.
 """
 ERROR_REASON_TRANSACTION_DECIDED: ErrorReason.ValueType  # 100
 """The transaction has another outcome already; `outcome`. FAILED_PRECONDITION."""

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ariane_broker.clients.attached_client import AttachedClient
 from ariane_broker.clients.outbox import Notice
-from ariane_broker.errors import client_silent
+from ariane_broker.errors import client_left, client_silent
 from ariane_servicekit.errors import field_invalid
+
+
+class _Open(NamedTuple):
+    """A question that waits for its answer."""
+
+    client: AttachedClient
+    answer: asyncio.Future[Any]
+    if_silent: str
 
 
 class ClientQuestions:
@@ -22,7 +30,7 @@ class ClientQuestions:
             new_id: Makes an id that no other question bears.
         """
         self._new_id = new_id
-        self._open: dict[str, tuple[str, asyncio.Future[Any]]] = {}
+        self._open: dict[str, _Open] = {}
 
     async def ask(
         self,
@@ -43,14 +51,16 @@ class ClientQuestions:
             if_silent: What to know of a client that does not answer, for people.
 
         Raises:
-            ServiceError: FIELD_INVALID, or CLIENT_SILENT when it does not answer.
+            ServiceError: FIELD_INVALID, or CLIENT_SILENT when it does not answer or leaves first.
         """
         if wait_seconds > wait_seconds_max:
             rule = f"must be at most {wait_seconds_max:.0f} s"
             raise field_invalid("wait_duration", rule, f"{wait_seconds:g} s")
+        if not client.outbox.is_open:
+            raise client_left(client.client_id, if_silent)
         question_id = self._new_id()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._open[question_id] = (client.client_id, answer)
+        self._open[question_id] = _Open(client, answer, if_silent)
         client.outbox.put(question(question_id))
         try:
             async with asyncio.timeout(wait_seconds):
@@ -62,6 +72,14 @@ class ClientQuestions:
 
     def answered(self, client: AttachedClient, question_id: str, said: object) -> None:
         """A client answered; what nobody waits for any longer is dropped."""
-        client_id, answer = self._open.get(question_id, ("", None))
-        if answer is not None and client_id == client.client_id and not answer.done():
-            answer.set_result(said)
+        asked = self._open.get(question_id)
+        if asked is None or asked.client.client_id != client.client_id:
+            return
+        if not asked.answer.done():
+            asked.answer.set_result(said)
+
+    def left(self, client: AttachedClient) -> None:
+        """A client's stream ended: who waits for its answers is told at once."""
+        for asked in self._open.values():
+            if asked.client is client and not asked.answer.done():
+                asked.answer.set_exception(client_left(client.client_id, asked.if_silent))

@@ -83,6 +83,11 @@ class Outbox:
         self._arrived = asyncio.Event()
         self._open = True
 
+    @property
+    def is_open(self) -> bool:
+        """Whether what is put into it may still arrive."""
+        return self._open
+
     def put(self, notice: Notice) -> None:
         """Add a notice; after ``close`` it is dropped."""
         if self._open:

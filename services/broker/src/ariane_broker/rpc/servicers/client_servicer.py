@@ -260,6 +260,9 @@ class ClientServicer(ClientServiceServicer):
                     self._questions.answered(client, consumed.question_id, consumed)
         finally:
             client.outbox.close()
+            # Here, for the end of `Attach` itself may come late: a stream that breaks while it
+            # hands out a notice is let go when its generator is collected.
+            self._questions.left(client)
 
 
 def _is_refused(listening: asyncio.Task[None]) -> bool:
