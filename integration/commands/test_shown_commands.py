@@ -102,7 +102,7 @@ NAMES = {
     r"^ariane topic update TOPIC$": "ariane topic update orders --queues 8",
     # Words of mqadmin's table.
     r"\bSRC_GROUP DEST_GROUP\b": "billing billing-trial",
-    r"\b(CONSUMER_GROUP|GROUP_NAME|GROUP)\b": "billing",
+    r"\b(CONSUMER_GROUP|PRODUCER_GROUP|GROUP_NAME|GROUP)\b": "billing",
     r"\b(TOPIC)\b": "orders",
     r"\bBROKER(_NAME)?\b(?!_ID)": "broker-a",
     r"\bQUEUE(_ID)?\b": "0",
@@ -115,6 +115,7 @@ NAMES = {
     r"\bBROKER_CONTROLLER_IDS_TO_CLEAN\b": "1",
     r"\bBROKER_ID\b": "1",
     r"\bDIR\b": "closed",
+    r"\bKEY=VALUE\b": "concurrent_calls_max=8192",
     r"--unique-id MSG_ID": "--unique-id $UNIQUE_ID",
     r"message trace MSG_ID": "message trace $UNIQUE_ID",
     r"show MSG_ID --topic": "show $UNIQUE_ID --topic",

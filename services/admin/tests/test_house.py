@@ -123,11 +123,13 @@ ASKS_WITHOUT_DRY_RUN = {
 
 CHANGES_UNASKED = {
     "ariane broker restore": "undoes a drain",
+    "ariane broker set": "within its range, until the next start; it can be set back",
     "ariane filter quarantine": "stops at once in need; release undoes it",
     "ariane filter release": "undoes a quarantine",
     "ariane filter upload": "makes a version beside others",
     "ariane group retry": "a setting, which can be set back",
     "ariane message recall": "one message, by a handle that its sender alone has",
+    "ariane setting set": "as ariane broker set",
     "ariane topic create": "makes what is not there",
 }
 

@@ -136,6 +136,10 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "ariane_admin.commands.broker.broker:restore",
                 "Let broker NAME take messages again, after a drain.",
             ),
+            "set": Room(
+                "ariane_admin.commands.broker.settings:set_settings",
+                "Change settings of broker NAME while it runs, until it restarts.",
+            ),
             "show": Room(
                 "ariane_admin.commands.broker.broker:show",
                 "Show how broker NAME is: its store, what went through it, what recovery found.",
@@ -145,6 +149,17 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
             "ariane broker list",
             "ariane broker drain broker-a --wait",
         ),
+    ),
+    "client": Wing(
+        "Look at clients that are attached.",
+        {
+            "list": Room(
+                "ariane_admin.commands.client:list_clients",
+                "List the clients that are attached to brokers now: consumers, and transactional"
+                " producers.",
+            ),
+        },
+        ("ariane client list --group billing",),
     ),
     "cluster": Wing(
         "Look at the whole cluster.",
@@ -389,6 +404,23 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
     "produce": Room(
         "ariane_admin.commands.produce:produce",
         "Send each line of SOURCE (standard input by default) to TOPIC.",
+    ),
+    "setting": Wing(
+        "Look at the settings of processes, and change them while they run.",
+        {
+            "list": Room(
+                "ariane_admin.commands.setting:list_settings",
+                "List the settings of all processes of SERVICE, with what each of them has.",
+            ),
+            "set": Room(
+                "ariane_admin.commands.setting:set_settings",
+                "Change settings in all processes of SERVICE while they run, until they restart.",
+            ),
+        },
+        (
+            "ariane setting list broker --differing",
+            "ariane setting set namesrv concurrent_calls_max=8192",
+        ),
     ),
     "sink": Wing(
         "Look at the names that exactly-once writes leave on brokers, and move or delete them.",

@@ -88,9 +88,9 @@ def test_times_are_said_as_ours(said, time, moment):
 
 
 def test_what_nothing_here_does_says_what_to_do_instead(said):
-    told = said("updateBrokerConfig", "-k", "a", "-v", "b", status=ExitStatus.NOT_FOUND)
+    told = said("updateControllerConfig", "-k", "a", "-v", "b", status=ExitStatus.NOT_FOUND)
     assert told.out == ""
-    assert "restart it" in told.err
+    assert "There is no controller" in told.err
 
 
 def test_the_list_and_json(said):

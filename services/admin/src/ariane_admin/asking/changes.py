@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ariane.admin.v1.group_service_pb2_grpc import GroupServiceAsyncStub
     from ariane.admin.v1.message_service_pb2_grpc import MessageServiceAsyncStub
     from ariane.admin.v1.replica_set_service_pb2_grpc import ReplicaSetServiceAsyncStub
+    from ariane.admin.v1.setting_service_pb2_grpc import SettingServiceAsyncStub
     from ariane.admin.v1.sink_service_pb2_grpc import SinkServiceAsyncStub
     from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceAsyncStub
     from ariane.admin.v1.transaction_service_pb2_grpc import TransactionServiceAsyncStub
@@ -86,6 +87,7 @@ class Administration(NamedTuple):
         groups: Of groups.
         messages: Of single messages.
         replica_sets: Of brokers with replicas.
+        settings: Of the settings of processes.
         sinks: Of what exactly-once writes leave on brokers.
         topics: Of topics.
         transactions: Of transactions.
@@ -100,6 +102,7 @@ class Administration(NamedTuple):
     groups: GroupServiceAsyncStub
     messages: MessageServiceAsyncStub
     replica_sets: ReplicaSetServiceAsyncStub
+    settings: SettingServiceAsyncStub
     sinks: SinkServiceAsyncStub
     topics: TopicServiceAsyncStub
     transactions: TransactionServiceAsyncStub
@@ -228,6 +231,7 @@ def _through(channel: Channel, peer: str) -> Administration:
     from ariane.admin.v1.replica_set_service_pb2_grpc import (  # noqa: PLC0415
         ReplicaSetServiceStub,
     )
+    from ariane.admin.v1.setting_service_pb2_grpc import SettingServiceStub  # noqa: PLC0415
     from ariane.admin.v1.sink_service_pb2_grpc import SinkServiceStub  # noqa: PLC0415
     from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub  # noqa: PLC0415
     from ariane.admin.v1.transaction_service_pb2_grpc import (  # noqa: PLC0415
@@ -244,6 +248,7 @@ def _through(channel: Channel, peer: str) -> Administration:
         GroupServiceStub(channel),
         MessageServiceStub(channel),
         ReplicaSetServiceStub(channel),
+        SettingServiceStub(channel),
         SinkServiceStub(channel),
         TopicServiceStub(channel),
         TransactionServiceStub(channel),

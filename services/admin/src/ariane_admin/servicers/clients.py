@@ -12,14 +12,13 @@ from ariane.admin.v1 import client_service_pb2 as client_pb
 from ariane.admin.v1.client_service_pb2_grpc import ClientServiceServicer
 from ariane.broker.v1 import client_service_pb2 as broker_pb
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_admin.asking.answers import Answers
+from ariane_admin.asking.attached_clients import attached_clients
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     answer_to_question,
     broker_peer,
 )
-from ariane_admin.servicers.cluster_access import ClusterAccess, all_pages
-from ariane_sdk import LiveBroker
+from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_servicekit import ServiceError, take_page
 
 _Context = aio.ServicerContext[Any, Any]
@@ -40,11 +39,12 @@ class ClientServicer(ClientServiceServicer):
     ) -> client_pb.ListClientsResponse:
         """List clients, by client id."""
         answers = await self._cluster.answers()
-        clients = {
-            client_id: client
-            for client_id, client in (await self._clients(answers)).items()
-            if _wanted(client.client.hello, request)
-        }
+        clients = await attached_clients(
+            self._doors,
+            answers,
+            consumer_group=request.consumer_group,
+            producer_group=request.producer_group,
+        )
         page = take_page(
             sorted(clients),
             lambda client_id: (client_id,),
@@ -63,7 +63,7 @@ class ClientServicer(ClientServiceServicer):
     ) -> client_pb.GetClientStateResponse:
         """Ask a client what it does now."""
         answers = await self._cluster.answers()
-        client = (await self._clients(answers)).get(request.client_id)
+        client = (await attached_clients(self._doors, answers)).get(request.client_id)
         if client is None:
             raise ServiceError(
                 ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED,
@@ -79,27 +79,3 @@ class ClientServicer(ClientServiceServicer):
         call = self._doors.clients(broker.address).GetClientState(asked, timeout=CALL_SECONDS_MAX)
         answer = await answer_to_question(call, broker_peer(broker))
         return client_pb.GetClientStateResponse(client=client, state=answer.state)
-
-    async def _clients(self, answers: Answers) -> dict[str, client_pb.ClusterClient]:
-        async def at(broker: LiveBroker) -> tuple[str, list[broker_pb.AttachedClient]]:
-            stub = self._doors.clients(broker.address)
-            asked = broker_pb.ListClientsRequest()
-            found = await all_pages(broker, stub.ListClients, asked, lambda page: page.clients)
-            return broker.broker_name, found
-
-        clients: dict[str, client_pb.ClusterClient] = {}
-        for broker_name, found in await answers.ask(at):
-            for client in found:
-                entry = clients.setdefault(
-                    client.hello.client_id, client_pb.ClusterClient(client=client)
-                )
-                entry.broker_names.append(broker_name)
-        return clients
-
-
-def _wanted(hello: broker_pb.ClientHello, request: client_pb.ListClientsRequest) -> bool:
-    groups = {membership.consumer_group for membership in hello.memberships}
-    return request.consumer_group in {"", *groups} and request.producer_group in {
-        "",
-        *hello.producer_groups,
-    }

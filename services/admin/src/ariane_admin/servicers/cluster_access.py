@@ -4,31 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol, TypeVar
 
 from ariane.admin.v1.cluster_service_pb2 import BrokerOutcome
 from ariane.admin.v1.silent_broker_pb2 import SilentBroker
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.asking.answers import Answers
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    PAGE_SIZE,
-    ClusterDoors,
-    answer_to_question,
-    broker_peer,
-)
+from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_sdk import DeadLetters, LiveBroker, Producer
 from ariane_sdk.errors import ArianeError, RouteNotFound
 from ariane_servicekit import ErrorTranslator, ServiceError
-
-_EntryT = TypeVar("_EntryT")
-
-_PAGES_MAX: Final = 1000
-
-
-class _Pages(Protocol):
-    page_size: int
-    page_token: str
 
 
 class ClusterAccess:
@@ -125,34 +109,6 @@ class ClusterAccess:
                 outcome.error.CopyFrom(self.translator.status(result))
             outcomes.append(outcome)
         return sorted(outcomes, key=lambda each: (each.cluster_name, each.broker_name))
-
-
-async def all_pages(
-    broker: LiveBroker,
-    ask: Callable[..., Awaitable[Any]],
-    request: _Pages,
-    entries: Callable[[Any], Sequence[_EntryT]],
-) -> list[_EntryT]:
-    """All entries of a list of a broker.
-
-    Args:
-        broker: The broker.
-        ask: The stub's method.
-        request: What is asked; its page fields are set here.
-        entries: Takes the entries out of an answer.
-
-    Raises:
-        CallError: It did not tell.
-    """
-    found: list[_EntryT] = []
-    request.page_size = PAGE_SIZE
-    for _ in range(_PAGES_MAX):
-        page = await answer_to_question(ask(request, timeout=CALL_SECONDS_MAX), broker_peer(broker))
-        found += entries(page)
-        request.page_token = page.next_page_token
-        if not request.page_token:
-            break
-    return found
 
 
 def topic_not_found(topic: str) -> ServiceError:

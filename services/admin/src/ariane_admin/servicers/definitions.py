@@ -19,7 +19,8 @@ from ariane_admin.asking.cluster_doors import (
     answer_of,
     broker_peer,
 )
-from ariane_admin.servicers.cluster_access import ClusterAccess, all_pages
+from ariane_admin.asking.pages import all_pages
+from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_record import is_system_topic
 from ariane_record.names import is_system_group
 from ariane_sdk import LiveBroker

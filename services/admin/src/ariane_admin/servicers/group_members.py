@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.common.v1.message_pb2 import MessageQueue as QueueMessage
-from ariane_admin.servicers.cluster_access import ClusterAccess, all_pages
+from ariane_admin.asking.pages import all_pages
+from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk import LiveBroker, MessageQueue
 from ariane_sdk.errors import GroupNotFound
 from ariane_servicekit import take_page

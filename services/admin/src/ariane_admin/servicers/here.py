@@ -19,6 +19,7 @@ from ariane_admin.servicers.messages import MessageServicer
 from ariane_admin.servicers.public_errors import ADMIN_ERROR_RULES
 from ariane_admin.servicers.rates import RateMemory
 from ariane_admin.servicers.replica_sets import ReplicaSetServicer
+from ariane_admin.servicers.settings import SettingServicer
 from ariane_admin.servicers.sinks import SinkServicer
 from ariane_admin.servicers.topics import TopicServicer
 from ariane_admin.servicers.transactions import TransactionServicer
@@ -41,6 +42,7 @@ class Servicers(NamedTuple):
         groups: Of groups.
         messages: Of single messages.
         replica_sets: Of brokers with replicas.
+        settings: Of the settings of processes.
         sinks: Of what exactly-once writes leave on brokers.
         topics: Of topics.
         transactions: Of transactions.
@@ -54,6 +56,7 @@ class Servicers(NamedTuple):
     groups: Any
     messages: Any
     replica_sets: Any
+    settings: Any
     sinks: Any
     topics: Any
     transactions: Any
@@ -79,6 +82,7 @@ async def servicers_here(name_servers: str, checkers: Sequence[str]) -> AsyncIte
             _Here(GroupServicer(access)),
             _Here(MessageServicer(access)),
             _Here(ReplicaSetServicer(access)),
+            _Here(SettingServicer(access, checkers)),
             _Here(SinkServicer(access)),
             _Here(TopicServicer(access)),
             _Here(TransactionServicer(access, checkers)),

@@ -39,7 +39,10 @@ class SettingServicer(SettingServiceServicer):
         self._own_address = ""
 
     def listens_on(self, address: str) -> None:
-        """Where admin itself is reached: it has settings as the others have."""
+        """Where admin itself is reached: it has settings as the others have.
+
+        Servicers that the command line runs without admin's process are never told.
+        """
         self._own_address = address
 
     async def before(
@@ -99,9 +102,10 @@ class SettingServicer(SettingServiceServicer):
         found = known.get(request.name)
         if found is None or not found.setting.dynamic:
             rule = "is not known" if found is None else "may not change while the process runs"
+            may = ", ".join(name for name, each in known.items() if each.setting.dynamic)
             raise ServiceError(
                 ErrorReason.ERROR_REASON_SETTING_INVALID,
-                f"setting {request.name!r} of {request.service}: {rule}",
+                f"setting {request.name!r} of {request.service}: {rule}; what may: {may or 'none'}",
                 {"setting": request.name, "rule": rule},
             )
         asked = process_pb.UpdateProcessSettingRequest(name=request.name, value=request.value)
@@ -130,8 +134,9 @@ class SettingServicer(SettingServiceServicer):
         found = {
             *(_Process("namesrv", address, "") for address in self._doors.name_servers),
             *(_Process("broker", b.address, f"{b.broker_name}/{b.broker_id}") for b in brokers),
+            *(_Process("filter", address, "") for b in brokers for address in b.filter_servers),
             *(_Process("txn-checker", address, "") for address in self._checkers),
-            _Process("admin", self._own_address, ""),
+            *(_Process("admin", address, "") for address in (self._own_address,) if address),
         }
         return [each for each in found if service in {"", each.service}]
 

@@ -24,7 +24,8 @@ from ariane_admin.asking.cluster_doors import (
     answer_to_question,
     broker_peer,
 )
-from ariane_admin.servicers.cluster_access import ClusterAccess, all_pages, topic_not_found
+from ariane_admin.asking.pages import all_pages
+from ariane_admin.servicers.cluster_access import ClusterAccess, topic_not_found
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError, RouteNotFound, TopicExists, TopicNotFound
 from ariane_servicekit import field_invalid, take_page

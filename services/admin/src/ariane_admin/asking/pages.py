@@ -1,0 +1,51 @@
+"""Lists of a broker, read to their end page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from ariane_admin.asking.cluster_doors import (
+    CALL_SECONDS_MAX,
+    PAGE_SIZE,
+    answer_to_question,
+    broker_peer,
+)
+from ariane_sdk import LiveBroker
+
+_EntryT = TypeVar("_EntryT")
+
+_PAGES_MAX: Final = 1000
+
+
+class _Pages(Protocol):
+    page_size: int
+    page_token: str
+
+
+async def all_pages(
+    broker: LiveBroker,
+    ask: Callable[..., Awaitable[Any]],
+    request: _Pages,
+    entries: Callable[[Any], Sequence[_EntryT]],
+) -> list[_EntryT]:
+    """All entries of a list of a broker.
+
+    Args:
+        broker: The broker.
+        ask: The stub's method.
+        request: What is asked; its page fields are set here.
+        entries: Takes the entries out of an answer.
+
+    Raises:
+        CallError: It did not tell.
+    """
+    found: list[_EntryT] = []
+    request.page_size = PAGE_SIZE
+    for _ in range(_PAGES_MAX):
+        page = await answer_to_question(ask(request, timeout=CALL_SECONDS_MAX), broker_peer(broker))
+        found += entries(page)
+        request.page_token = page.next_page_token
+        if not request.page_token:
+            break
+    return found

@@ -1,0 +1,52 @@
+"""``ariane broker set``: settings of a broker while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from ariane_admin.asking.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.cluster_doors import ClusterDoors
+from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.setting_changes import (
+    Assignment,
+    AssignmentType,
+    SettingChanges,
+    change_settings,
+)
+from ariane_admin.terminal.output import Output, output_option
+
+
+@click.command("set")
+@click.argument("name")
+@click.argument("assignments", nargs=-1, required=True, type=AssignmentType())
+@name_servers_option
+@change_option
+@output_option
+def set_settings(
+    *,
+    name: str,
+    assignments: Sequence[Assignment],
+    name_servers: str,
+    admin: AdminChoice,
+    output: Output,
+) -> None:
+    """Change settings of broker NAME while it runs, until it restarts.
+
+    Of a broker with replicas its primary takes them. Those that may change are called changeable
+    by ariane broker show NAME --settings; each has its range. The others, and what is to last, go
+    into the broker's file, environment or flags.
+
+    \b
+    Example:
+      ariane broker set broker-a concurrent_calls_max=8192
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def work() -> SettingChanges:
+        async with ClusterDoors(name_servers) as doors:
+            [found] = await doors.primaries([name])
+        async with administration(name_servers, admin) as changes:
+            return await change_settings(changes, "broker", [found.address], assignments)
+
+    run_async(work()).write(output)

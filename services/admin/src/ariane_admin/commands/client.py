@@ -1,0 +1,70 @@
+"""``ariane client``: clients that are attached to brokers now."""
+
+from __future__ import annotations
+
+import click
+
+from ariane.admin.v1.client_service_pb2 import ClusterClient
+from ariane_admin.asking.attached_clients import attached_clients
+from ariane_admin.asking.cluster_doors import ClusterDoors
+from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.roll_call import RollCall
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.times import moment_text
+
+
+@click.command("list")
+@click.option("--group", "consumer_group", default="", help="Only members of this consumer group.")
+@click.option("--producer-group", default="", help="Only producers of this producer group.")
+@click.option("--broker", "broker_name", default="", help="Only those attached to this broker.")
+@name_servers_option
+@output_option
+def list_clients(
+    *,
+    consumer_group: str,
+    producer_group: str,
+    broker_name: str,
+    name_servers: str,
+    output: Output,
+) -> ExitStatus:
+    """List the clients that are attached to brokers now: consumers, and transactional producers.
+
+    A producer without transactions attaches nowhere and is not listed: brokers need not know who
+    sends. Brokers that do not answer are named; exit status 3.
+
+    \b
+    Examples:
+      ariane client list
+      ariane client list --group billing -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def ask() -> tuple[RollCall, list[Row]]:
+        async with ClusterDoors(name_servers) as doors:
+            roll = RollCall(await doors.primaries([broker_name] if broker_name else ()))
+            found = await attached_clients(
+                doors, roll, consumer_group=consumer_group, producer_group=producer_group
+            )
+            return roll, [_row(client) for _, client in sorted(found.items())]
+
+    roll, rows = run_async(ask())
+    output.rows(
+        ("client_id", "address", "language", "groups", "producer_groups", "brokers"),
+        rows,
+    )
+    return roll.status
+
+
+def _row(found: ClusterClient) -> Row:
+    client, hello = found.client, found.client.hello
+    return {
+        "client_id": hello.client_id,
+        "address": client.address,
+        "language": hello.language,
+        "sdk_version": hello.sdk_version,
+        "groups": sorted(each.consumer_group for each in hello.memberships),
+        "producer_groups": sorted(hello.producer_groups),
+        "brokers": sorted(found.broker_names),
+        "attach_time": moment_text(client, "attach_time"),
+        "last_heard_time": moment_text(client, "last_heard_time"),
+    }

@@ -1,0 +1,124 @@
+"""``ariane setting``: the settings of all processes of a kind, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from ariane.admin.v1.setting_service_pb2 import (
+    ClusterSetting,
+    ListSettingsRequest,
+    ListSettingsResponse,
+)
+from ariane_admin.asking.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.connection import checker_option, name_servers_option, run_async
+from ariane_admin.asking.setting_changes import (
+    Assignment,
+    AssignmentType,
+    SettingChanges,
+    change_settings,
+)
+from ariane_admin.terminal.output import Output, Row, output_option
+
+_BY_NAME_SERVERS: Final = ("broker", "filter", "namesrv")
+_CHECKER: Final = "txn-checker"
+
+
+@click.command("list")
+@click.argument("service", type=click.Choice([*_BY_NAME_SERVERS, _CHECKER]))
+@click.option("--at", "address", default="", metavar="HOST:PORT", help="Only this process.")
+@click.option("--differing", is_flag=True, help="Only those that are not at their default.")
+@name_servers_option
+@checker_option
+@output_option
+def list_settings(
+    *,
+    service: str,
+    address: str,
+    differing: bool,
+    name_servers: str,
+    checker: str,
+    output: Output,
+) -> None:
+    """List the settings of all processes of SERVICE, with what each of them has.
+
+    Changeable are those that ariane setting set changes while the process runs. A value that is
+    not the same everywhere is shown for each address.
+
+    \b
+    Examples:
+      ariane setting list namesrv
+      ariane setting list broker --differing -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def ask() -> ListSettingsResponse:
+        # With the servicers comes what services are made of: only who needs them waits for it.
+        from ariane_admin.servicers.here import servicers_here  # noqa: PLC0415
+
+        checkers = [checker] if service == _CHECKER else []
+        async with servicers_here(name_servers, checkers) as here:
+            request = ListSettingsRequest(
+                service=service, address=address, differing_only=differing
+            )
+            answer: ListSettingsResponse = await here.settings.ListSettings(request)
+            return answer
+
+    rows = [_row(each) for each in run_async(ask()).settings]
+    output.rows(("name", "value", "default", "changeable"), rows)
+
+
+@click.command("set")
+@click.argument("service", type=click.Choice([*_BY_NAME_SERVERS, _CHECKER, "admin"]))
+@click.argument("assignments", nargs=-1, required=True, type=AssignmentType())
+@click.option(
+    "--at",
+    "addresses",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Only this process; may be said again. All of the service if not said.",
+)
+@name_servers_option
+@change_option
+@output_option
+def set_settings(
+    *,
+    service: str,
+    assignments: Sequence[Assignment],
+    addresses: Sequence[str],
+    name_servers: str,
+    admin: AdminChoice,
+    output: Output,
+) -> None:
+    """Change settings in all processes of SERVICE while they run, until they restart.
+
+    Those that may change are called changeable by ariane setting list SERVICE; each has its range.
+    The others, and what is to last, go into the file, environment or flags of the process.
+    Transaction checkers and admin are changed through admin only.
+
+    \b
+    Example:
+      ariane setting set namesrv concurrent_calls_max=8192
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def work() -> SettingChanges:
+        async with administration(name_servers, admin) as changes:
+            return await change_settings(changes, service, addresses, assignments)
+
+    run_async(work()).write(output)
+
+
+def _row(found: ClusterSetting) -> Row:
+    values = dict(sorted(found.values.items()))
+    each = set(values.values())
+    by_address = "; ".join(f"{address}: {value}" for address, value in values.items())
+    return {
+        "name": found.setting.name,
+        "value": each.pop() if len(each) == 1 else by_address,
+        "default": found.setting.default_value,
+        "type": found.setting.type,
+        "changeable": found.setting.dynamic,
+        "description": found.setting.description,
+        "values": values,
+    }

@@ -1,0 +1,56 @@
+"""``ariane client list``: who is attached to the brokers."""
+
+import time
+
+import pytest
+
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_sdk import TransactionOutcome
+from ariane_sdk.sync import Producer, PushConsumer
+
+
+@pytest.fixture
+def attached(cluster, ariane):
+    """A member of a group and a transactional producer."""
+    ariane("topic", "create", "cl-orders", "--queues", "1", "--exists-ok")
+    with (
+        PushConsumer(
+            cluster.name_servers,
+            group="cl-crew",
+            subscriptions={"cl-orders": "*"},
+            listener=lambda _messages: None,
+        ),
+        Producer(
+            cluster.name_servers,
+            group="cl-shop",
+            transaction_checker=lambda _message: TransactionOutcome.COMMIT,
+        ),
+    ):
+        yield
+
+
+def wait_for(rows_of, count):
+    deadline = time.monotonic() + 60
+    while len(rows := rows_of()) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return rows
+
+
+def test_consumers_and_transactional_producers_are_listed(ariane, ariane_json, attached):
+    [consumer] = wait_for(lambda: ariane_json("client", "list", "--group", "cl-crew"), 1)
+    assert (consumer["groups"], consumer["producer_groups"]) == (["cl-crew"], [])
+    assert consumer["language"] == "python"
+    [producer] = wait_for(lambda: ariane_json("client", "list", "--producer-group", "cl-shop"), 1)
+    assert (producer["groups"], producer["producer_groups"]) == ([], ["cl-shop"])
+    listed = {row["client_id"] for row in ariane_json("client", "list")}
+    assert {consumer["client_id"], producer["client_id"]} <= listed
+    for broker in ("broker-a", "broker-b"):
+        ids = {row["client_id"] for row in ariane_json("client", "list", "--broker", broker)}
+        assert (consumer["client_id"] in ids) == (broker in consumer["brokers"])
+    assert "cl-shop" in ariane("client", "list")
+
+
+def test_groups_without_clients_are_empty_and_an_unknown_broker_is_an_error(ariane, ariane_json):
+    assert ariane_json("client", "list", "--group", "no-such-group") == []
+    ariane("client", "list", "--broker", "broker-z", status=ExitStatus.NOT_FOUND)
