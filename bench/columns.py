@@ -25,9 +25,9 @@ from measure import Paired, Row, table_of, write_results
 from ariane_record import BlockEncoder, RecordBlock
 from ariane_record.decoding.arrow import to_arrow
 from ariane_record.decoding.columns import decode_columns
-from ariane_record.encoding.arrow_texts import even_binaries
-from ariane_record.encoding.column_encoder import encode_columns
-from ariane_record.encoding.message_columns import MessageColumns
+from ariane_record.encoding.columns.arrow_texts import even_binaries
+from ariane_record.encoding.columns.column_encoder import encode_columns
+from ariane_record.encoding.columns.message_columns import MessageColumns
 from ariane_record.single.message_id import UniqueIdGenerator
 
 NOON_MS = 1_700_000_000_000

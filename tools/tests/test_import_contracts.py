@@ -33,6 +33,8 @@ SDK_FACE = "Whoever builds on the SDK"
 BROKER_ROOMS = "Rooms of the broker"
 PROTOBUF = "In the broker rpc alone speaks protobuf"
 LOG = "The commit log knows nothing"
+RECORD_VECTORS = "Vectors over records know bytes"
+CHECKER_ROOMS = "In the checker rpc alone"
 DERIVED = "Queues and index do not know"
 FOLLOWING = "Following a primary"
 COPYING = "Copying stands above recovery"
@@ -77,6 +79,8 @@ BAD_IMPORTS = [
     (SDK_FACE, "ariane_spark", "ariane_sdk.net"),
     (SDK_FACE, "ariane_admin", "ariane_sdk.checks.limits"),
     (LOG, "ariane_storage.log", "ariane_storage.queues"),
+    (RECORD_VECTORS, "ariane_storage.log.records", "ariane_storage.log.segment"),
+    (CHECKER_ROOMS, "ariane_txn_checker.watching", "ariane_txn_checker.rpc"),
     (DERIVED, "ariane_storage.index", "ariane_storage.writing"),
     (OPEN_STORE, "ariane_storage.recovery", "ariane_storage.offline"),
     (FOLLOWING, "ariane_broker.replication", "ariane_broker.following"),

@@ -9,13 +9,13 @@ from ariane_servicekit import Loop, SystemClock
 from ariane_servicekit.database import Database
 from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
 from ariane_testkit.virtual_clock import VirtualClock
-from ariane_txn_checker.broker_watch import BrokerWatch
 from ariane_txn_checker.database import SCHEMA, LeaseStore
 from ariane_txn_checker.lease_keeper import LeaseKeeper
-from ariane_txn_checker.questioner import CheckRules
-from ariane_txn_checker.survey import SurveyTimes
 from ariane_txn_checker.testing import TwinBroker, TwinBrokers
 from ariane_txn_checker.transaction import BrokerKey, HalfMessage
+from ariane_txn_checker.watching.broker_watch import BrokerWatch
+from ariane_txn_checker.watching.questioner import CheckRules
+from ariane_txn_checker.watching.survey import SurveyTimes
 
 BROKER = BrokerKey("c1", "broker-a")
 

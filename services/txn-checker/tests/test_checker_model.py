@@ -18,15 +18,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ariane_servicekit import Loop, ServiceError
 from ariane_servicekit.database import Database
 from ariane_testkit.virtual_clock import VirtualClock
-from ariane_txn_checker import survey
-from ariane_txn_checker.broker_watch import BrokerWatch
 from ariane_txn_checker.database import SCHEMA, InquiryStore
 from ariane_txn_checker.decisions import OperatorDecisions
 from ariane_txn_checker.lease_keeper import LeaseKeeper
-from ariane_txn_checker.questioner import CheckRules
-from ariane_txn_checker.survey import SurveyTimes
 from ariane_txn_checker.testing import TwinBroker, TwinBrokers
 from ariane_txn_checker.transaction import OPERATOR, BrokerKey, Outcome, State
+from ariane_txn_checker.watching import survey
+from ariane_txn_checker.watching.broker_watch import BrokerWatch
+from ariane_txn_checker.watching.questioner import CheckRules
+from ariane_txn_checker.watching.survey import SurveyTimes
 
 BROKERS = [BrokerKey("c1", "broker-a"), BrokerKey("c1", "broker-b")]
 GROUPS = ["payments", "refunds"]

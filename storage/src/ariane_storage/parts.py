@@ -15,7 +15,7 @@ from ariane_storage.log.commit_log import CommitLog
 from ariane_storage.log.deleted_topics import DeletedTopics
 from ariane_storage.log.flush import FlushGuard
 from ariane_storage.log.quarantine import Quarantine
-from ariane_storage.log.queue_identity import QueueIdentity, identity_of
+from ariane_storage.log.records.queue_identity import QueueIdentity, identity_of
 from ariane_storage.queues.consume_queue import ConsumeQueue
 from ariane_storage.queues.idle_queues import IdleQueues
 from ariane_storage.queues.queue_table import QueueTable

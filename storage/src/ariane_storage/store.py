@@ -24,7 +24,7 @@ from ariane_storage.errors import BytesUnreadable, StoreClosed
 from ariane_storage.keeping.keeper import Keeper
 from ariane_storage.log.believed_time import ClockDoubt
 from ariane_storage.log.damage import Damage
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.scan import Stretch
 from ariane_storage.parts import StoreParts
 from ariane_storage.queues.consume_queue_entry import Entries

@@ -9,7 +9,7 @@ import pytest
 
 from ariane_record import decode_record
 from ariane_storage.errors import QueueUnderRepair
-from ariane_storage.log.queue_identity import identity_of
+from ariane_storage.log.records.queue_identity import identity_of
 from ariane_storage.offline.closed_store import ClosedStore
 from ariane_storage.queues.consume_queue_entry import ENTRY, ENTRY_BYTES
 from ariane_storage.queues.time_lookup import TimeBoundary

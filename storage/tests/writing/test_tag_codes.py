@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ariane_record import tag_code
 from ariane_storage import BlockRejected
-from ariane_storage.log.tag_check import tag_code_of, tag_codes_of
+from ariane_storage.log.records.tag_check import tag_code_of, tag_codes_of
 from ariane_storage.testing import block_of, joined_table
 
 NAMES = st.sampled_from(["TAGS", "KEYS", "XTAGS", "TAGSX", "G", "TAG"])

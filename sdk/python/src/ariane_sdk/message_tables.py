@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ariane_record.encoding.arrow_texts import lengths_of, own_octets
-from ariane_record.encoding.message_columns import MessageColumns
+from ariane_record.encoding.columns.arrow_texts import lengths_of, own_octets
+from ariane_record.encoding.columns.message_columns import MessageColumns
 from ariane_record.errors import IllegalColumn
 from ariane_sdk.checks.limits import RESERVED_PROPERTIES, checked_tag
 from ariane_sdk.errors import ColumnIllegal, FeatureNotAvailable, IllegalArgument, MessageIllegal

@@ -24,13 +24,13 @@ from ariane_servicekit import (
 )
 from ariane_servicekit.database import DATABASE_ERROR_RULES, Database, DatabaseError
 from ariane_servicekit.telling.measures import Measures, one
-from ariane_txn_checker.broker_watch import BrokerWatch
 from ariane_txn_checker.database import SCHEMA
 from ariane_txn_checker.decisions import OperatorDecisions
 from ariane_txn_checker.lease_keeper import LeaseKeeper
-from ariane_txn_checker.remote_brokers import RemoteBrokers
-from ariane_txn_checker.servicers import CheckedTransactionServicer, CheckerServicer
+from ariane_txn_checker.rpc.remote_brokers import RemoteBrokers
+from ariane_txn_checker.rpc.servicers import CheckedTransactionServicer, CheckerServicer
 from ariane_txn_checker.settings import CheckerSettings
+from ariane_txn_checker.watching.broker_watch import BrokerWatch
 
 BROKERS_INTERVAL_S: Final = 5.0
 """Seconds between two questions which brokers there are."""

@@ -7,10 +7,10 @@ from typing import Final
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit import ServiceError, field_invalid, get_logger
 from ariane_servicekit.database import Database
-from ariane_txn_checker.broker_door import Brokers
 from ariane_txn_checker.database import InquiryStore
 from ariane_txn_checker.errors import BrokerFailed, BrokerUnreachable, TransactionForgotten
 from ariane_txn_checker.transaction import CheckedTransaction, Outcome, State
+from ariane_txn_checker.watching.broker_door import Brokers
 
 CAUSE_BYTES_MAX: Final = 1024
 

@@ -13,10 +13,10 @@ from typing import Final
 
 from ariane_servicekit import Clock, get_logger
 from ariane_servicekit.database import Database
-from ariane_txn_checker.broker_door import Brokers
 from ariane_txn_checker.database import LeaseStore
 from ariane_txn_checker.errors import LeaseLost
 from ariane_txn_checker.transaction import BrokerKey, Lease
+from ariane_txn_checker.watching.broker_door import Brokers
 
 RENEWALS_PER_LEASE: Final = 3
 """Two may fail before a lease runs out."""

@@ -8,8 +8,8 @@ from typing import ClassVar, Self
 from pydantic import Field, SecretStr, model_validator
 
 from ariane_servicekit import Address, AddressList, ListenAddress, ServiceSettings
-from ariane_txn_checker.questioner import CheckRules
-from ariane_txn_checker.survey import SurveyTimes
+from ariane_txn_checker.watching.questioner import CheckRules
+from ariane_txn_checker.watching.survey import SurveyTimes
 
 DATABASE_FILE = "checker.db"
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ariane_servicekit import Clock
-from ariane_txn_checker.broker_door import BrokerDoor
 from ariane_txn_checker.errors import (
     BrokerFailed,
     BrokerUnreachable,
@@ -26,6 +25,7 @@ from ariane_txn_checker.transaction import (
     HalfMessagePage,
     Outcome,
 )
+from ariane_txn_checker.watching.broker_door import BrokerDoor
 
 ANSWER_S_MAX = 3.0
 """How long a broker waits for a producer."""

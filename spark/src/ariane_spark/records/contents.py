@@ -90,7 +90,7 @@ def _texts(array: Any) -> Numbers:
     import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
 
     from ariane_record.checksums.checksum import range_crcs  # noqa: PLC0415 - the same.
-    from ariane_record.encoding.arrow_texts import (  # noqa: PLC0415 - it needs Arrow.
+    from ariane_record.encoding.columns.arrow_texts import (  # noqa: PLC0415 - it needs Arrow.
         bounds_of,
         lengths_of,
         octets_of,

@@ -90,7 +90,7 @@ class IdentitySeed:
         import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
         import pyarrow.compute as pc  # noqa: PLC0415 - the same.
 
-        from ariane_record.encoding.arrow_texts import even_binaries  # noqa: PLC0415 - the same.
+        from ariane_record.encoding.columns.arrow_texts import even_binaries  # noqa: PLC0415 - the same.
 
         rows = np.arange(first_row, first_row + len(bodies), dtype=">i8")
         seed = pa.scalar(self.text.encode(), bodies.type)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from ariane_record.encoding.message_columns import MessageColumns
+    from ariane_record.encoding.columns.message_columns import MessageColumns
 
 ID_BYTES: Final = 32
 
@@ -98,7 +98,7 @@ class StagedAttempt:
             QueueNotFound: The topic has no queue there.
         """
         # The SDK checks tables that it sends the same way, so both guarantees refuse the same rows.
-        from ariane_record.encoding.packed_columns import ColumnPacking  # noqa: PLC0415 - it needs Arrow.
+        from ariane_record.encoding.columns.packed_columns import ColumnPacking  # noqa: PLC0415 - it needs Arrow.
         from ariane_sdk.message_tables import table_parts  # noqa: PLC0415 - the same.
 
         packing = ColumnPacking(
@@ -160,7 +160,7 @@ class StagedAttempt:
         ids: pa.StringArray,
         times_ms: NDArray[np.int64] | None,
     ) -> StageBatchRecordsRequest:
-        from ariane_record.encoding.column_encoder import encode_columns  # noqa: PLC0415 - it needs Arrow.
+        from ariane_record.encoding.columns.column_encoder import encode_columns  # noqa: PLC0415 - it needs Arrow.
 
         queue_ids = self._queue_ids(topic, messages)
         block = encode_columns(topic, messages, unique_ids=ids, born_timestamp_ms=self._now_ms())
@@ -193,7 +193,7 @@ class StagedAttempt:
 
     def _cuts(self, topic: str, messages: MessageColumns) -> Iterator[tuple[int, int]]:
         """Where one block ends and the next one begins."""
-        from ariane_record.encoding.column_encoder import record_sizes  # noqa: PLC0415 - it needs Arrow.
+        from ariane_record.encoding.columns.column_encoder import record_sizes  # noqa: PLC0415 - it needs Arrow.
 
         ends = np.cumsum(record_sizes(topic, messages, unique_id_bytes=ID_BYTES))
         start = 0
@@ -206,7 +206,7 @@ class StagedAttempt:
 
     def _queue_ids(self, topic: str, messages: MessageColumns) -> NDArray[np.int32]:
         """Which queue each row goes to: that of its group, or the next one in turn."""
-        from ariane_record.encoding.arrow_texts import java_hashes, lengths_of  # noqa: PLC0415 - needs Arrow.
+        from ariane_record.encoding.columns.arrow_texts import java_hashes, lengths_of  # noqa: PLC0415 - needs Arrow.
 
         count = self._queue_count(topic, grouped=messages.message_group is not None)
         self._turn += 1

@@ -22,7 +22,7 @@ from ariane_storage.disk.unreadable_places import UnreadablePlaces
 from ariane_storage.errors import BytesUnreadable, StoreFormatError, StoreFull
 from ariane_storage.index.index_file import IndexFile, index_file_bytes
 from ariane_storage.index.waiting_keys import Keys, WaitingKeys
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 
 ITEMS_UNKNOWN: Final = 1 << 62
 """The number of items of an index that the disk cannot read as a whole: none has so many."""

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from ariane_storage.disk.disk import Disk, is_unreadable
 from ariane_storage.errors import BytesUnreadable, StoreFormatError
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 
 HEADER: Final = Struct(">qqqqii")
 SLOT_BYTES: Final = 4

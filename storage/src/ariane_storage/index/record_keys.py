@@ -29,8 +29,8 @@ from ariane_record.checksums.java_hash import (
 )
 from ariane_record.layout import KEY_SEPARATOR
 from ariane_record.single.message import split_keys
-from ariane_storage.log.fields import Int64s
-from ariane_storage.log.property_search import (
+from ariane_storage.log.records.fields import Int64s
+from ariane_storage.log.records.property_search import (
     SoughtName,
     first_values,
     value_octets,

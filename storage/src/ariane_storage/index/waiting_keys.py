@@ -13,7 +13,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 
 _BLOCKS_LOOKED_THROUGH_MAX: Final = 16
 

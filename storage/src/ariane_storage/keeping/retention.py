@@ -29,7 +29,7 @@ from ariane_storage.config import StoreConfig
 from ariane_storage.disk.clock import Clock
 from ariane_storage.disk.disk import Disk
 from ariane_storage.log.commit_log import CommitLog
-from ariane_storage.log.fields import FIELD_STARTS
+from ariane_storage.log.records.fields import FIELD_STARTS
 from ariane_storage.log.segment import Segment
 from ariane_storage.queues.consume_queue import ConsumeQueue
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_storage.disk.disk import OpenFile, is_unreadable
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 
 PAGE_BYTES: Final = 4096
 """The least that Linux reads of a file: a page is readable or not as a whole."""

@@ -25,7 +25,12 @@ from ariane_record.layout import (
 )
 from ariane_storage.log.damage import DamageReason
 from ariane_storage.log.file_window import FileWindow
-from ariane_storage.log.record_places import RecordPlaces, checksum_faults, locate, misplaced
+from ariane_storage.log.records.record_places import (
+    RecordPlaces,
+    checksum_faults,
+    locate,
+    misplaced,
+)
 from ariane_storage.log.segment import Segment
 
 WINDOW_BYTES: Final = 1 << 22

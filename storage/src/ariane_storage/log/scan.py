@@ -24,9 +24,7 @@ import numpy as np
 
 from ariane_record.layout import BLANK_SIZE_MIN_BYTES, MAGIC_BLANK, RECORD_BYTES_MIN
 from ariane_storage.log.damage import Damage, DamageReason
-from ariane_storage.log.fields import Int64s
 from ariane_storage.log.file_window import FileWindow
-from ariane_storage.log.record_places import RecordPlaces
 from ariane_storage.log.record_search import (
     MAGICS,
     WINDOW_BYTES,
@@ -40,6 +38,8 @@ from ariane_storage.log.record_search import (
     search_record,
     unpack_front,
 )
+from ariane_storage.log.records.fields import Int64s
+from ariane_storage.log.records.record_places import RecordPlaces
 from ariane_storage.log.segment import Segment
 
 _BATCH_RECORDS: Final = 4096

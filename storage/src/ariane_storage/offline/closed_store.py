@@ -18,8 +18,8 @@ from ariane_storage.log.checkpoint import CheckpointFile
 from ariane_storage.log.commit_log import CommitLog
 from ariane_storage.log.deleted_topics import DeletedTopics
 from ariane_storage.log.quarantine import Quarantine
-from ariane_storage.log.queue_identity import identity_of
 from ariane_storage.log.record_search import record_at
+from ariane_storage.log.records.queue_identity import identity_of
 from ariane_storage.log.segment_files import find_segments
 from ariane_storage.queues.consume_queue_entry import HOLE_SIZE
 from ariane_storage.queues.queue_table import QueueTable

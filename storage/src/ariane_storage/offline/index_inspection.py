@@ -9,7 +9,7 @@ import numpy as np
 from ariane_storage.errors import BytesUnreadable
 from ariane_storage.index.index import ITEMS_UNKNOWN
 from ariane_storage.index.index_file import IndexFile
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.offline.closed_store import ClosedStore
 from ariane_storage.offline.finding import Finding
 

@@ -11,7 +11,7 @@ import numpy as np
 from ariane_record.names import TIMER_TOPIC
 from ariane_storage.errors import BytesUnreadable
 from ariane_storage.log.damage import Damage, DamageReason
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.scan import Ending, scan
 from ariane_storage.log.segment import segment_name
 from ariane_storage.offline.closed_store import ClosedStore

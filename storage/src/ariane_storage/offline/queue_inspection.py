@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ariane_record.names import DELAY_TOPIC
 from ariane_storage.log.damage import Damage
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.segment import segment_name
 from ariane_storage.offline.closed_store import ClosedStore
 from ariane_storage.offline.finding import Finding, FindingState

@@ -26,7 +26,7 @@ from typing import Final
 
 import numpy as np
 
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.queues.consume_queue_entry import (
     ENTRY,
     ENTRY_BYTES,

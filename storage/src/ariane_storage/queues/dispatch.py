@@ -16,7 +16,7 @@ from ariane_record.layout import RECORD_BYTES_MIN
 from ariane_storage.index.index import PENDING_KEYS_MAX, Index
 from ariane_storage.log.damage import Damage, DamageReason
 from ariane_storage.log.deleted_topics import DeletedTopics
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.scan import Stretch
 from ariane_storage.queues.consume_queue import ConsumeQueue
 from ariane_storage.queues.queue_table import QueueTable, can_name_queue

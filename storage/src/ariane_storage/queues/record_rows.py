@@ -14,10 +14,10 @@ from ariane_record import PropertyName, SystemFlag
 from ariane_record.layout import TRANSACTION_MASK
 from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
 from ariane_storage.index.record_keys import RecordKeys, joined, keys_of
-from ariane_storage.log.fields import FieldColumn, Int64s
-from ariane_storage.log.record_places import RecordPlaces
+from ariane_storage.log.records.fields import FieldColumn, Int64s
+from ariane_storage.log.records.record_places import RecordPlaces
+from ariane_storage.log.records.tag_check import tag_code_of, tag_codes_of
 from ariane_storage.log.scan import Stretch
-from ariane_storage.log.tag_check import tag_code_of, tag_codes_of
 from ariane_storage.queues.consume_queue_entry import ENTRY, Entries
 
 _UNKNOWN_LEVEL_DELAY_MS: Final = 1000

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ariane_storage.log.commit_log import CommitLog
 from ariane_storage.log.quarantine import Quarantine
-from ariane_storage.log.queue_identity import QueueIdentity
+from ariane_storage.log.records.queue_identity import QueueIdentity
 from ariane_storage.parts import StoreParts
 from ariane_storage.queues.consume_queue import ConsumeQueue
 from ariane_storage.queues.consume_queue_entry import HOLE_SIZE, Entries

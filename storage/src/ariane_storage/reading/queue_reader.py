@@ -10,8 +10,8 @@ import numpy as np
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.layout import RECORD_BYTES_MIN, QueueOffset
 from ariane_storage.errors import QueueOffsetOutOfRange, QueueUnderRepair
-from ariane_storage.log.fields import Int64s
-from ariane_storage.log.queue_identity import identity_of
+from ariane_storage.log.records.fields import Int64s
+from ariane_storage.log.records.queue_identity import identity_of
 from ariane_storage.parts import StoreParts
 from ariane_storage.queues.consume_queue import ConsumeQueue
 from ariane_storage.queues.consume_queue_entry import ENTRY, ENTRY_BYTES, HOLE_SIZE, Entries

@@ -31,9 +31,9 @@ from ariane_record import record_checksum_ok
 from ariane_record.layout import RECORD_BYTES_MIN, QueueOffset
 from ariane_storage.errors import BytesUnreadable
 from ariane_storage.log.commit_log import CommitLog
-from ariane_storage.log.fields import FIELD_STARTS, Int64s
-from ariane_storage.log.queue_identity import QueueIdentity
-from ariane_storage.log.record_places import checksum_faults, locate
+from ariane_storage.log.records.fields import FIELD_STARTS, Int64s
+from ariane_storage.log.records.queue_identity import QueueIdentity
+from ariane_storage.log.records.record_places import checksum_faults, locate
 from ariane_storage.log.segment import Segment
 from ariane_storage.queues.consume_queue_entry import HOLE_SIZE
 from ariane_storage.reading.selection import Selection

@@ -18,8 +18,8 @@ from ariane_record.layout import (
 from ariane_record.single.record_copy import RecordCopy, copy_of
 from ariane_storage.errors import BytesUnreadable, RecordCorrupted, RecordNotFound
 from ariane_storage.log.damage import Damage, DamageReason
-from ariane_storage.log.fields import FIELD_STARTS
 from ariane_storage.log.record_search import WINDOW_BYTES, find_record, is_plausible
+from ariane_storage.log.records.fields import FIELD_STARTS
 from ariane_storage.parts import StoreParts
 
 _T = TypeVar("_T")

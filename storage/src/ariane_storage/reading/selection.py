@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.queues.consume_queue_entry import HOLE_SIZE, Entries
 from ariane_storage.reading.filter import Filter
 

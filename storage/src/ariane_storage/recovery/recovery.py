@@ -35,8 +35,8 @@ from ariane_storage.log.commit_log import CommitLog
 from ariane_storage.log.damage import Damage, DamageReason
 from ariane_storage.log.deleted_topics import DeletedTopics
 from ariane_storage.log.quarantine import Quarantine
-from ariane_storage.log.queue_identity import identity_of
 from ariane_storage.log.record_search import record_at
+from ariane_storage.log.records.queue_identity import identity_of
 from ariane_storage.log.scan import Ending, Stretch, scan
 from ariane_storage.queues.dispatch import Dispatcher
 from ariane_storage.queues.idle_queues import IdleQueues

@@ -26,7 +26,7 @@ from ariane_record.layout import (
     Host,
     QueueOffset,
 )
-from ariane_storage.log.fields import FIELD_STARTS, FieldColumn, Int64s, checksum_digits
+from ariane_storage.log.records.fields import FIELD_STARTS, FieldColumn, Int64s, checksum_digits
 from ariane_storage.writing.block_check import CheckedBlock
 from ariane_storage.writing.record_crcs import check_crcs_of, final_crcs, like_holes
 

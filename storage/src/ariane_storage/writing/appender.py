@@ -11,7 +11,7 @@ from ariane_record.layout import CommitLogOffset, Host, QueueOffset
 from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
 from ariane_storage.errors import StoreFull
 from ariane_storage.layout import DISK_SECTOR_BYTES
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.parts import StoreParts
 from ariane_storage.queues.consume_queue import ConsumeQueue, end_offsets
 from ariane_storage.queues.consume_queue_entry import ENTRY_BYTES, encoded_entries

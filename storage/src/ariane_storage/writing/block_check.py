@@ -35,8 +35,8 @@ from ariane_record.layout import (
 from ariane_record.single.counted_topic import counted_topic
 from ariane_record.single.producer_sequence import SEQUENCE_BYTES, SEQUENCE_PREFIX
 from ariane_storage.errors import BlockRejected
-from ariane_storage.log.fields import FIELD_STARTS, ByteBuffer, FieldColumn, Int64s
-from ariane_storage.log.tag_check import tag_codes_of
+from ariane_storage.log.records.fields import FIELD_STARTS, ByteBuffer, FieldColumn, Int64s
+from ariane_storage.log.records.tag_check import tag_codes_of
 from ariane_storage.writing.header_bits import HeaderBits
 from ariane_storage.writing.record_crcs import check_record_crcs
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_record import ProducerSequence
-from ariane_storage.log.fields import ByteBuffer, Int64s
+from ariane_storage.log.records.fields import ByteBuffer, Int64s
 
 
 @dataclass(frozen=True, eq=False)

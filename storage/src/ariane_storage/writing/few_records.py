@@ -27,8 +27,8 @@ from ariane_record.layout import (
     RECORD_BYTES_MIN,
 )
 from ariane_record.single.counted_topic import counted_topic
-from ariane_storage.log.fields import FIELD_STARTS, Int64s
-from ariane_storage.log.tag_check import TAG_NAME, tag_code_of
+from ariane_storage.log.records.fields import FIELD_STARTS, Int64s
+from ariane_storage.log.records.tag_check import TAG_NAME, tag_code_of
 from ariane_storage.writing.append import OwnedFields, packed_host
 from ariane_storage.writing.block_check import (
     ALLOWED_FLAGS,

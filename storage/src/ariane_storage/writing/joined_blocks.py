@@ -33,8 +33,8 @@ from ariane_record.layout import (
 from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
 from ariane_record.single.counted_topic import counted_topic
 from ariane_record.single.producer_sequence import SEQUENCE_BYTES, SEQUENCE_PREFIX, encode_sequences
-from ariane_storage.log.fields import ByteBuffer, FieldColumn, Int64s
-from ariane_storage.log.tag_check import tag_codes_of
+from ariane_storage.log.records.fields import ByteBuffer, FieldColumn, Int64s
+from ariane_storage.log.records.tag_check import tag_codes_of
 from ariane_storage.writing.append import OwnedFields, fill_ipv4_headers, write_checksums
 from ariane_storage.writing.block_check import (
     ALLOWED_FLAGS,

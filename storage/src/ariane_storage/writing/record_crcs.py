@@ -35,7 +35,7 @@ from ariane_record.checksums.record_sums import block_crc
 from ariane_record.layout import CRC_PROPERTY_BYTES, HEADER_BYTES
 from ariane_storage.errors import BlockRejected
 from ariane_storage.layout import DISK_SECTOR_BYTES
-from ariane_storage.log.fields import FIELD_STARTS, Int64s
+from ariane_storage.log.records.fields import FIELD_STARTS, Int64s
 
 _QUEUE_OFFSET: Final = FIELD_STARTS["queue_offset"]
 _COMMIT_LOG_OFFSET: Final = FIELD_STARTS["commit_log_offset"]

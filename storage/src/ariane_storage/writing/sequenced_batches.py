@@ -16,7 +16,7 @@ from ariane_record import ProducerSequence
 from ariane_record.layout import PropertyName
 from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
 from ariane_record.single.producer_sequence import SEQUENCE_BYTES, SEQUENCE_PREFIX, decode_sequence
-from ariane_storage.log.fields import FieldColumn
+from ariane_storage.log.records.fields import FieldColumn
 from ariane_storage.log.scan import Stretch
 
 _PARKED: Final = frozenset({DELAY_TOPIC.encode(), TIMER_TOPIC.encode()})

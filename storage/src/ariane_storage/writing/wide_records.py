@@ -23,7 +23,7 @@ from ariane_record import RecordBlock, SystemFlag
 from ariane_record.checksums.checksum import range_crcs
 from ariane_record.layout import CRC_PROPERTY_BYTES, HEADER, HEADER_BYTES, IPV6_EXTRA_BYTES
 from ariane_storage.errors import BlockRejected
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.writing.append import OwnedFields, fill_headers, is_ipv6, write_checksums
 from ariane_storage.writing.block_check import CheckedBlock
 

@@ -25,7 +25,7 @@ from ariane_record.names import TRACE_TOPIC
 from ariane_record.single.counted_topic import counted_topic
 from ariane_record.single.producer_sequence import says_sequence
 from ariane_servicekit.errors import ServiceError
-from ariane_storage.log.fields import FieldColumn
+from ariane_storage.log.records.fields import FieldColumn
 
 BATCHES_MAX: Final = 4096
 """Batches of one call: each costs some 20 us of the loop, and 100 where they go one by one."""

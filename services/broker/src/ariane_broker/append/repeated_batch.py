@@ -31,7 +31,7 @@ from ariane_record.layout import (
     QueueOffset,
 )
 from ariane_storage.errors import StorageError
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.store import Store
 from ariane_storage.writing.append import Appended
 

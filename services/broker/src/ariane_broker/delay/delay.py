@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 
 
 @dataclass(frozen=True, slots=True)

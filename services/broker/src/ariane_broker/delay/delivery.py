@@ -17,7 +17,7 @@ from ariane_record import RecordTooLarge
 from ariane_record.layout import PropertyName
 from ariane_servicekit import get_logger
 from ariane_storage.errors import BlockRejected
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.store import Store
 
 _log = get_logger(__name__)

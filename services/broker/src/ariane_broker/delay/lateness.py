@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 
 TIME_MS_MIN: Final = 1_000_000_000_000
 """An entry with less, the year 2001, has no time but the hash of a tag, or is a note."""

@@ -35,7 +35,7 @@ from ariane_broker.delay.parked.queue_progress import QueueProgress
 from ariane_broker.queue_key import QueueKey
 from ariane_record.names import DELAY_TOPIC
 from ariane_storage.config import DELAY_LEVELS_MS
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.scan import Stretch
 from ariane_storage.store import Store
 

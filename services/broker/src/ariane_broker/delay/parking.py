@@ -30,7 +30,7 @@ from ariane_record.encoding.moved_records import MovedRecords
 from ariane_record.layout import PropertyName
 from ariane_record.single.producer_sequence import EMPTY_SEQUENCE, with_sequence
 from ariane_servicekit.errors import field_invalid
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 
 _RESERVED: Final = DELAY_PROPERTIES - {PropertyName.PRODUCER_SEQUENCE}
 

@@ -21,7 +21,7 @@ from ariane_record.names import retry_topic
 from ariane_servicekit import get_logger
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.errors import RecordNotFound
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.store import Store
 
 AGAIN_MS: Final = 60_000

@@ -28,7 +28,7 @@ from ariane_broker.topics.readable_topics import readable_topic
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_record.names import retry_topic
 from ariane_storage.errors import QueueUnderRepair
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.reading.filter import Filter
 from ariane_storage.store import Store
 

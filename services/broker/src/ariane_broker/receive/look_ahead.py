@@ -26,7 +26,7 @@ from ariane_broker.receive.queue_window import (
 from ariane_record import PropertyName
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.priority import priority_of
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.reading.filter import Filter
 from ariane_storage.store import Store
 

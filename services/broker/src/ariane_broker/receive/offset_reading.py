@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.queue_key import QueueKey
-from ariane_storage.log.fields import FIELD_STARTS, FieldColumn, Int64s
+from ariane_storage.log.records.fields import FIELD_STARTS, FieldColumn, Int64s
 from ariane_storage.reading.filter import Filter
 from ariane_storage.store import Store
 

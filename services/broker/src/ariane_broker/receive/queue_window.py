@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.receive.ranges import Ranges, rows_within
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 
 ROW: Final = np.dtype(
     [

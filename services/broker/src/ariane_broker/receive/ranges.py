@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 
 Ranges: TypeAlias = NDArray[np.int64]
 """First queue offset and count of each range, int64[n, 2]."""

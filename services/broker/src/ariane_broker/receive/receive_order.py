@@ -13,7 +13,7 @@ from ariane_broker.filters.expression import FilterExpression
 from ariane_broker.log.held_requests import HOLD_SECONDS_MAX
 from ariane_broker.queue_key import QueueKey
 from ariane_servicekit.errors import field_invalid
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 
 COUNT_DEFAULT: Final = 32
 COUNT_MAX: Final = 65536

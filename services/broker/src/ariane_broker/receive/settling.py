@@ -17,7 +17,7 @@ from ariane_broker.receive.receive_events import EventFlag, EventKind, ReceiveEv
 from ariane_broker.receive.receive_log import ReceiveLog
 from ariane_broker.retry.failed_records import DeadLetterReason
 from ariane_broker.retry.waits import FIRST_LEVEL, wait_ms
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from ariane_broker.retry.return_table import Returned
 from ariane_broker.retry.waits import delay_of_try, wait_ms
 from ariane_record import RecordBlock, RecordTooLarge
 from ariane_record.layout import Host
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.writing.append import Appended
 
 

@@ -14,7 +14,7 @@ from ariane_record.decoding.columns import RecordColumns
 from ariane_record.encoding.moved_records import MovedRecords
 from ariane_record.layout import Host, SystemFlag
 from ariane_record.names import retry_topic
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 
 CAUSE_BYTES_MAX: Final = 1024
 

@@ -15,7 +15,7 @@ from ariane_broker.queue_key import QueueKey
 from ariane_broker.retry.text_rows import starts_with
 from ariane_record import PropertyName, RecordFields, decode_record
 from ariane_record.names import DEAD_LETTER_PREFIX
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.scan import Stretch
 
 FILE_NAME: Final = "config/redrivenDeadLetters.json"

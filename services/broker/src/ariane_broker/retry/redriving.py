@@ -30,7 +30,7 @@ from ariane_record.layout import Host
 from ariane_record.names import dead_letter_topic, retry_topic
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.errors import BlockRejected
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.reading.read import QueueRead
 from ariane_storage.store import Store
 

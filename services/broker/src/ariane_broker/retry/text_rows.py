@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_storage.log.fields import FieldColumn, Int64s
+from ariane_storage.log.records.fields import FieldColumn, Int64s
 
 
 def starts_with(buffer: memoryview, starts: Int64s, ends: Int64s, prefix: str) -> NDArray[np.bool_]:

@@ -35,7 +35,7 @@ from ariane_record.layout import (
 )
 from ariane_servicekit import Clock, Loop, ServicekitError, get_logger
 from ariane_storage.errors import RecordCorrupted, StorageError
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 
 RETRY_SECONDS: Final = 1.0
 """How long until a publication is tried again that failed, or that a stop has cut short."""

@@ -26,7 +26,7 @@ from ariane_broker.spark_batches.stage_format import StagedBlock, encode_stage
 from ariane_broker.topics.system_topics import BATCH_TOPIC, STAGE_TOPIC
 from ariane_record import PropertyName, RecordBlock, RecordFields
 from ariane_record.checksums.checksum import crc32
-from ariane_storage.log.fields import FIELD_STARTS, FieldColumn, Int64s
+from ariane_storage.log.records.fields import FIELD_STARTS, FieldColumn, Int64s
 
 STAGE_PROPERTY: Final = "ARIANE_STAGE"
 _HALF_OFFSET: Final = FIELD_STARTS["half_offset"]

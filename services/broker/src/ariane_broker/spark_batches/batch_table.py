@@ -27,7 +27,7 @@ from ariane_broker.topics.system_topics import BATCH_TOPIC, STAGE_TOPIC
 from ariane_record import RecordFields
 from ariane_record.layout import HEADER_BYTES
 from ariane_record.names import TIMER_TOPIC
-from ariane_storage.log.fields import FIELD_STARTS, FieldColumn
+from ariane_storage.log.records.fields import FIELD_STARTS, FieldColumn
 from ariane_storage.log.scan import Stretch
 
 CONTENTS_KEPT: Final = 128

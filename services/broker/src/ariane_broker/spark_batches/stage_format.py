@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from ariane_record import RecordBlock
 from ariane_record.checksums.checksum import crc32
 from ariane_storage.errors import RecordCorrupted
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 
 _HEADER: Final = struct.Struct("<4sHHIIIIII")
 _CHECKSUM: Final = struct.Struct("<I")

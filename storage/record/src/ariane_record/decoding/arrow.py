@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from ariane_record.decoding.columns import RecordColumns
 from ariane_record.decoding.property_columns import PropertyColumns, decode_property_text
-from ariane_record.encoding.arrow_texts import own_octets
+from ariane_record.encoding.columns.arrow_texts import own_octets
 from ariane_record.errors import RecordCorrupted
 from ariane_record.layout import KEY_SEPARATOR, ByteBuffer, PropertyName, SystemFlag
 

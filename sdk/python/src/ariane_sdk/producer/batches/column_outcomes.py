@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ariane_record.encoding.arrow_texts import even_binaries
+from ariane_record.encoding.columns.arrow_texts import even_binaries
 from ariane_sdk.errors import ArianeError, ColumnsSendError
 from ariane_sdk.producer.batches.block_batch import BlockBatch
 

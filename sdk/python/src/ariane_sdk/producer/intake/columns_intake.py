@@ -11,11 +11,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ariane_record.encoding.arrow_texts import even_binaries, java_hashes, lengths_of, own_octets
-from ariane_record.encoding.column_encoder import encode_columns, record_sizes
+from ariane_record.encoding.columns.arrow_texts import (
+    even_binaries,
+    java_hashes,
+    lengths_of,
+    own_octets,
+)
+from ariane_record.encoding.columns.column_encoder import encode_columns, record_sizes
+from ariane_record.encoding.columns.message_columns import MessageColumns
+from ariane_record.encoding.columns.packed_columns import ColumnPacking
 from ariane_record.encoding.loose_block import LooseBlock
-from ariane_record.encoding.message_columns import MessageColumns
-from ariane_record.encoding.packed_columns import ColumnPacking
 from ariane_record.encoding.plain_block import PlainShape
 from ariane_sdk.errors import ArianeError
 from ariane_sdk.message import MessageQueue

@@ -18,7 +18,7 @@ import numpy as np
 
 from ariane_record.layout import TRANSACTION_MASK
 from ariane_record.names import CHECKS_EXHAUSTED_TOPIC, HALF_TOPIC, OP_TOPIC
-from ariane_storage.log.fields import FieldColumn, Int64s
+from ariane_storage.log.records.fields import FieldColumn, Int64s
 from ariane_storage.log.scan import Stretch
 
 _HALF_OFFSET_BEFORE_BODY: Final = 12

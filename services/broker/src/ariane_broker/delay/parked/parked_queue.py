@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ariane_broker.delay.parked.queue_progress import QueueProgress
 from ariane_broker.queue_key import QueueKey
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.queues.consume_queue_entry import HOLE_SIZE, Entries
 from ariane_storage.store import Store
 

@@ -12,7 +12,7 @@ from ariane_broker.queue_key import QueueKey
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.encoding.moved_records import MovedRecords
 from ariane_record.layout import PropertyName
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.store import Store
 
 DELAY_PROPERTIES: Final = frozenset(

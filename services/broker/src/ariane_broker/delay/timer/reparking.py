@@ -17,7 +17,7 @@ from ariane_broker.delay.parked.parked_records import ParkedRecords, read_parked
 from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_record.layout import PropertyName
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.store import Store
 
 

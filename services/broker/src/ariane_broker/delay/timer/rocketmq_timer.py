@@ -33,7 +33,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 
 PRECISION_MS: Final = 1000
 LOG_FILE_BYTES: Final = 100 << 20

@@ -34,7 +34,7 @@ from ariane_broker.delay.timer.rocketmq_timer import (
     units_per_file,
 )
 from ariane_storage.disk.disk import Disk
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.segment import segment_name
 
 _CHECKED_BYTES: Final = 56

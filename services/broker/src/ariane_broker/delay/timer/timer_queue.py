@@ -38,7 +38,7 @@ from ariane_broker.log.derived.snapshots import SnapshotState
 from ariane_broker.queue_key import QueueKey
 from ariane_record.names import TIMER_TOPIC
 from ariane_servicekit import get_logger
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.scan import Stretch
 from ariane_storage.store import Store
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.delay.parked.parked_queue import ParkedRows
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 
 
 class TimerWindow:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ariane_record import RecordFields, SystemFlag, decode_record
 from ariane_record.layout import TRANSACTION_MASK
-from ariane_storage.log.fields import FieldColumn
+from ariane_storage.log.records.fields import FieldColumn
 from ariane_storage.log.scan import Stretch
 
 

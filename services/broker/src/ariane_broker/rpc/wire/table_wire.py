@@ -22,7 +22,7 @@ from ariane_broker.rpc.wire.wire_time import time_of
 from ariane_record import ProducerSequence, RecordBlock
 from ariane_record.checksums.checksum import crc32
 from ariane_record.layout import ByteBuffer
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.writing.append import AppendedTable
 from ariane_storage.writing.block_table import BlockTable
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from ariane_record import PropertyName, tag_code
 from ariane_record.checksums.java_hash import hash_units, row_hashes
 from ariane_record.layout import PROPERTY_VALUE_END
-from ariane_storage.log.fields import Int64s
-from ariane_storage.log.property_search import (
+from ariane_storage.log.records.fields import Int64s
+from ariane_storage.log.records.property_search import (
     SoughtName,
     first_values,
     value_octets,

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ariane_record.encoding.arrow_texts import bounds_of, lengths_of, octets_of
-from ariane_record.encoding.message_columns import MessageColumns
+from ariane_record.encoding.columns.arrow_texts import bounds_of, lengths_of, octets_of
+from ariane_record.encoding.columns.message_columns import MessageColumns
 from ariane_record.single.compression import Compression, body_compressor
 
 

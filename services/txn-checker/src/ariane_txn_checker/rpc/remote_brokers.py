@@ -21,7 +21,6 @@ from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_servicekit import Address, get_logger
-from ariane_txn_checker.broker_door import BrokerDoor
 from ariane_txn_checker.errors import (
     BrokerFailed,
     BrokerRefusal,
@@ -30,7 +29,8 @@ from ariane_txn_checker.errors import (
     OutcomeStands,
     TransactionForgotten,
 )
-from ariane_txn_checker.rpc_failure import RpcFailure, failure_of, failure_of_status
+from ariane_txn_checker.rpc.rpc_failure import RpcFailure, failure_of, failure_of_status
+from ariane_txn_checker.rpc.wire import half_message_page, span_of
 from ariane_txn_checker.transaction import (
     Answer,
     BrokerKey,
@@ -38,7 +38,7 @@ from ariane_txn_checker.transaction import (
     HalfMessagePage,
     Outcome,
 )
-from ariane_txn_checker.wire import half_message_page, span_of
+from ariane_txn_checker.watching.broker_door import BrokerDoor
 
 if TYPE_CHECKING:
     from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceAsyncStub

@@ -21,7 +21,7 @@ from ariane_txn_checker.errors import (
     OutcomeStands,
     TransactionForgotten,
 )
-from ariane_txn_checker.remote_brokers import RemoteBroker
+from ariane_txn_checker.rpc.remote_brokers import RemoteBroker
 from ariane_txn_checker.testing import TwinBroker
 from ariane_txn_checker.transaction import (
     Answer,

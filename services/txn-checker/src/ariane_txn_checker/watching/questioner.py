@@ -15,7 +15,6 @@ from typing import Final
 from ariane_servicekit import Clock, get_logger
 from ariane_servicekit.clock import sleep_until_woken
 from ariane_servicekit.database import Database
-from ariane_txn_checker.broker_door import BrokerDoor, Brokers
 from ariane_txn_checker.database import CheckStore
 from ariane_txn_checker.errors import (
     BrokerFailed,
@@ -32,6 +31,7 @@ from ariane_txn_checker.transaction import (
     Outcome,
     TransactionKey,
 )
+from ariane_txn_checker.watching.broker_door import BrokerDoor, Brokers
 
 WAIT_S_MAX: Final = 2.0
 """Seconds after which is looked again for what is due: an operator may have had one resumed."""

@@ -26,7 +26,7 @@ from ariane_record.layout import (
     PROPERTY_VALUE_END,
 )
 from ariane_storage.layout import DISK_SECTOR_BYTES
-from ariane_storage.log.fields import FIELD_STARTS, FieldColumn, Int64s, checksum_digits
+from ariane_storage.log.records.fields import FIELD_STARTS, FieldColumn, Int64s, checksum_digits
 
 _PREFIX: Final = np.dtype(f"V{len(CRC_PROPERTY_PREFIX)}")
 _PREFIX_BYTES: Final = np.frombuffer(CRC_PROPERTY_PREFIX, np.uint8)

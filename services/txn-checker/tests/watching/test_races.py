@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from ariane_servicekit import ServiceError
-from ariane_txn_checker import survey
 from ariane_txn_checker.database import CheckStore, InquiryStore
 from ariane_txn_checker.decisions import OperatorDecisions
 from ariane_txn_checker.transaction import OPERATOR, Outcome, State
+from ariane_txn_checker.watching import survey
 
 
 @pytest.fixture

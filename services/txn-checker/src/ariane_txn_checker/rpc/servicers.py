@@ -23,15 +23,15 @@ from ariane_txn_checker.database import (
 )
 from ariane_txn_checker.database.inquiries import PagePosition
 from ariane_txn_checker.decisions import OperatorDecisions
-from ariane_txn_checker.questioner import CheckCounts
-from ariane_txn_checker.transaction import BrokerKey, CheckedTransaction, Outcome
-from ariane_txn_checker.wire import (
+from ariane_txn_checker.rpc.wire import (
     check_message,
     lease_message,
     milliseconds_of,
     time_of,
     transaction_message,
 )
+from ariane_txn_checker.transaction import BrokerKey, CheckedTransaction, Outcome
+from ariane_txn_checker.watching.questioner import CheckCounts
 
 _Context = aio.ServicerContext[Any, Any]
 

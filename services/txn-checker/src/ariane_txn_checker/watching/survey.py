@@ -8,11 +8,11 @@ from typing import Final
 
 from ariane_servicekit import Clock, get_logger
 from ariane_servicekit.database import Database
-from ariane_txn_checker.broker_door import BrokerDoor, Brokers
 from ariane_txn_checker.database import LeaseStore, Stretch, SurveyStore
 from ariane_txn_checker.database.surveys import PURGE_COUNT
 from ariane_txn_checker.database.tables import NAME_LENGTH_MAX
 from ariane_txn_checker.transaction import HalfMessage, HalfMessagePage, Lease
+from ariane_txn_checker.watching.broker_door import BrokerDoor, Brokers
 
 PAGE_SIZE: Final = 1000
 

@@ -25,8 +25,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ariane_record.encoding.arrow_texts import lengths_of, own_octets
-from ariane_record.encoding.given_columns import (
+from ariane_record.encoding.columns.arrow_texts import lengths_of, own_octets
+from ariane_record.encoding.columns.given_columns import (
     Lists,
     Tags,
     checked_bodies,

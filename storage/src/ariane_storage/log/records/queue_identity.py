@@ -32,7 +32,7 @@ from ariane_record.layout import (
     ByteBuffer,
 )
 from ariane_record.single.counted_topic import counted_topic
-from ariane_storage.log.fields import FIELD_STARTS, Int64s
+from ariane_storage.log.records.fields import FIELD_STARTS, Int64s
 
 _BODY_LENGTH_START: Final = FIELD_STARTS["body_length"]
 _PROPERTIES_LENGTH_BYTES: Final = 2

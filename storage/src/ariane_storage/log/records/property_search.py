@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_record.layout import PROPERTY_NAME_END, PROPERTY_VALUE_END
-from ariane_storage.log.fields import Int64s
+from ariane_storage.log.records.fields import Int64s
 
 _END: Final = PROPERTY_VALUE_END[0]
 

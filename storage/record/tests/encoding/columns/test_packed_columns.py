@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from ariane_record.encoding.block import BlockEncoder
-from ariane_record.encoding.column_encoder import encode_columns
-from ariane_record.encoding.message_columns import MessageColumns
-from ariane_record.encoding.packed_columns import ColumnPacking
+from ariane_record.encoding.columns.column_encoder import encode_columns
+from ariane_record.encoding.columns.message_columns import MessageColumns
+from ariane_record.encoding.columns.packed_columns import ColumnPacking
 from ariane_record.single.compression import Compression, body_compressor
 
 NOISE = random.Random(1).randbytes(3000)

@@ -24,7 +24,12 @@ from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.checksums.crc_algebra import row_crcs
 from ariane_record.checksums.java_hash import tag_code
 from ariane_record.checksums.record_sums import record_crcs_of_parts
-from ariane_record.encoding.arrow_texts import (
+from ariane_record.encoding.block import (
+    EMPTY_CRC_PROPERTY,
+    RECORD_CRCS_COUNT_MIN,
+    RecordBlock,
+)
+from ariane_record.encoding.columns.arrow_texts import (
     binaries,
     bounds_of,
     constant,
@@ -35,12 +40,7 @@ from ariane_record.encoding.arrow_texts import (
     octets_of,
     own_octets,
 )
-from ariane_record.encoding.block import (
-    EMPTY_CRC_PROPERTY,
-    RECORD_CRCS_COUNT_MIN,
-    RecordBlock,
-)
-from ariane_record.encoding.message_columns import SMALL_BODY_BYTES, MessageColumns
+from ariane_record.encoding.columns.message_columns import SMALL_BODY_BYTES, MessageColumns
 from ariane_record.errors import IllegalColumn, RecordTooLarge
 from ariane_record.layout import (
     CRC_MASK,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_record.encoding.block import KEYS_MAX, BlockEncoder
-from ariane_record.encoding.column_encoder import encode_columns, record_sizes
-from ariane_record.encoding.message_columns import SMALL_BODY_BYTES, MessageColumns
+from ariane_record.encoding.columns.column_encoder import encode_columns, record_sizes
+from ariane_record.encoding.columns.message_columns import SMALL_BODY_BYTES, MessageColumns
 from ariane_record.errors import IllegalColumn, RecordTooLarge
 from ariane_record.single.producer_sequence import SEQUENCE_BYTES, ProducerSequence, with_sequence
 from ariane_record.testing import message_arguments, topic_names

@@ -1,0 +1,1 @@
+"""What a checker asks brokers and answers operators, over gRPC."""

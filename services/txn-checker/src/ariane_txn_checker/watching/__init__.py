@@ -1,0 +1,1 @@
+"""Looking after one broker: its half messages are listed, and producers asked about them."""

@@ -1,0 +1,1 @@
+"""Messages that come as Arrow columns become blocks of records."""

@@ -1,0 +1,1 @@
+"""Vectors over the bytes of many records; they know no file."""
