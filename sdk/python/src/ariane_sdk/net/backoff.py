@@ -1,4 +1,4 @@
-"""How long to wait before what failed is tried again: longer each time, up to a bound."""
+"""The wait before a failed try is repeated: longer each time, up to a bound."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def backoff_s(failure_count: int, first_s: float, bound_s: float, *, growth: flo
     """How long to wait, in seconds.
 
     Args:
-        failure_count: How often it failed before, the last failure excepted.
+        failure_count: Number of failures before the latest one.
         first_s: The wait after the first failure.
         bound_s: The longest wait.
-        growth: By how much each wait is longer than the one before.
+        growth: The ratio of each wait to the one before.
     """
     return min(first_s * growth ** min(failure_count, _FAILURES_MAX), bound_s)
 

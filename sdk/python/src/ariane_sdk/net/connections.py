@@ -61,17 +61,17 @@ MESSAGE_BYTES_MAX: Final = 64 << 20
 CHANNEL_OPTIONS: Final[tuple[tuple[str, int | str], ...]] = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-    # A dead peer is noticed although no packet comes back. 30 s is what services permit.
+    # Notices a dead peer although no packet comes back. Services permit 30 s.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     # A broker that restarts is back in a second or two, and calls fail until it is connected again:
-    # gRPC's own back-off grows to two minutes. Trying costs a broker nothing that is not there yet.
+    # gRPC's own back-off grows to two minutes. Trying in vain costs the broker nothing.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 500),
-    # The client repeats what is safe to repeat, and must know when it does.
+    # The client itself repeats what is safe to repeat, and must know of each repeat.
     ("grpc.enable_retries", 0),
-    # Proxies of the environment are for the outer world, not for brokers.
+    # Proxies of the environment are for the internet, not for brokers.
     ("grpc.enable_http_proxy", 0),
     # Records come in large messages: larger frames cost fewer of them.
     ("grpc.http2.max_frame_size", 1 << 20),
@@ -88,15 +88,15 @@ _STREAM_TRANSACTIONS: Final = f"/{_TRANSACTION_SERVICE.full_name}/StreamTransact
 
 
 class Connections:
-    """The channels of one client; lives on one event loop."""
+    """The channels of one client; they live on one event loop."""
 
     __slots__ = ("_channels", "_closed", "_fork_guard")
 
     def __init__(self) -> None:
-        """Have none yet.
+        """Start without channels.
 
         Raises:
-            ClientForked: This process was forked by one that had used connections.
+            ClientForked: The parent of this process had used connections before the fork.
         """
         begin_to_use_grpc()
         self._channels: dict[str, Channel] = {}
@@ -104,10 +104,10 @@ class Connections:
         self._fork_guard = ForkGuard()
 
     def check(self) -> None:
-        """Be of this process.
+        """Check that the connections belong to this process.
 
         Raises:
-            ClientForked: They were made in a parent process.
+            ClientForked: A parent process made them.
         """
         self._fork_guard.check()
 
@@ -116,7 +116,7 @@ class Connections:
 
         Raises:
             ClientNotRunning: The connections were closed.
-            ClientForked: They were made in a parent process.
+            ClientForked: A parent process made them.
         """
         self._fork_guard.check()
         channel = self._channels.get(address)
@@ -170,7 +170,7 @@ class Connections:
     def receive_records(
         self, address: str, request: ReceiveRecordsRequest, timeout_s: float
     ) -> UnaryUnaryCall[ReceiveRecordsRequest, bytes]:
-        """Receive records of a broker; the answer comes as bytes: who decodes it copies none."""
+        """Receive records of a broker; the answer comes as bytes, to decode without a copy."""
         method: Any = self.channel(address).unary_unary(
             _RECEIVE_RECORDS, request_serializer=ReceiveRecordsRequest.SerializeToString
         )
@@ -203,7 +203,7 @@ class Connections:
         return TransactionServiceStub(self.channel(address))
 
     def sinks(self, address: str) -> SinkServiceAsyncStub:
-        """The service of a broker that knows the sinks of exactly-once writes."""
+        """The sink service of a broker, for exactly-once writes."""
         return SinkServiceStub(self.channel(address))
 
     def retries(self, address: str) -> RetryServiceAsyncStub:

@@ -1,4 +1,4 @@
-"""One error more that says the same."""
+"""A copy of an error, of another class."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ E = TypeVar("E", bound=ArianeError)
 
 
 def error_copy(error: ArianeError, kind: type[E]) -> E:
-    """What an error says, as an error of a kind.
+    """Copy an error.
 
     Args:
         error: The error.
-        kind: One that is made of a text and what every error of this package has.
+        kind: The class of the copy; its constructor takes a text and what every error here has.
     """
     return kind(
         str(error),

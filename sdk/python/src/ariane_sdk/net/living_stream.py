@@ -1,8 +1,8 @@
-"""A stream whose sender must live: one that sends nothing for long is asked something else.
+"""A stream that is given up when its sender no longer answers: after silence, another call asks.
 
-A process that is frozen keeps its connections. gRPC notices after 40 s, by its keepalive, and a
-deadline for a whole range would hit large ones, slow brokers, and readers that take their time.
-So only the wait for the next answer counts, and silence alone proves nothing either::
+The connections of a frozen process stay open. gRPC notices after 40 s, by its keepalive; a deadline
+for the whole stream would hit large ranges, slow brokers and slow readers. So only the wait for the
+next answer is limited, and silence alone does not end the stream::
 
     next() -----------------+ silence_s ------+ as long as a call may take
                             |                 |
@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 
 class LivingStream(Generic[Answer]):
-    """The answers of one call, of a service that must live meanwhile."""
+    """The answers of one streaming call to a service that must stay alive."""
 
     def __init__(
         self,
@@ -34,12 +34,12 @@ class LivingStream(Generic[Answer]):
         *,
         silence_s: float,
     ) -> None:
-        """Read nothing yet.
+        """Start without reading.
 
         Args:
             call: The call.
-            ask: Asks the same service for something small, with a deadline.
-            silence_s: For how long it may send nothing before it is asked.
+            ask: A small call to the same service, with a deadline.
+            silence_s: The longest silence before that call.
         """
         self._call = call
         self._answers: AsyncIterator[Answer] = aiter(call)
@@ -50,13 +50,13 @@ class LivingStream(Generic[Answer]):
         self._silence: CallError | None = None
 
     async def next(self) -> Answer | None:
-        """The next answer; nothing at the end.
+        """Return the next answer; None at the end.
 
         Raises:
             AioRpcError: The call ended with an error.
-            CallError: The service has sent nothing for long, and does not live.
+            CallError: The service was silent for long and did not answer the small call.
         """
-        # A timer for each answer, and a task only where one is late: that costs next to nothing.
+        # A timer for each answer and a task only for late ones: that costs next to nothing.
         timer = self._loop.call_later(self._silence_s, self._begin_to_watch)
         try:
             return await anext(self._answers, None)
@@ -75,7 +75,7 @@ class LivingStream(Generic[Answer]):
         self._watch = start_task(self._watch_life(), "silence")
 
     async def _watch_life(self) -> None:
-        """Ask the service until an answer comes; give the stream up when it does not live."""
+        """Ask the service until an answer comes; give the stream up when it does not answer."""
         while True:
             try:
                 await self._ask()

@@ -1,8 +1,8 @@
-"""How long a client waits before it tries a broker again that it could not reach.
+"""The wait before a client tries to reach a broker again.
 
-A broker that restarts is away for a second or two, on a busy machine for ten; a client that doubles
-its waits comes back as much later again. Here a wait is a tenth of a second and a quarter of the
-time for which the broker has been away.
+A broker that restarts is away for a second or two, on a busy machine for ten. Waits that double
+would overshoot by as much again. Here a wait is a tenth of a second and a quarter of the time for
+which the broker has been away.
 """
 
 from __future__ import annotations
@@ -26,6 +26,6 @@ def reconnect_delay_s(failure_count: int) -> float:
     """How long to wait, in seconds.
 
     Args:
-        failure_count: How often the broker was tried in vain before, since it was there.
+        failure_count: Failed tries since the broker was last reached.
     """
     return backoff_s(failure_count, RECONNECT_DELAY_S_MIN, RECONNECT_DELAY_S_MAX, growth=GROWTH)

@@ -1,7 +1,7 @@
-"""From what a call ended with to an error of this package: the inverse of the services' table.
+"""Errors of this package from the status of a call: the inverse of the services' error table.
 
-A service names its reason in ``google.rpc.ErrorInfo``. Where there is none, the answer did not come
-from a service of ours but from gRPC itself, and only its code is known.
+A service gives its reason in ``google.rpc.ErrorInfo``. Without one, the status does not come from a
+service of ours but from gRPC itself, and only its code is known.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ ERROR_DOMAIN: Final = "ariane.mq"
 _REASON_PREFIX: Final = "ERROR_REASON_"
 _DETAILS_KEY: Final = "grpc-status-details-bin"
 
-# gRPC gives a call that never left the client the same code as one whose connection broke: only
-# this text tells them apart. Where it is missing the outcome is taken as unknown, which is safe.
+# gRPC has one code for a call that never left the client and for one whose connection broke: only
+# this text tells them apart. Without it the outcome is unknown, which is the safe assumption.
 _NEVER_SENT_TEXTS: Final = (
     "failed to connect to all addresses",
     "DNS resolution failed",
-    # Of later versions.
+    # The text of later versions.
     "errors resolving ",
 )
 
 
-# What gRPC itself refuses never reaches a service, so that no reason comes with it.
+# gRPC itself refuses these before a service sees them, so they have no reason.
 _REQUEST_LIMIT: Final = re.compile(
     r"SERVER: Received message larger than max \((?P<size_bytes>\d+) vs\. (?P<limit_bytes>\d+)\)"
 )
@@ -70,12 +70,12 @@ _METADATA_LIMIT_TEXT: Final = "received metadata size exceeds"
 
 
 class ReasonRow(NamedTuple):
-    """What a reason means for the caller.
+    """The meaning of a reason for the caller.
 
     Attributes:
         error: The class of the error.
-        retriable: Whether the same may succeed later, or on another broker.
-        outcome_unknown: Whether what was asked for may have happened.
+        retriable: Whether the same call may succeed later, or at another broker.
+        outcome_unknown: Whether the call may have taken effect.
     """
 
     error: type[CallError]
@@ -174,12 +174,12 @@ ROUTING_REASONS: Final = frozenset(
 )
 """The route that led here is out of date, or another broker serves what this one refuses."""
 
-# Codes of gRPC itself. Whatever is not listed has surely not happened.
+# Codes of gRPC itself. A call with any other code has surely had no effect.
 _CODE_ROWS: Final[Mapping[StatusCode, ReasonRow]] = {
     StatusCode.UNAVAILABLE: ReasonRow(ServiceUnavailable, retriable=True, outcome_unknown=True),
     StatusCode.DEADLINE_EXCEEDED: ReasonRow(DeadlinePassed, retriable=True, outcome_unknown=True),
-    # Not by this client: that ends as a cancellation. The server ended, or its deadline passed a
-    # moment before the client's.
+    # This client's own cancellations are raised as such. So here the server ended, or its deadline
+    # passed just before the client's.
     StatusCode.CANCELLED: ReasonRow(ServiceUnavailable, retriable=True, outcome_unknown=True),
     StatusCode.UNKNOWN: ReasonRow(CallError, outcome_unknown=True),
     StatusCode.INTERNAL: ReasonRow(CallError, retriable=True, outcome_unknown=True),
@@ -194,11 +194,11 @@ _CODES_BY_NUMBER: Final = {code.value[0]: code for code in StatusCode}
 
 
 def error_from_rpc(error: AioRpcError, *, peer: str) -> CallError:
-    """The error that a call ended with.
+    """Translate the error of a call.
 
     Args:
-        error: What gRPC raised.
-        peer: Whom the call was to, for the text.
+        error: The error that gRPC raised.
+        peer: The callee, for the text.
     """
     trailing = error.trailing_metadata()
     for key, value in trailing or ():
@@ -218,11 +218,11 @@ def error_from_rpc(error: AioRpcError, *, peer: str) -> CallError:
 
 
 def error_from_status(status: Status, *, peer: str) -> CallError:
-    """The error that a status of the wire stands for.
+    """Translate a status message.
 
     Args:
-        status: With an ``ErrorInfo`` of our domain, or of somebody else.
-        peer: Who sent it, for the text; empty where the text says it.
+        status: With an ``ErrorInfo`` of our domain, or of another.
+        peer: The sender of the status, for the text; empty if the text has it.
     """
     info = ErrorInfo()
     retry = RetryInfo()
@@ -236,7 +236,7 @@ def error_from_status(status: Status, *, peer: str) -> CallError:
     if not reason:
         code = _CODES_BY_NUMBER.get(status.code, StatusCode.UNKNOWN)
         return _error_from_code(code, status.message, peer)
-    # A service of tomorrow may have reasons that this client has never heard of.
+    # A later version of the service may have reasons that this client does not know.
     row = REASON_ROWS.get(reason, ReasonRow(CallError, outcome_unknown=True))
     return row.error(
         f"{peer}: {status.message or reason}".removeprefix(": "),
@@ -259,7 +259,7 @@ def _too_large(details: str, peer: str) -> RequestTooLarge | None:
             metadata=found.groupdict(),
         )
     if _METADATA_LIMIT_TEXT in details:
-        # gRPC says the same of an answer's metadata: then the call has been worked on.
+        # gRPC says the same of an answer's metadata: then the service has done the work.
         return RequestTooLarge(
             f"{peer}: too much metadata in the call ({details}); send less, or raise the "
             "service's metadata_bytes_max",

@@ -1,4 +1,4 @@
-"""Instants and spans of the contract, to and from the numbers that the client uses."""
+"""Conversion of the contract's timestamps and durations, to and from numbers and datetimes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def timestamp_ms(timestamp: Timestamp) -> int:
 
 
 def timestamp_from(moment: datetime) -> Timestamp:
-    """The instant of a moment that knows its time zone.
+    """The timestamp of a datetime with a time zone.
 
     Raises:
-        IllegalArgument: It knows none, or is no moment that the contract can say.
+        IllegalArgument: The datetime has no time zone, or is outside the contract's range.
     """
     if not isinstance(moment, datetime):
         raise IllegalArgument(f"{moment!r:.100} is no datetime")
@@ -37,16 +37,16 @@ def timestamp_from(moment: datetime) -> Timestamp:
 
 
 def moment_from(timestamp: Timestamp) -> datetime:
-    """The moment of an instant, in UTC."""
+    """The datetime of a timestamp, in UTC."""
     return timestamp.ToDatetime(tzinfo=UTC)
 
 
 def duration_from(seconds: float) -> Duration:
-    """A span of time."""
+    """A duration from seconds."""
     nanos = round(seconds * _NANOS_PER_S)
     return Duration(seconds=nanos // _NANOS_PER_S, nanos=nanos % _NANOS_PER_S)
 
 
 def duration_s(duration: Duration) -> float:
-    """Seconds of a span."""
+    """The seconds of a duration."""
     return duration.seconds + duration.nanos / _NANOS_PER_S

@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 class Producer(ProducerLife):
     """Sends messages to any topics.
 
-    Sends that come while a call to a broker is in flight share the next call, so that many
-    concurrent sends are as fast as explicit batches, and a lone one is not delayed.
+    Sends that come while a call to a broker is in flight share the next call. So many concurrent
+    sends are as fast as explicit batches, and a single send waits for no other.
 
-    Lives on the event loop that started it. Repeats that the producer makes by itself
-    store nothing twice (``ProducerSettings.idempotent``). An error with ``outcome_unknown`` means
-    that the message may be stored: who sends it again then may store it twice.
+    A producer lives on the event loop that started it. Its own repeats store no message twice
+    (``ProducerSettings.idempotent``). After an error with ``outcome_unknown`` the message may be
+    stored, so sending it again may store it twice.
 
     Example::
 
@@ -64,29 +64,31 @@ class Producer(ProducerLife):
     ) -> SendResult:
         """Send one message, and wait until it is acknowledged.
 
-        Messages with a message group go to one queue in the order of the calls; so do those for
-        one ``message_queue``. Others go where there is room.
+        Messages with a message group go to one queue in the order of the calls, and so do messages
+        for one ``message_queue``. Other messages go to any queue.
 
-        A send that is cancelled takes its message back if that was not put into a call yet: then
-        it is surely not stored. Otherwise it may be stored, and nobody hears of it any more.
+        A cancelled send takes its message back if no call carries it yet: then it is surely not
+            stored. Otherwise the message may be stored, and its outcome is lost.
 
         Args:
             message: The message.
-            message_queue: The queue it must go to.
+            message_queue: The queue that the message must go to.
             selector: Chooses that queue from the sorted writable queues of the topic.
-            timeout_s: How long to wait, for room as well. What is in no call by then is taken back:
-                the error has the reason ``DEADLINE_PASSED``, and ``outcome_unknown`` says whether
-                it was. Without, ``send_timeout_s`` of the settings holds.
-            level: How safe it must be before it is acknowledged, where that is more than the broker
-                promises by itself; never less. The result names the level that was reached.
-            in_sync_min: How many brokers must be in sync and have it, the primary included. With
-                fewer the message is refused (``TOO_FEW_IN_SYNC``), and repeated until its time is
-                up. Without, the level REPLICATED means 2.
+            timeout_s: How long to wait, including for room in the buffer. A message that no call
+                carries by then is taken back: the error has the reason ``DEADLINE_PASSED``, and
+                ``outcome_unknown`` is true if the message may still be stored. Default:
+                ``send_timeout_s`` of the settings.
+            level: The level that the message must reach before it is acknowledged, where that is
+                more than the broker's own; it never lowers that. The result names the level that
+                was reached.
+            in_sync_min: How many brokers must be in sync and have the message, the primary
+                included. With fewer in sync the message is refused (``TOO_FEW_IN_SYNC``), and
+                repeated until its time is up. Default with the level REPLICATED: 2.
 
         Raises:
-            MessageIllegal: It breaks a rule; it was not sent.
-            SendError: It was not acknowledged; ``outcome_unknown`` says whether it may be stored.
-                Also when there is no route to the topic, or no name server answers.
+            MessageIllegal: The message breaks a rule; it was not sent.
+            SendError: The message was not acknowledged; ``outcome_unknown`` says whether it may be
+                stored. Raised as well when the topic has no route, or no name server answers.
         """
         demand = None
         if level is not None or in_sync_min is not None:
@@ -110,10 +112,10 @@ class Producer(ProducerLife):
         message_queue: MessageQueue | None = None,
         selector: QueueSelector | None = None,
     ) -> None:
-        """Send one message, and do not care what becomes of it: for logs and measurements.
+        """Send one message without waiting for its outcome: for logs and measurements.
 
-        It is sent with others and repeated like them; this waits for room in the buffer only.
-        ``flush`` and ``close`` wait for it as well.
+        The message is sent with others and repeated like them. This method waits only for room in
+        the buffer; ``flush`` and ``close`` wait for the outcome as well.
 
         Args:
             message: The message.
@@ -121,7 +123,7 @@ class Producer(ProducerLife):
             selector: As ``send``.
 
         Raises:
-            MessageIllegal: It breaks a rule; it was not sent.
+            MessageIllegal: The message breaks a rule; it was not sent.
         """
         if self._unsettled.crowded:
             await self._unsettled.wait_for_room()
@@ -140,7 +142,7 @@ class Producer(ProducerLife):
         message_queue: MessageQueue | None = None,
         selector: QueueSelector | None = None,
     ) -> asyncio.Future[SendResult]:
-        """Send one message without waiting; ``wait_for_room`` beforehand keeps the buffer small.
+        """Send one message without waiting; await ``wait_for_room`` first to bound the buffer.
 
         Args:
             message: As ``send``.
@@ -148,12 +150,12 @@ class Producer(ProducerLife):
             selector: As ``send``.
 
         Returns:
-            What ``send`` would return or raise. Cancelling this future ends the wait only: the
-            message is sent all the same.
+            A future of what ``send`` returns or raises. Cancelling it ends only the wait: the
+                message is sent all the same.
 
         Raises:
-            SendBufferFull: There is no room.
-            MessageIllegal: It breaks a rule.
+            SendBufferFull: The buffer has no room.
+            MessageIllegal: The message breaks a rule.
         """
         if self._unsettled.full:
             raise SendBufferFull(f"{self._unsettled.size_bytes} bytes wait already", retriable=True)
@@ -166,10 +168,10 @@ class Producer(ProducerLife):
         level: AcknowledgedLevel | None = None,
         in_sync_min: int | None = None,
     ) -> Sequence[SendResult]:
-        """Send many messages of any topics and groups, and wait for all.
+        """Send many messages of any topics and groups, and wait for all outcomes.
 
-        They are sent in as few calls as fit. Order is kept within each message group; there is no
-        atomicity across messages.
+        The messages are sent in as few calls as possible. Each message group keeps its order;
+        messages are not atomic together.
 
         Args:
             messages: The messages.
@@ -177,11 +179,11 @@ class Producer(ProducerLife):
             in_sync_min: As ``send``.
 
         Returns:
-            One result for each, in their order; those of many plain messages are made when they
-            are looked at.
+            One result for each message, in the same order. Results of many plain messages are made
+            when the caller looks at them.
 
         Raises:
-            BatchSendError: Some were not acknowledged; it has the outcome of each.
+            BatchSendError: Some messages were not acknowledged; the error has the outcome of each.
         """
         if not self._accepting:
             self._refuse()
@@ -193,7 +195,7 @@ class Producer(ProducerLife):
             taking = self._telemetry.send_all(messages, take_all)
         if self._message_trace is not None:
             taking = self._message_trace.around_all(messages, taking)
-        del messages  # For who takes them to let go of them early.
+        del messages  # So that the receiver of the list can free the messages early.
         outcomes = await taking
         if isinstance(outcomes, SendResults | JoinedResults):
             return outcomes
@@ -203,19 +205,19 @@ class Producer(ProducerLife):
         return results
 
     async def recall(self, recall_handle: str) -> bool:
-        """Take a delayed message back before it is delivered; doing so again changes nothing.
+        """Take a delayed message back before it is delivered; calling again changes nothing.
 
         Args:
-            recall_handle: From the result of its send, in this process or another. Messages with
+            recall_handle: From the result of the send, in this process or another. Messages with
                 ``deliver_at`` or ``delay`` have one.
 
         Returns:
-            Whether the message will not be delivered; otherwise it was, or is being so.
+            True if the message will not be delivered; False if it was, or is being delivered.
 
         Raises:
-            IllegalArgument: The handle is none.
-            MessageNotFound: The broker has never had such a message, or does not any more.
-            CallError: It could not be asked, and nobody knows.
+            IllegalArgument: The text is no recall handle.
+            MessageNotFound: The broker does not have the message: it never did, or has deleted it.
+            CallError: The broker did not answer, so that the outcome is unknown.
         """
         if not self._accepting:
             self._refuse()
@@ -226,21 +228,21 @@ class Producer(ProducerLife):
         return recalled
 
     async def request(self, message: Message, *, timeout_s: float) -> ReceivedMessage:
-        """Send a message, and wait for the reply of whoever consumes it.
+        """Send a message, and wait for a consumer's reply.
 
         Every consumer group gets the request; the first reply counts, later ones are dropped. The
-        first request of a producer takes a moment longer: it begins to listen, and makes the reply
-        topic of the cluster if there is none.
+        first request of a producer takes longer, because the producer first begins to listen, and
+        creates the reply topic of the cluster if there is none.
 
         Args:
             message: The request.
-            timeout_s: How long to wait in all.
+            timeout_s: How long to wait in total.
 
         Raises:
             RequestTimeout: No reply came in time. With ``outcome_unknown`` the request is stored,
-                and whoever got it may have acted on it.
-            SendError: The request was not acknowledged, as ``send`` says.
-            CallError: There is no reply topic, and none can be made.
+                and a consumer may have acted on it.
+            SendError: The request was not acknowledged; see ``send``.
+            CallError: The reply topic does not exist and cannot be created.
         """
         if not self._accepting:
             self._refuse()
@@ -259,15 +261,16 @@ class Producer(ProducerLife):
         *,
         properties: Mapping[str, str] | None = None,
     ) -> SendResult:
-        """Answer a request that a consumer got, and wait until the answer is acknowledged.
+        """Answer a request that a consumer received, and wait until the answer is acknowledged.
 
         Args:
-            request: As the listener got it; ``properties["REPLY_TO_CLIENT"]`` names who waits.
+            request: The request as the listener got it; ``properties["REPLY_TO_CLIENT"]`` names the
+                requester.
             body: The answer.
             properties: The application's own pairs.
 
         Raises:
-            IllegalArgument: It is no request (reason ``NO_REQUEST``).
+            IllegalArgument: The message is no request (reason ``NO_REQUEST``).
             ArianeError: As ``send``.
         """
         return await self.send(reply_to(request, body, properties or {}))
@@ -280,39 +283,39 @@ class Producer(ProducerLife):
         columns: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> pa.Table:
-        """Send the rows of an Arrow table, and wait for all; no object is made for a row.
+        """Send the rows of an Arrow table, and wait for all; no Python object is made for a row.
 
         The columns are ``body`` (binary or string), and optionally ``tag`` (string or dictionary),
-        ``keys`` (list of strings, or string for one key), ``messageGroup`` (string),
-        ``properties`` (map of strings), ``flag`` (integer) and ``deliveryTimestamp`` (timestamp
-        with a time zone; such rows are delivered then, and have no message group). A null is none,
-        but a body must be there. The whole table is checked before anything is sent. Rows of one
-        message group keep their order; there is no atomicity across rows. Bodies are sent as they
-        are, compressed by nobody. Cancelling does not take back what is on its way.
+        ``keys`` (list of strings, or string for one key), ``messageGroup`` (string), ``properties``
+        (map of strings), ``flag`` (integer) and ``deliveryTimestamp`` (timestamp with a time zone;
+        such rows are delivered at that time, and must have no message group). A null means that the
+        field is absent, but every row needs a body. The whole table is checked before anything is
+        sent. Rows of one message group keep their order; rows are not atomic together. Bodies are
+        not compressed. Cancelling does not take back rows that are in flight.
 
         Args:
             topic: The topic of all rows.
-            table: The rows; also anything that exports an Arrow stream.
-            columns: Which column is what of a message, such as ``{"body": "payload", "keys":
-                "id", "messageGroup": "customer"}``; other columns are then left out. Without it
-                columns bear the names above, and others are refused.
-            timeout_s: How long all may take; ``None``: each batch has ``send_timeout_s``.
+            table: The rows: a table, or any object that exports an Arrow stream.
+            columns: The column that holds each field of the message, such as ``{"body": "payload",
+                "keys": "id", "messageGroup": "customer"}``; other columns are ignored. By default
+                columns have the names above, and other columns are refused.
+            timeout_s: Time for the whole table; ``None``: each batch has ``send_timeout_s``.
 
         Returns:
-            A row for each of the table's, in their order: ``brokerName``, ``queueId``,
-            ``queueOffset`` and ``messageId``, the unique id. For a row that is delivered later the
-            offset is that of the place where it waits.
+            A table with one row for each row sent, in the same order: ``brokerName``, ``queueId``,
+            ``queueOffset`` and ``messageId``, the unique id. The offset of a row with a delivery
+            time is that of the place where it waits.
 
         Raises:
-            ColumnIllegal: A column or row that cannot become messages; nothing was sent.
-            ColumnsSendError: Some rows were not acknowledged; it has the outcome of each.
+            ColumnIllegal: A column or row cannot become messages; nothing was sent.
+            ColumnsSendError: Some rows were not acknowledged; the error has the outcome of each.
         """
         if not self._accepting:
             self._refuse()
         if timeout_s is not None:
             check_timeout(timeout_s)
         if self._columns_intake is None:
-            # Arrow is an extra, and takes its time to import.
+            # Arrow is an optional extra, and slow to import.
             from ariane_sdk.producer.intake.columns_intake import ColumnsIntake  # noqa: PLC0415 - see above.
 
             self._columns_intake = ColumnsIntake(

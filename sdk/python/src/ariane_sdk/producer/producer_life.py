@@ -1,4 +1,4 @@
-"""The life of a producer: from its start to its close, and what it waits for."""
+"""The life of a producer: start, close, and waiting for its messages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class ProducerLife(TransactionalSends):
-    """Everything of a producer but its sends."""
+    """All of a producer except its sends."""
 
     def __init__(
         self,
@@ -50,20 +50,20 @@ class ProducerLife(TransactionalSends):
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        """Set up; nothing is connected before ``start``.
+        """Set the producer up; it connects in ``start``.
 
         Args:
             name_servers: "host:port" of each name server, as a list or separated by commas.
-            group: Name of the producer group; needed for transactions only.
+            group: Name of the producer group; only transactions need it.
             transaction_checker: Tells how transactions of the group ended, whichever process began
-                them. With it the producer is attached to all brokers, and can be asked.
-            settings: How it behaves.
+                them. With it the producer attaches to all brokers, which can then ask it.
+            settings: The producer's behaviour.
             clock: For tests.
             random: For tests.
 
         Raises:
-            IllegalArgument: An address or the group's name is none, or there is a checker and no
-                group.
+            IllegalArgument: An address or the group's name is illegal, or there is a checker
+                without a group.
         """
         if transaction_checker is not None and not group:
             raise IllegalArgument("a transaction checker needs a producer with a group")
@@ -95,11 +95,11 @@ class ProducerLife(TransactionalSends):
         self._message_trace: MessageTrace | None = None
 
     async def start(self) -> None:
-        """Connect. A producer is started once, also when it was closed, or its start cancelled.
+        """Connect. A producer can be started only once, even if its start was cancelled.
 
         Raises:
-            ClientNotRunning: It was started before, or closed meanwhile.
-            ClientForked: It was made in a parent process.
+            ClientNotRunning: The producer was started before, or closed meanwhile.
+            ClientForked: The producer was made in a parent process.
         """
         self._fork_guard.check()
         if self._started:
@@ -109,7 +109,7 @@ class ProducerLife(TransactionalSends):
         ip = await own_ip(self._addresses[0])
         if self._closed:
             raise ClientNotRunning("the producer was closed while it started")
-        # Nothing waits from here on: a start that is interrupted has nothing to clear away.
+        # Nothing below waits, so that an interrupted start leaves nothing to clear away.
         session = Session(
             self._addresses,
             timeout_s=self._settings.call_timeout_s,
@@ -129,7 +129,7 @@ class ProducerLife(TransactionalSends):
         self._accepting = True
 
     def _put_together(self, session: Session, ip: str) -> str:
-        """Make the parts; the id under which brokers know the producer."""
+        """Make the parts; returns the id under which brokers know the producer."""
         connections, routes = session.connections, session.routes
         settings, clock = self._settings, self._clock
         latencies = _latencies(settings, clock)
@@ -195,9 +195,9 @@ class ProducerLife(TransactionalSends):
         return client_id
 
     async def close(self) -> None:
-        """Take no more messages, wait for the outcome of all, and disconnect.
+        """Take no more messages, wait for all outcomes, and disconnect.
 
-        Takes no longer than ``send_timeout_s`` and one call.
+        Takes at most ``send_timeout_s`` and the time of one call.
         """
         self._closed = self._started
         if self._session is None:
@@ -222,14 +222,14 @@ class ProducerLife(TransactionalSends):
         await self.close()
 
     async def wait_for_room(self) -> None:
-        """Wait until the buffer takes another message."""
+        """Wait until the buffer has room for another message."""
         await self._unsettled.wait_for_room()
 
     async def flush(self) -> None:
         """Wait for the outcome of everything sent so far.
 
         Raises:
-            ClientNotRunning: It was never started.
+            ClientNotRunning: The producer was never started.
         """
         if self._session is None:
             self._refuse()
@@ -237,11 +237,11 @@ class ProducerLife(TransactionalSends):
         await self._unsettled.wait()
 
     async def route(self, topic: str) -> Route:
-        """Where the queues of a topic are, for selectors and tools.
+        """Look up where the queues of a topic are, for selectors and tools.
 
         Raises:
-            RouteNotFound: No live broker carries the topic.
-            NameServersUnreachable: None answered, and the topic is not known from before.
+            RouteNotFound: No live broker has the topic.
+            NameServersUnreachable: No name server answered, and the topic was never known.
         """
         if self._session is None:
             self._refuse()
@@ -257,7 +257,7 @@ class ProducerLife(TransactionalSends):
 
 
 def _latencies(settings: ProducerSettings, clock: Clock) -> BrokerLatencies:
-    """Which brokers are to be left alone; slow ones only if the queue choice says so."""
+    """Make the table of brokers to avoid; slow ones count only if the queue choice says so."""
     table = None
     if settings.queue_choice == "least_latency":
         table = UnavailabilityTable(settings.latency_bounds_s, settings.unavailable_s)

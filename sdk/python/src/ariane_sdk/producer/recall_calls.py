@@ -1,4 +1,4 @@
-"""Taking delayed messages back: a call to the broker that keeps the message."""
+"""Taking delayed messages back: calls to the broker that holds the message."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DELIVERED_REASON: Final = "RECEIPT_HANDLE_EXPIRED"
 
 
 class RecallCalls:
-    """Takes messages back."""
+    """Takes delayed messages back."""
 
     def __init__(
         self,
@@ -35,13 +35,13 @@ class RecallCalls:
         self._clock = clock
 
     async def recall(self, handle: str) -> bool:
-        """Take a message back, and repeat that while it may help: it may be said twice.
+        """Take a message back, and repeat the call while that may help: repeating is harmless.
 
         Returns:
-            Whether it will not be delivered; otherwise it was.
+            True if the message will not be delivered; False if it was.
 
         Raises:
-            IllegalArgument: The handle is none.
+            IllegalArgument: The text is no recall handle.
             CallError: As ``Producer.recall``.
         """
         if not isinstance(handle, str):

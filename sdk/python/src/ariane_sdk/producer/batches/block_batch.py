@@ -20,7 +20,7 @@ from ariane_sdk.producer.batches.send_results import SendResults, StoredBatch
 
 
 class BlockBatch(SendBatch):
-    """Is sent like every batch, takes no more messages, and is waited for as a whole.
+    """A batch that was encoded as a whole: it takes no more messages and has one outcome.
 
     Attributes:
         unique_ids: The unique id of each message, hex digits as ASCII: uint8[count, digits].
@@ -38,7 +38,6 @@ class BlockBatch(SendBatch):
         sequenced: bool,
         delivery_times_ms: NDArray[np.int64] | None = None,
     ) -> None:
-        """Take the messages."""
         super().__init__(
             queue,
             choose_other=choose_other,
@@ -57,31 +56,31 @@ class BlockBatch(SendBatch):
 
     @property
     def count(self) -> int:
-        """Messages in it."""
+        """Number of messages in the batch."""
         return len(self._sizes)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of its records."""
+        """Size of the records in bytes."""
         return self._block_bytes
 
     @property
     def wire_bytes(self) -> int:
-        """Bytes that it takes on the wire: records and columns."""
+        """Size of records and columns on the wire, in bytes."""
         return self._block_bytes + COLUMN_BYTES * self.count + self._key_bytes
 
     @property
     def first_queue_offset(self) -> int:
-        """Index of its first message in its queue, once it is stored."""
+        """Queue offset of the first message, once the batch is stored."""
         if not isinstance(self.outcomes, SendResults):
             raise TypeError("the batch is not stored")
         return self.outcomes.first_queue_offset
 
     def _times_on_wire(self) -> bytes:
-        """When each message is to be delivered."""
+        """Encode the delivery time of each message."""
         return self._times_ms.astype("<i8", copy=False).tobytes()
 
     def _results(self, result: AppendResult, broker_address: str) -> SendResults:
-        """What its messages got."""
+        """Make the result of each message."""
         batch = StoredBatch.of(self.queue, self._sizes, self.unique_ids, result, broker_address)
         return SendResults(batch, range(self.count))

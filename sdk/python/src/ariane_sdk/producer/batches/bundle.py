@@ -1,8 +1,8 @@
 """Plain messages for many queues of one broker: they wait, are sent and are settled together.
 
-With 1,024 messages on their way to 256 topics a batch has 4 messages, and the price of a batch is
-that of several messages: an object, its place in line, its call, its outcome. A bundle
-has the messages of many such batches in columns, and none of that for each of them::
+With 1,024 messages in flight to 256 topics a batch has 4 messages, and a batch costs as much as
+several messages: an object, its place in line, its call, its outcome. A bundle holds the messages
+of many such batches in columns, so that these costs are paid once::
 
     rows     topics     orders  flights  bills          a batch each, made when the bundle is sent
              queues          3        0      2
@@ -11,11 +11,12 @@ has the messages of many such batches in columns, and none of that for each of t
              bodies     .  .  .  .  .  .  .  .
              futures    .  .  .  .  .  .  .  .
 
-As long as all goes well: whatever goes wrong is a matter of single batches. Then the bundle is
-taken apart, and they go on by themselves as if they had never been together.
+The columns serve only while everything succeeds. When anything goes wrong, the bundle is taken
+apart into single batches, which go on as if they had never been together.
 
-Without bundles 1,024 sends in flight to 256 topics run at 0.60 of those to one topic, with them at
-0.76 (144,000, 180,000 and 240,000 messages a second, measured in turns): hence a container more.
+Without bundles, 1,024 sends in flight to 256 topics run at 0.60 of the rate of those to one topic;
+with bundles at 0.76 (144,000, 180,000 and 240,000 messages a second, measured in turns). That pays
+for one more kind of container.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from ariane_sdk.producer.sending.queue_streams import QueueStreams
 
 
 class BundleSettings(NamedTuple):
-    """What all bundles of a producer have in common.
+    """The settings that all bundles of a producer share.
 
     Attributes:
         unique_ids: Makes the ids of messages.
@@ -62,7 +63,7 @@ class BundleSettings(NamedTuple):
 
 
 class _Sent(NamedTuple):
-    """What became of the messages when the bundle was sent.
+    """The encoded messages of a bundle that was sent.
 
     Attributes:
         blocks: The batches, encoded.
@@ -74,14 +75,14 @@ class _Sent(NamedTuple):
 
 
 class Bundle:
-    """Takes messages while it is open; then is sent once, and is settled or taken apart.
+    """Many small batches as one: open for messages, then sent once, then settled or taken apart.
 
     Attributes:
-        open: Whether it still takes messages.
-        full: Whether no other topic is to come to it: it had no room for a message.
-        deadline_s: When it is given up, by the monotonic clock.
-        queues: Where each row goes.
-        size_bytes: Bytes of all records.
+        open: Whether the bundle still takes messages.
+        full: Whether the bundle takes no other topic, because a message did not fit.
+        deadline_s: When the bundle is given up, by the monotonic clock.
+        queues: The queue of each row.
+        size_bytes: Size of all records.
     """
 
     __slots__ = (
@@ -127,14 +128,14 @@ class Bundle:
 
     @property
     def count(self) -> int:
-        """Messages in it, while it is open."""
+        """Number of messages in the bundle, while it is open."""
         return len(self._rows)
 
     def join(self, queue: MessageQueue, topic: PlainTopic, choose_other: ChooseQueue) -> int:
-        """Begin a row.
+        """Begin a row for a queue.
 
         Returns:
-            The row.
+            The index of the row.
         """
         self.queues.append(queue)
         self._topics.append(topic)
@@ -151,7 +152,7 @@ class Bundle:
         born_timestamp_ms: int,
         future: asyncio.Future[SendResult],
     ) -> None:
-        """Take one more message; only while it is open."""
+        """Add a message; the bundle must be open."""
         self._rows.append(row)
         self._bodies.append(body)
         self._shapes.append(shape)
@@ -160,10 +161,10 @@ class Bundle:
         self.size_bytes += len(body) + shape.overhead_bytes
 
     def withdraw(self, future: asyncio.Future[SendResult]) -> int:
-        """Take a message back, as long as the bundle is in no call.
+        """Take a message back, as long as no call carries the bundle.
 
         Returns:
-            Bytes that it took; 0 if it stays: it is not here, or was sent.
+            Bytes that the message took; 0 if the message is not here or was already sent.
         """
         if not self.open or future not in self._futures:
             return 0
@@ -175,7 +176,7 @@ class Bundle:
         return size_bytes
 
     def to_wire(self, producer_group: str, streams: QueueStreams | None) -> list[ByteBuffer]:
-        """Close it, and say what is sent.
+        """Close the bundle, and encode its request.
 
         Returns:
             The parts of an AppendRecordsRequest, to be joined.
@@ -194,15 +195,15 @@ class Bundle:
         unique_ids = self._settings.unique_ids.next_id_run(len(self._futures))
         blocks = encode_plain_columns(plain, unique_ids, in_one_piece=True)
         self._sent = _Sent(blocks, unique_ids.texts())
-        # The garbage collector looks at all that live.
+        # The garbage collector scans every object that is alive.
         self._rows, self._bodies, self._shapes, self._born_timestamps_ms = [], [], [], []
         return table_parts(producer_group, self.queues, blocks, self._sequences)
 
     def settle(self, answer: AppendTableResult, broker_address: str) -> None:
-        """Tell everybody that all was stored.
+        """Give every sender its result: all messages were stored.
 
         Raises:
-            ValueError: Nobody knows what the answer means, and nobody was told anything.
+            ValueError: The answer does not fit the bundle. No sender was told anything.
         """
         sent = self._sent
         if sent is None:
@@ -230,11 +231,12 @@ class Bundle:
         self._end([])
 
     def take_apart(self) -> list[SinglesBatch]:
-        """Have each row go on as a batch by itself.
+        """Turn each row into a batch of its own.
 
         Returns:
-            A batch for each row that has messages. If the bundle was sent, each is encoded,
-            and in flight; otherwise its messages can still be withdrawn. Asked again, the same.
+            A batch for each row that has messages. If the bundle was sent, the batches are encoded
+            and in flight; otherwise their messages can still be withdrawn. A second call returns
+            the same batches.
         """
         if self._apart is not None:
             return self._apart
@@ -251,7 +253,7 @@ class Bundle:
         return batches
 
     async def wait_settled(self) -> None:
-        """Wait until the outcomes of all messages are there."""
+        """Wait until all messages have their outcomes."""
         if self._apart is None:
             if self._done is None:
                 self._done = asyncio.get_running_loop().create_future()
@@ -260,11 +262,11 @@ class Bundle:
             await batch.wait_settled()
 
     def _columns(self) -> tuple[list[Any], ...]:
-        """What it has of each message."""
+        """The columns: one entry for each message."""
         return (self._rows, self._bodies, self._shapes, self._born_timestamps_ms, self._futures)
 
     def _close(self) -> None:
-        """Take no more, and lay the messages of each row side by side; rows without any go."""
+        """Take no more messages, sort them by row, and drop empty rows."""
         self.open = False
         rows = np.array(self._rows, np.int64)
         counts = np.bincount(rows, minlength=len(self.queues))
@@ -294,13 +296,13 @@ class Bundle:
             unique_ids=settings.unique_ids,
             cut_count=NEVER_CUT,
         )
-        # Nobody adds to it; but messages are withdrawn until it is sent.
+        # Nothing is added any more; but messages are withdrawn until the bundle is sent.
         batch.open = self._sent is None
         batch.deadline_s = self.deadline_s
         return batch
 
     def _hand_out(self, batches: Sequence[SinglesBatch]) -> None:
-        """Give batches their messages."""
+        """Move the messages into the batches."""
         messages = zip(
             self._bodies, self._shapes, self._born_timestamps_ms, self._futures, strict=True
         )
@@ -309,7 +311,7 @@ class Bundle:
                 batch.add_plain(*message)
 
     def _hand_out_encoded(self, batches: Sequence[SinglesBatch], sent: _Sent) -> None:
-        """Give batches their records, which are on their way."""
+        """Move the encoded records, which are in flight, into the batches."""
         blocks = record_blocks(self._topics, sent.blocks)
         messages = zip(sent.unique_ids, self._futures, strict=True)
         for batch, block in zip(batches, blocks, strict=True):
@@ -320,7 +322,7 @@ class Bundle:
 
     def _end(self, batches: list[SinglesBatch]) -> None:
         self._apart = batches
-        # A topic that nothing more is sent to knows its last bundle for ever.
+        # A topic that gets no further messages would keep its last bundle alive for ever.
         for column in (*self._columns(), self._topics, self._choosers):
             column.clear()
         self._sent = None

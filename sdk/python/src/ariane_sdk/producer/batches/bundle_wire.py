@@ -1,7 +1,7 @@
-"""A bundle as bytes, and the answer to it: tables, which say the batches by column.
+"""A bundle on the wire, and the answer to it: tables with one row for each batch.
 
-A message object for each of very many tiny batches would cost more than its records do, on both
-sides.
+With very many tiny batches, one protobuf message for each would cost both sides more than the
+records do.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def table_parts(
     blocks: PlainBlocks,
     sequences: Sequence[ProducerSequence],
 ) -> list[ByteBuffer]:
-    """The parts of an AppendRecordsRequest that has plain blocks, to be joined."""
+    """Encode an AppendRecordsRequest of plain blocks, as parts to be joined."""
     table = AppendTable(
         record_counts=_int32s(blocks.counts),
         record_sizes=on_wire(blocks.sizes),
@@ -60,7 +60,7 @@ def joined_parts(
     sequences: Sequence[ProducerSequence],
     trace_parents: Iterable[str] = (),
 ) -> list[ByteBuffer]:
-    """The parts of an AppendRecordsRequest that has small blocks without delays, to be joined."""
+    """Encode an AppendRecordsRequest of small blocks without delays, as parts to be joined."""
     table = AppendTable(
         record_counts=_int32s([len(block.sizes) for block in blocks]),
         record_sizes=b"".join([on_wire(block.sizes) for block in blocks]),
@@ -81,7 +81,7 @@ def _table_parts(
     sequences: Sequence[ProducerSequence],
     records: Sequence[ByteBuffer],
 ) -> list[ByteBuffer]:
-    """The parts of a request whose table says of records all but where they go."""
+    """Encode a request whose table gives each batch its queue; all else is common to them."""
     topics, _, queue_ids = zip(*queues, strict=True)
     table.topics.extend(topics)
     table.queue_ids = _int32s(queue_ids)
@@ -105,13 +105,13 @@ def _int32s(numbers: Sequence[int]) -> bytes:
 
 
 class BundlePlaces(NamedTuple):
-    """What a broker says of the batches of a bundle.
+    """Where a broker stored the batches of a bundle.
 
     Attributes:
-        queue_offsets: Queue offset of the first message of each.
-        commit_log_offsets: Where the first record of each starts.
-        level: How safe all are, as the contract names it.
-        store_timestamp_ms: When all were stored.
+        queue_offsets: Queue offset of the first message of each batch.
+        commit_log_offsets: Commit-log offset of the first record of each batch.
+        level: The level that all batches reached, as the contract names it.
+        store_timestamp_ms: When all batches were stored.
     """
 
     queue_offsets: NDArray[np.int64]
@@ -121,10 +121,10 @@ class BundlePlaces(NamedTuple):
 
 
 def table_places(result: AppendTableResult, count: int) -> BundlePlaces:
-    """What the result of a table says.
+    """Read where the batches of a table were stored.
 
     Raises:
-        ValueError: It is of another number of batches.
+        ValueError: The result counts another number of batches.
     """
     offsets, places = result.first_queue_offsets, result.first_commit_log_offsets
     queue_offsets, log_offsets = np.frombuffer(offsets, "<i8"), np.frombuffer(places, "<i8")
@@ -137,10 +137,10 @@ def table_places(result: AppendTableResult, count: int) -> BundlePlaces:
 
 
 def table_results(result: AppendTableResult, count: int) -> list[AppendResult]:
-    """What the result of a table says of each batch.
+    """Split the result of a table into one result for each batch.
 
     Raises:
-        ValueError: It is of another number of batches.
+        ValueError: The result counts another number of batches.
     """
     places = table_places(result, count)
     level, time = result.acknowledged_level, result.store_time

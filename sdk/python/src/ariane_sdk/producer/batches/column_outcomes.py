@@ -1,4 +1,4 @@
-"""What became of the rows of a table that was sent: a row for each, in their order."""
+"""The outcome of each row of a table that was sent, in the order of the rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ class ColumnOutcomes:
     """Gathers outcomes, batch by batch."""
 
     def __init__(self, row_count: int) -> None:
-        """Know of no row what became of it."""
         self._broker = np.full(row_count, _NOWHERE, np.int32)
         self._queue_id = np.full(row_count, _NOWHERE, np.int32)
         self._queue_offset = np.full(row_count, _NOWHERE, np.int64)
@@ -34,8 +33,8 @@ class ColumnOutcomes:
         self._errors: list[ArianeError] = []
 
     def take(self, batch: BlockBatch, rows: NDArray[np.int64]) -> None:
-        """Take the outcome of a batch that is settled."""
-        # As many as there are, are all.
+        """Take the outcome of a settled batch."""
+        # A batch of all rows needs no index array: a slice is faster.
         chosen = slice(None) if len(rows) == len(self._broker) else rows
         if self._unique_ids is None:
             width = batch.unique_ids.shape[1]
@@ -51,7 +50,7 @@ class ColumnOutcomes:
             self._queue_offset[chosen] = np.arange(first, first + batch.count)
 
     def refuse(self, rows: NDArray[np.int64], error: ArianeError) -> None:
-        """Some rows were not acknowledged."""
+        """Record that some rows were not acknowledged."""
         if len(rows):
             self._error[rows] = len(self._errors)
             self._errors.append(error)
@@ -60,7 +59,8 @@ class ColumnOutcomes:
         """Where every row was stored.
 
         Raises:
-            ColumnsSendError: Some were not acknowledged; it has the outcome of every row.
+            ColumnsSendError: Some rows were not acknowledged; the error has the outcome of every
+                row.
         """
         if not self._errors:
             return pa.table(self._places(None))
@@ -92,7 +92,7 @@ class ColumnOutcomes:
 
 
 def _texts(codes: NDArray[np.signedinteger], texts: Sequence[str]) -> pa.StringArray:
-    """The text of each code; null where the code is negative."""
+    """Look up the text of each code; a negative code becomes null."""
     if len(texts) == 1 and texts[0] and not codes.any():
         text = texts[0].encode()
         return even_binaries(np.frombuffer(text * len(codes), np.uint8), len(text), pa.string())

@@ -1,4 +1,4 @@
-"""A batch of messages that are in its queue because their message groups belong there."""
+"""A batch of messages that are in its queue because of their message groups."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ariane_sdk.producer.batches.singles_batch import NEVER_CUT, SinglesBatch
 
 
 class GroupedBatch(SinglesBatch):
-    """Stays in its queue like every pinned batch, but can be taken apart if the queue is gone.
+    """A batch that stays in its queue, but is taken apart if that queue disappears.
 
-    It keeps its messages for that: their groups may be divided among several queues then, and the
-    place of a record in a batch cannot be changed once it is encoded.
+    For that the batch keeps its messages: their groups may then be divided among several queues,
+    and a record cannot be moved within an encoded batch.
     """
 
     __slots__ = ("_messages",)
@@ -55,8 +55,8 @@ class GroupedBatch(SinglesBatch):
         body: ByteBuffer,
         system_flag: int = 0,
     ) -> int:
-        """Encode one more message, as ``SendBatch``."""
-        # Past ``SinglesBatch``, which has a run to encode before.
+        """Encode one more message, as ``SendBatch`` does."""
+        # Skips ``SinglesBatch``, which would first encode a run of plain messages.
         size_bytes = SendBatch.add(
             self, message, unique_id, born_timestamp_ms, future, body=body, system_flag=system_flag
         )
@@ -70,10 +70,10 @@ class GroupedBatch(SinglesBatch):
         return taken
 
     def take_apart(self) -> list[tuple[Message, asyncio.Future[SendResult]]]:
-        """Give its messages away; it is sent no more, and is settled when all of them are.
+        """Give the messages away; the batch is sent no more, and ends once they all have outcomes.
 
         Returns:
-            Each message, and the future that is to have its outcome.
+            Each message, and the future that will hold its outcome.
         """
         self.open = False
         loop = asyncio.get_running_loop()
@@ -86,7 +86,7 @@ class GroupedBatch(SinglesBatch):
     def _settle_apart(
         self, settled: asyncio.Future[list[SendResult | SendError | BaseException]]
     ) -> None:
-        # Who has cancelled a send looks at no outcome.
+        # A cancelled send has nobody who reads its outcome.
         self.outcomes = [
             SendError("cancelled", outcome_unknown=True)
             if not isinstance(outcome, SendResult | SendError)

@@ -1,8 +1,8 @@
-"""The batches that still take messages: which one is next for a queue, or for no particular one.
+"""The open batches: which one takes the next message for a queue, or for any queue.
 
-Plain messages have a body, perhaps a tag, and nothing else: most are so. Nothing is encoded when
-they come, and little is done for each; what can be done for many together waits until they are
-sent. They gather in the open batch of their topic, or, with very many topics, in a bundle.
+Plain messages have a body, perhaps a tag, and nothing else; most messages are plain. A plain
+message is not encoded when it comes: it only joins the open batch of its topic or, with very many
+topics, a bundle. Everything else is done for many messages together when they are sent.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ BUNDLE_BYTES_MIN: Final = 64 << 10
 
 
 class OpenBatches:
-    """Finds batches in the lanes of topics, opens new ones, and puts plain messages into them.
+    """Finds open batches in the lanes of topics, opens new ones, and adds plain messages to them.
 
-    Who puts another first message into a batch calls ``begin``.
+    Code that adds the first message to a batch by itself calls ``begin`` afterwards.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class OpenBatches:
         self._batch_bytes_max = settings.batch_bytes_max
         self._bundle_bytes_max = min(settings.batch_bytes_max, settings.request_bytes_max)
         self._unique_ids = unique_ids
-        # Whatever fits into a batch can be encoded, however small a single body has to be.
+        # A body that fits into a batch can be encoded, however low the limit of a single body is.
         self._body_bytes_max = max(settings.body_bytes_max, settings.batch_bytes_max)
 
     def add_plain(
@@ -71,10 +71,10 @@ class OpenBatches:
         shape: TagShape,
         future: asyncio.Future[SendResult],
     ) -> bool:
-        """Take a plain message.
+        """Add a plain message to the open batch or bundle of its topic.
 
         Returns:
-            Whether it was taken: not if others in its batch are not plain.
+            Whether the message was added; False if the open batch has messages that are not plain.
 
         Raises:
             SendError: No broker takes messages for the topic.
@@ -119,12 +119,12 @@ class OpenBatches:
         shape: TagShape,
         future: asyncio.Future[SendResult],
     ) -> bool:
-        """Begin a row of a bundle, if plain messages come in bundles now."""
+        """Begin a row in a bundle, if the broker wants plain messages bundled now."""
         if self._bundle_bytes_max < BUNDLE_BYTES_MIN:
             return False
         if lane.bundle is not None:
-            # If it is still open, it had no room: should the topic come back to it, with a message
-            # that fits, two batches of the bundle would be for the same queue.
+            # A bundle that is still open had no room for this topic's message. If the topic came
+            # back to it with a smaller message, the bundle would have two batches for one queue.
             lane.bundle.full = True
         bundle = self._sending.bundle_for(queue.broker_name, self._bundle_bytes_max - len(body))
         if bundle is None:
@@ -137,12 +137,12 @@ class OpenBatches:
         return True
 
     def begin(self, batch: SendBatch) -> None:
-        """Have a batch sent that has its first message, with what it has by then."""
+        """Have a batch sent that just got its first message; it may grow until it is sent."""
         self._unsettled.add(batch)
         self._senders[batch.queue.broker_name].add(batch)
 
     def fits(self, batch: SendBatch, body_bytes: int) -> bool:
-        """Whether a batch takes one more body of so many bytes."""
+        """Whether a batch has room for one more body of this size."""
         return batch.open and (
             not batch.count or batch.wire_bytes + body_bytes <= self._batch_bytes_max
         )
@@ -156,7 +156,7 @@ class OpenBatches:
         *,
         grouped: bool,
     ) -> SinglesBatch:
-        """The batch that takes a message for a queue, or for none in particular.
+        """Return the batch that takes a message for a queue; None as queue means any queue.
 
         Raises:
             TopicRefused: No broker takes messages for the topic.
@@ -174,7 +174,7 @@ class OpenBatches:
         *,
         grouped: bool,
     ) -> SinglesBatch:
-        """A batch that nobody else uses, for messages that must be safer than others.
+        """Open a batch for one send only, whose messages must be safer than others.
 
         Raises:
             TopicRefused: No broker takes messages for the topic.
@@ -184,7 +184,7 @@ class OpenBatches:
             batch = self._new_single(queue, lane.choose_queue, lane, delay_kind)
         else:
             batch = self._new_pinned(lane, queue, delay_kind, grouped=grouped)
-            # What comes later for this queue must not go before it.
+            # Later messages for this queue must not be sent before these.
             lane.open_pinned.pop(queue, None)
         batch.demand = demand
         return batch
@@ -198,10 +198,10 @@ class OpenBatches:
         delay_kind: int = AT_ONCE,
         grouped: bool,
     ) -> SinglesBatch:
-        """The batch that takes a message for this queue.
+        """Return the batch that takes a message for this very queue.
 
-        Messages whose groups belong to the queue do not share a batch with those whose senders want
-        it: only the former can move.
+        Messages that belong to the queue by their groups, and messages whose senders named the
+        queue, do not share a batch: only the former can move to another queue.
         """
         if delay_kind == AT_ONCE:
             batch = lane.open_pinned.get(queue)
@@ -223,7 +223,7 @@ class OpenBatches:
     def unpinned(
         self, lane: TopicLane, body_bytes: int, *, delay_kind: int = AT_ONCE
     ) -> SinglesBatch:
-        """The batch that takes a message for no particular queue.
+        """Return the batch that takes a message for any queue.
 
         Raises:
             TopicRefused: No broker takes messages for the topic.
@@ -240,7 +240,7 @@ class OpenBatches:
     def next_unpinned(
         self, lane: TopicLane, queue: MessageQueue, body_bytes: int, *, delay_kind: int = AT_ONCE
     ) -> SinglesBatch:
-        """The batch for this queue, which takes over the messages for no particular queue."""
+        """Return the batch for this queue, and make it the one for messages to any queue."""
         batch = lane.open_shares.get((queue, delay_kind))
         if batch is not None and batch.queue == queue and self.fits(batch, body_bytes):
             batch.cut_count = batch.count + self._cut_count(lane, queue, delay_kind)
@@ -293,16 +293,16 @@ class OpenBatches:
         return batch
 
     def _cut_count(self, lane: TopicLane, queue: MessageQueue, delay_kind: int) -> int:
-        """After how many messages a batch for no particular queue hands over to the next."""
+        """Number of messages after which a batch for any queue hands over to the next queue."""
         if not lane.has_several_queues:
             return NEVER_CUT
         cut_count = self._senders[queue.broker_name].cut_count
         spread_count = self._settings.spread_count
         if spread_count and lane.singles_flow.moment(self._clock.monotonic_s()):
-            # Where much is on its way, a few large shares are as even as many small ones.
+            # With much in flight, a few large shares spread as evenly as many small ones.
             return spread_count if cut_count == NEVER_CUT else max(spread_count, cut_count // 8)
         current = lane.open_unpinned
         if delay_kind != AT_ONCE or (current is not None and current.open):
-            # Two calls share what comes in a turn; more batches would be in each other's way.
+            # Two calls share the messages of one turn; more batches would only delay one another.
             return NEVER_CUT
         return cut_count

@@ -1,9 +1,9 @@
 """Which message queue a message goes to.
 
-* For no particular queue: **sticky round robin**. So many messages as are worth a batch go to one
-  queue, then as many to the next. What is sent together is spread over all queues, and batches
-  grow large without anybody waiting. Brokers take turns: a busy one is passed over while another is
-  idle. ``sending.latency`` has the variant that also passes over slow ones.
+* Without a message group: **sticky round robin**. One queue gets as many messages as make a
+worthwhile batch, then the next queue gets as many. Messages that are sent together are spread over
+all queues, and batches grow large without waiting. Brokers take turns: a busy broker is skipped
+while another is idle. ``sending.latency`` has the variant that also skips slow brokers.
 * With a message group: the queue follows from the group alone, so that its messages stay in order.
 """
 
@@ -36,18 +36,17 @@ GROUPS_REMEMBERED_MAX: Final = 1 << 16
 
 
 class StickyRoundRobin:
-    """One queue until it is told to move on.
+    """A round through the queues that stays at one queue until it is moved on.
 
     Attributes:
-        current: The queue.
-        queues: All of them, in the order of the round.
+        current: The queue that gets messages now.
+        queues: All queues, in the order of the round.
     """
 
     __slots__ = ("_position", "_several_brokers", "current", "queues")
 
     def __init__(self, queues: Sequence[MessageQueue], first: int) -> None:
-        """Stick to a queue."""
-        # Neighbours lie on different brokers, so that those share the work evenly.
+        # Neighbours in the round lie on different brokers, so that brokers share the work evenly.
         in_line = sorted(queues, key=lambda queue: (queue.queue_id, queue.broker_name))
         step = _step_of(len(in_line))
         self.queues = [in_line[turn * step % len(in_line)] for turn in range(len(in_line))]
@@ -56,7 +55,7 @@ class StickyRoundRobin:
         self.current = self.queues[self._position]
 
     def move_on(self, is_welcome: Callable[[str], bool]) -> MessageQueue:
-        """Go to the next queue on a broker that is welcome, or just to the next if none is."""
+        """Go to the next queue on a welcome broker; if no broker is welcome, to the next queue."""
         count = len(self.queues)
         following = self._position + 1
         if self._several_brokers:
@@ -70,7 +69,7 @@ class StickyRoundRobin:
 
 
 class CallFlow:
-    """Tells some large sends from a stream of them, which needs no further spreading."""
+    """Tells a few large sends from a stream of them. A stream is spread already, call by call."""
 
     __slots__ = ("_count", "_count_max", "_idle_since_s", "_running")
 
@@ -81,7 +80,7 @@ class CallFlow:
         self._idle_since_s = float("-inf")
 
     def begin(self, now_s: float) -> bool:
-        """One begins, at this time of the monotonic clock; whether it should be spread."""
+        """Note that a send begins at this monotonic time; returns whether it should be spread."""
         if not self._running and now_s - self._idle_since_s > PAUSE_S:
             self._count = 0
         self._running += 1
@@ -89,19 +88,19 @@ class CallFlow:
         return self._count <= self._count_max
 
     def end(self, now_s: float) -> None:
-        """One that began has ended, at this time of the monotonic clock."""
+        """Note that a send has ended at this monotonic time."""
         self._running -= 1
         self._idle_since_s = now_s
 
     def moment(self, now_s: float) -> bool:
-        """One begins and ends at this time; whether it should be spread."""
+        """Note a send that begins and ends at this time; returns whether it should be spread."""
         is_spread = self.begin(now_s)
         self.end(now_s)
         return is_spread
 
 
 class GroupQueues:
-    """The queue of each message group: Java's hash of its name, modulo the sorted queues.
+    """Assigns each message group a queue: Java's hash of the name, modulo the sorted queues.
 
     Attributes:
         queues: The queues, sorted.
@@ -110,12 +109,11 @@ class GroupQueues:
     __slots__ = ("_known", "queues")
 
     def __init__(self, queues: Sequence[MessageQueue]) -> None:
-        """Divide groups among queues."""
         self.queues: Sequence[MessageQueue] = sorted(queues)
         self._known: dict[str, MessageQueue] = {}
 
     def queue_of(self, message_group: str) -> MessageQueue:
-        """The queue of a group."""
+        """The queue of a message group."""
         queue = self._known.get(message_group)
         if queue is None:
             queue = self.queues[group_position(message_group, len(self.queues))]
@@ -126,10 +124,10 @@ class GroupQueues:
 
 
 def _step_of(count: int) -> int:
-    """How far apart neighbours of a round are.
+    """How far apart in the sorted queues the neighbours of a round lie.
 
-    A consumer mostly owns queues that lie side by side: those of a few shares should not be all
-    its own.
+    A consumer mostly owns queues that lie side by side. A send of few shares should reach several
+    consumers.
     """
     if count < _SMALL_ROUND:
         return 1

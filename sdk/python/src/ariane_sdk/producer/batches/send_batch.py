@@ -1,4 +1,4 @@
-"""One batch: records for one message queue, how far they have come, and those who wait for them."""
+"""One batch: records for one message queue, the state of their sending, and who waits for them."""
 
 from __future__ import annotations
 
@@ -52,31 +52,31 @@ LEVELS: Final = {level.value: level for level in AcknowledgedLevel}
 
 
 class SendBatch:
-    """Takes messages while it is open; then is sent, perhaps more than once; then is settled.
+    """Takes messages while it is open; then it is sent, perhaps repeatedly; then it is settled.
 
-    The records do not say which queue they are for: until the broker fills that in, a batch that
-    is not pinned can go to any queue of its topic, until it may be stored in one.
+    The records do not name their queue; the broker fills it in. So a batch that is not pinned can
+    go to any queue of its topic, as long as no broker may have stored it.
 
     Attributes:
         topic: The topic of all messages.
-        queue: Where it goes.
-        pinned: Whether it must go to this queue, in order with others for it.
-        open: Whether it still takes messages.
-        deadline_s: When it is given up, by the monotonic clock.
-        not_before_s: When it may be sent (again), by the monotonic clock.
-        repeat_count: How often it was repeated after an error that limits repeats.
-        failed_rounds: How often all brokers that could take it have refused it, one after another;
-            for a batch that stays in its queue, how often that has.
-        refused_until_s: The brokers that refused it in this round, each with the time before which
-            it does not want to see it again, by the monotonic clock.
-        last_refusal: Why it was refused the last time.
-        in_flight: Whether a call has it now.
-        maybe_stored: Whether one of its calls may have stored it.
-        sequence: The numbers under which it may be stored, or is about to be; they hold in its
-            queue only.
-        outcomes: What its messages got; nothing until it is settled, and after a failure.
-        error: Why it failed.
-        sent_in: In which sampled spans its messages were sent: W3C trace contexts, some of them.
+        queue: The queue that the batch goes to.
+        pinned: Whether the batch must go to this queue, in order with others for it.
+        open: Whether the batch still takes messages.
+        deadline_s: When the batch is given up, by the monotonic clock.
+        not_before_s: The earliest time to send the batch (again), by the monotonic clock.
+        repeat_count: Repeats so far after errors that limit the number of repeats.
+        failed_rounds: Rounds in which every broker that could take the batch has refused it; for a
+            pinned batch, the number of its refusals.
+        refused_until_s: The brokers that refused the batch in this round, each with the monotonic
+            time before which it asked not to be tried again.
+        last_refusal: The latest refusal.
+        in_flight: Whether a call carries the batch now.
+        maybe_stored: Whether one of the calls may have stored the batch.
+        sequence: The sequence numbers under which the batch may be stored, or is about to be sent;
+            they count within its queue.
+        outcomes: The results of the messages; None until the batch is settled, and after a failure.
+        error: Why the batch failed.
+        sent_in: Sampled spans in which messages were sent, as W3C trace contexts; not all of them.
     """
 
     __slots__ = (
@@ -121,14 +121,14 @@ class SendBatch:
         sequenced: bool,
         delay_kind: int = AT_ONCE,
     ) -> None:
-        """Open it.
+        """Open a batch.
 
         Args:
-            queue: Where it goes at first.
-            choose_other: Chooses another queue; nothing for a pinned batch.
-            body_bytes_max: Bytes that one body may have; the batch takes at least one such.
-            sequenced: Whether it gets a sequence before it is sent.
-            delay_kind: Of all its messages (``checks.delay``).
+            queue: The first choice of a queue.
+            choose_other: Chooses another queue; None for a pinned batch.
+            body_bytes_max: Largest body in bytes; an empty batch has room for one such body.
+            sequenced: Whether the batch gets sequence numbers before it is sent.
+            delay_kind: The kind of delay of all messages (``checks.delay``).
         """
         self.topic = queue.topic
         self.queue = queue
@@ -150,7 +150,7 @@ class SendBatch:
         self.sent_in: tuple[str, ...] = ()
         self._sequenced = sequenced
         self._body_bytes_max = body_bytes_max
-        # Made when a message needs it: not all do, and a tiny batch has little else to pay for.
+        # Made on demand: a tiny batch of plain messages never needs it, and costs little else.
         self._encoder: BlockEncoder | None = None
         self._block: RecordBlock | LooseBlock | None = None
         self._block_sequence: ProducerSequence | None = None
@@ -164,34 +164,34 @@ class SendBatch:
 
     @property
     def movable(self) -> bool:
-        """Whether any queue will do: nobody wants this one, and it is not stored in it perhaps."""
+        """Whether any queue will do: the batch is not pinned, and surely not stored yet."""
         return not self.pinned and self.sequence is None
 
     @property
     def count(self) -> int:
-        """Messages in it."""
+        """Number of messages in the batch."""
         return len(self._unique_ids)
 
     @property
     def next_place(self) -> int:
-        """The place of the next message to be added: how many were ever added."""
+        """The place of the next message: how many were ever added."""
         return self.count + len(self._withdrawn)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of its records."""
+        """Size of the records in bytes."""
         if self._block is not None:
             return self._block.size_bytes
         return 0 if self._encoder is None else self._encoder.size_bytes
 
     @property
     def wire_bytes(self) -> int:
-        """Bytes that it takes on the wire: records and columns."""
+        """Size of records and columns on the wire, in bytes."""
         return self.size_bytes + COLUMN_BYTES * self.count + self._key_bytes
 
     @property
     def settled(self) -> bool:
-        """Whether its messages have their outcomes."""
+        """Whether the messages have their outcomes."""
         return self.outcomes is not None or self.error is not None
 
     def add(
@@ -204,10 +204,10 @@ class SendBatch:
         body: ByteBuffer,
         system_flag: int = 0,
     ) -> int:
-        """Encode one more message, whose body is to be stored as given; how many bytes that takes.
+        """Encode one more message, with its body as given; returns the bytes of its record.
 
         Raises:
-            RecordError: The record format cannot carry it; the batch is unchanged.
+            RecordError: The record format cannot hold the message; the batch is unchanged.
         """
         size = self._encoding().add(
             body,
@@ -230,9 +230,9 @@ class SendBatch:
         return size
 
     def withdraw(self, future: asyncio.Future[SendResult]) -> int:
-        """Take a message back, as long as the batch is in no call; how many bytes it took.
+        """Take a message back unless a call carries the batch; returns the bytes that it took.
 
-        0 if it stays: it is not here, or was sent.
+        Returns 0 if the message is not here or was already sent.
         """
         if not self.open or future not in self._futures:
             return 0
@@ -241,7 +241,7 @@ class SendBatch:
         if not self._take_back(position):
             return 0
         del self._futures[position]
-        # Places count what was withdrawn too: those of the others stay as they are.
+        # Places count withdrawn messages too: the places of the others stay as they are.
         place = position
         for withdrawn in self._withdrawn:
             place += withdrawn <= place
@@ -249,7 +249,7 @@ class SendBatch:
         return size_bytes - self.size_bytes
 
     def _take_back(self, position: int) -> bool:
-        """Take the record of a message out, if it can be spared."""
+        """Take the record of a message out, if the batch can do without it."""
         if not take_back(self._encoding(), position):
             return False
         del self._unique_ids[position]
@@ -258,7 +258,7 @@ class SendBatch:
         return True
 
     def _encoding(self) -> BlockEncoder:
-        """What encodes its messages one by one."""
+        """The encoder of single messages."""
         encoder = self._encoder
         if encoder is None:
             encoder = self._encoder = BlockEncoder(
@@ -271,17 +271,17 @@ class SendBatch:
 
     @property
     def fits_table(self) -> bool:
-        """Whether a table can say it: nothing of it is delayed or must be safer than usual."""
+        """Whether a table can describe the batch: no delay, no demand beyond the broker's level."""
         return self._delay_kind == AT_ONCE and self.demand is None
 
     def seal(self) -> RecordBlock | LooseBlock:
-        """Close it; its records, which say the sequence of this call."""
+        """Close the batch, and return its records with the sequence of this call."""
         self.open = False
         self._block = self._sealed()
         return self._block
 
     def to_wire(self) -> EncodedBatch:
-        """Close it, and say what is sent."""
+        """Close the batch, and encode it."""
         block = self.seal()
         return encoded_batch(
             self.queue,
@@ -293,12 +293,12 @@ class SendBatch:
         )
 
     def _times_on_wire(self) -> bytes:
-        """When each message is to be delivered; nothing for at once."""
+        """Encode the delivery time of each message; empty for delivery at once."""
         times_ms = self._delivery_times_ms
         return np.array(times_ms, "<i8").tobytes() if times_ms else b""
 
     def _sealed(self) -> RecordBlock | LooseBlock:
-        """The records, which say the sequence of this call."""
+        """The records, with the sequence of this call."""
         sequence, block = self.sequence, self._block
         if block is None:
             self._block_sequence = sequence
@@ -313,17 +313,17 @@ class SendBatch:
         return block
 
     def wait_a_round(self, until_s: float) -> None:
-        """Be sent no earlier than at this time, by the monotonic clock, when a round begins."""
+        """Begin a round of tries, with the first one no earlier than this monotonic time."""
         refused_s = self.refused_until_s
         self.not_before_s = max(until_s, refused_s.get(self.queue.broker_name, 0.0))
         self.failed_rounds += 1
-        # Who does not want to see it by then has refused the next round as well.
+        # A broker that asked for more time than this has refused the next round as well.
         self.refused_until_s = {
             name: then_s for name, then_s in refused_s.items() if then_s > self.not_before_s
         }
 
     def go_elsewhere(self, is_welcome: Callable[[str], bool]) -> None:
-        """Go to another queue next, preferably of a welcome broker; one that is not movable stays.
+        """Choose another queue, if possible of a welcome broker; a batch that cannot move stays.
 
         Raises:
             SendError: No broker takes messages for the topic.
@@ -332,7 +332,7 @@ class SendBatch:
             self.queue = self._choose_other(is_welcome)
 
     async def wait_settled(self) -> None:
-        """Wait until the outcomes are there."""
+        """Wait until the batch is settled."""
         if self.settled:
             return
         if self._done is None:
@@ -340,22 +340,22 @@ class SendBatch:
         await asyncio.shield(self._done)
 
     def settle(self, result: AppendResult, broker_address: str) -> None:
-        """Tell everybody that it was stored, as a result without an error says."""
+        """Give every sender the result of a batch that was stored."""
         results = self._results(result, broker_address)
         self.outcomes = results
-        if self._futures:  # Nobody may wait for single messages.
+        if self._futures:  # There may be no futures: senders may wait for the batch as a whole.
             for future, send_result in zip(self._futures, results, strict=True):
                 if future is not None and not future.done():
                     future.set_result(send_result)
         self._finish()
 
     def _results(self, result: AppendResult, broker_address: str) -> Sequence[SendResult]:
-        """What its messages got."""
+        """Make the result of each message."""
         block = self._block
         if block is None:
             raise AssertionError("a batch is stored after it was sent")
         first = result.first_queue_offset
-        # There is one more, behind the last.
+        # The list ends with one entry more, for the end of the last record.
         commit_log_offsets = accumulate(
             block.sizes.tolist(), initial=result.first_commit_log_offset
         )
@@ -372,7 +372,7 @@ class SendBatch:
         )
 
     def _recall_handles(self) -> list[str] | None:
-        """What takes back each of its messages."""
+        """The recall handle of each message."""
         if not self._delivery_times_ms:
             return None
         broker_name = self.queue.broker_name
@@ -382,28 +382,29 @@ class SendBatch:
         ]
 
     def fail(self, cause: CallError) -> None:
-        """Tell everybody that it was not acknowledged.
+        """Give every sender an error: the batch was not acknowledged.
 
-        What earlier calls may have done is added to the last error.
+        The error says when an earlier call may have stored the batch.
         """
         self.open = False
         unknown = self.maybe_stored or cause.outcome_unknown
         certainty = "; it may have been stored" if unknown else "; it was not stored"
-        # What a service says may be sentences.
+        # The text of a service may consist of sentences.
         said = f"{str(cause).removesuffix('.')}{certainty}"
         self.error = self._send_error(said, cause, unknown=unknown)
         for future in self._futures:
             if future is not None and not future.done():
-                # An error of its own for each: a traceback grows with everyone who raises it.
+                # Each future gets an error of its own: every raise adds to the traceback of an
+                # error.
                 future.set_exception(self._send_error(said, cause, unknown=unknown))
         self._finish()
 
     def outcomes_of(self, start: int, count: int) -> Sequence[SendResult | SendError]:
-        """What some neighbouring messages got, once it is settled.
+        """Return the outcomes of neighbouring messages, once the batch is settled.
 
         Args:
-            start: The place of the first of them, as ``next_place`` said.
-            count: How many; none of them withdrawn.
+            start: The place of the first message, as ``next_place`` gave it.
+            count: How many messages, of which none was withdrawn.
         """
         start -= bisect_left(self._withdrawn, start)
         if self.outcomes is not None:

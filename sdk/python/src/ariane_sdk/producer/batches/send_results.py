@@ -1,4 +1,4 @@
-"""The results of batches, each made when somebody asks for it."""
+"""The results of batches; a ``SendResult`` is made only when the caller looks at it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ariane_sdk.message import AcknowledgedLevel, MessageQueue, SendResult, send
 
 
 class StoredBatch(NamedTuple):
-    """A batch that was stored.
+    """Where a batch was stored.
 
     Attributes:
-        message_queue: The queue it went to.
-        first_queue_offset: Index of its first message there; the others follow.
+        message_queue: The queue that holds the batch.
+        first_queue_offset: Queue offset of the first message; the others follow.
         commit_log_offsets: Byte position of each record in the commit log of the broker: int64.
         unique_ids: The id of each message, its digits as ASCII: uint8[count, digits].
-        acknowledged_level: How safe it is.
-        store_timestamp_ms: When it was stored.
+        acknowledged_level: The level that the broker acknowledged.
+        store_timestamp_ms: When the batch was stored.
         broker_address: The broker, "host:port".
-        duplicate: Whether an earlier try had stored it.
+        duplicate: Whether an earlier try had stored the batch.
     """
 
     message_queue: MessageQueue
@@ -46,7 +46,7 @@ class StoredBatch(NamedTuple):
         result: AppendResult,
         broker_address: str,
     ) -> Self:
-        """What a broker has stored."""
+        """Build from the result that a broker sent."""
         ends = result.first_commit_log_offset + np.cumsum(sizes, dtype=np.int64)
         return cls(
             message_queue=queue,
@@ -61,7 +61,7 @@ class StoredBatch(NamedTuple):
 
 
 class SendResults(Sequence[SendResult]):
-    """The results of neighbours in one batch; equal to a list of the same results."""
+    """The results of neighbouring messages of a batch; compares equal to a list of the results."""
 
     __slots__ = ("_batch", "_places")
 
@@ -71,7 +71,7 @@ class SendResults(Sequence[SendResult]):
 
     @property
     def first_queue_offset(self) -> int:
-        """Index of the first message of the whole batch in its queue."""
+        """Queue offset of the first message of the whole batch."""
         return self._batch.first_queue_offset
 
     def __len__(self) -> int:
@@ -119,7 +119,7 @@ class SendResults(Sequence[SendResult]):
 
 
 class JoinedResults(Sequence[SendResult]):
-    """The results of several batches, one after the other; equal to a list of the same results."""
+    """The results of several batches in a row; compares equal to a list of the results."""
 
     __slots__ = ("_ends", "_parts")
 

@@ -1,7 +1,7 @@
-"""In which spans the messages of a batch were sent, for brokers that make spans of appends.
+"""The spans in which the messages of a batch were sent, for brokers that trace appends.
 
-Only sampled spans count: a broker need not look at what nobody will see. Of messages without
-properties nothing is looked at.
+Only sampled spans are kept: the others are recorded nowhere. Messages without properties are
+skipped without a look.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SAMPLED_DIGITS: Final = "13579bdf"
 
 
 def note_span(batch: SendBatch, message: Message) -> None:
-    """Keep in mind in which span a message was sent, if that is sampled."""
+    """Note the span in which a message was sent, if that span is sampled."""
     trace_parent = message.properties.get(TRACE_PARENT)
     if (
         trace_parent
@@ -38,6 +38,6 @@ def note_span(batch: SendBatch, message: Message) -> None:
 
 
 def trace_parents_of(batches: Iterable[SendBatch]) -> list[str]:
-    """What a broker is told with these batches."""
+    """Collect the trace contexts that a broker gets with these batches."""
     found = dict.fromkeys(span for batch in batches if batch.sent_in for span in batch.sent_in)
     return list(islice(found, SPANS_TOLD_MAX)) if found else []

@@ -1,8 +1,7 @@
-"""A batch of messages that were sent one by one: what is plain is encoded when it is sent.
+"""A batch of messages that were sent one by one: plain messages are encoded when it is sent.
 
-Then all plain messages of a request are encoded together, those of many tiny batches too. A message
-that is not plain is encoded at once, and so is everything that comes before or behind it in its
-batch.
+The plain messages of all batches in a request are then encoded in one go. A message that is not
+plain is encoded at once, and with it everything else in its batch.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ NEVER_CUT: Final = 1 << 62
 
 
 class SinglesBatch(SendBatch):
-    """Is sent like every batch.
+    """A batch of single sends.
 
     Attributes:
-        run: Its messages, as long as all are plain and none is encoded; then nothing.
-        cut_count: After so many plain messages another batch begins.
-        unique_ids: Makes their ids.
+        run: The messages, as long as all are plain and none is encoded; then None.
+        cut_count: Number of plain messages after which another batch begins.
+        unique_ids: Makes the ids of messages.
     """
 
     __slots__ = ("_digits", "cut_count", "run", "unique_ids")
@@ -65,25 +64,25 @@ class SinglesBatch(SendBatch):
         )
         self.run: PlainRun | None = PlainRun(plain_topic, sequenced=sequenced)
         self.unique_ids = unique_ids
-        # Instead of texts, where nobody waits for single messages.
+        # Ids stay digits, and no texts are made, where no sender waits for a single message.
         self._digits: NDArray[np.uint8] | None = None
         self.cut_count = cut_count
 
     @property
     def count(self) -> int:
-        """Messages in it."""
+        """Number of messages in the batch."""
         if self.run is not None:
             return len(self.run.bodies)
         return len(self._unique_ids if self._digits is None else self._digits)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of its records."""
+        """Size of the records in bytes."""
         return super().size_bytes if self.run is None else self.run.size_bytes
 
     @property
     def wire_bytes(self) -> int:
-        """Bytes that it takes on the wire: records and columns."""
+        """Size of records and columns on the wire, in bytes."""
         run = self.run
         if run is None:
             return super().wire_bytes
@@ -96,7 +95,7 @@ class SinglesBatch(SendBatch):
         born_timestamp_ms: int,
         future: asyncio.Future[SendResult] | None,
     ) -> int:
-        """Take one more message; only while there is a ``run``.
+        """Add a plain message; the batch must have a ``run``.
 
         Returns:
             Bytes of its record.
@@ -117,14 +116,14 @@ class SinglesBatch(SendBatch):
         body: ByteBuffer,
         system_flag: int = 0,
     ) -> int:
-        """Encode one more message, as ``SendBatch``, and those before it."""
+        """Encode the plain messages so far, then this message, as ``SendBatch`` does."""
         self.encode_each()
         return super().add(
             message, unique_id, born_timestamp_ms, future, body=body, system_flag=system_flag
         )
 
     def encode_each(self) -> None:
-        """Encode the plain messages one by one; more of them may not come."""
+        """Encode the plain messages one by one; the batch takes no further ones as plain."""
         run, self.run = self.run, None
         if run is None or not run.bodies:
             return
@@ -137,12 +136,12 @@ class SinglesBatch(SendBatch):
             self._unique_ids.append(unique_id)
 
     def encoded_as(self, block: RecordBlock, unique_ids: list[str] | NDArray[np.uint8]) -> None:
-        """Take what became of the plain messages.
+        """Take the encoded form of the plain messages.
 
         Args:
-            block: Their records, which say the sequence of the batch.
-            unique_ids: The id of each; as digits, uint8[count, digits], where nobody waits for
-                single messages.
+            block: The records, with the sequence of the batch.
+            unique_ids: The id of each message: texts, or digits as uint8[count, digits] where no
+                sender waits for a single message.
         """
         self.run = None
         self._block = block
@@ -153,16 +152,16 @@ class SinglesBatch(SendBatch):
             self._digits = unique_ids
 
     def wait_for(self, futures: Iterable[asyncio.Future[SendResult]]) -> None:
-        """Take over who waits for its messages, as long as it knows of nobody."""
+        """Take the futures of the senders; the batch must have none yet."""
         self._futures = list(futures)
 
     @property
     def awaited_whole(self) -> bool:
-        """Whether no caller waits for a single message of it."""
+        """Whether senders wait for the batch only as a whole."""
         return not self._futures
 
     def _results(self, result: AppendResult, broker_address: str) -> Sequence[SendResult]:
-        """What its messages got."""
+        """Make the result of each message."""
         if self._digits is None or self._block is None:
             return super()._results(result, broker_address)
         batch = StoredBatch.of(self.queue, self._block.sizes, self._digits, result, broker_address)
@@ -176,7 +175,7 @@ class SinglesBatch(SendBatch):
 
 
 def encode_together(batches: Sequence[SendBatch]) -> None:
-    """Encode the plain messages of batches that are sent; these have their sequences."""
+    """Encode the plain messages of batches that are about to be sent and have their sequences."""
     waiting = [each for each in batches if isinstance(each, SinglesBatch) and each.run is not None]
     runs = [each.run for each in waiting if each.run is not None]
     counts = [len(run.bodies) for run in runs]
@@ -189,7 +188,7 @@ def encode_together(batches: Sequence[SendBatch]) -> None:
     new_ids = waiting[0].unique_ids.next_id_run(count)
     texts = [] if all(batch.awaited_whole for batch in waiting) else new_ids.texts()
     blocks = encode_plain_runs(runs, [batch.sequence for batch in waiting], new_ids)
-    del runs  # Each goes when its block is there: the garbage collector looks at all that live.
+    del runs  # Freed once encoded: the garbage collector scans all that lives.
     ends = list(accumulate(counts))
     for batch, block, begin, end in zip(waiting, blocks, chain((0,), ends), ends, strict=False):
         batch.encoded_as(block, texts[begin:end] or new_ids.digits[begin:end])

@@ -1,4 +1,4 @@
-"""One topic as a producer sees it: its route, and the batches that are open for it."""
+"""One topic of a producer: its route, and its open batches."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ QueueSelector: TypeAlias = Callable[[Sequence[MessageQueue], Message], MessageQu
 
 
 class QueueWish(NamedTuple):
-    """What the sender of a message wants of it; at most one of the first two is given.
+    """What a sender demands of one send; at most one of the first two fields is given.
 
     Attributes:
-        message_queue: This one.
-        selector: The one that this function chooses.
-        demand: How safe it must be; nothing more than the broker promises if there is none.
+        message_queue: The queue that the message must go to.
+        selector: A function that chooses that queue.
+        demand: The level to reach; None for the broker's own.
     """
 
     message_queue: MessageQueue | None = None
@@ -46,7 +46,7 @@ class QueueWish(NamedTuple):
 
     @property
     def names_queue(self) -> bool:
-        """Whether it says where the message must go."""
+        """Whether the sender says which queue the message must go to."""
         return self.message_queue is not None or self.selector is not None
 
 
@@ -58,14 +58,14 @@ def wish_of(
     selector: QueueSelector | None,
     demand: Demand | None = None,
 ) -> QueueWish:
-    """What the sender of a message wants of it."""
+    """Collect what a sender demands of one send."""
     if message_queue is None and selector is None and demand is None:
         return NO_WISH
     return QueueWish(message_queue, selector, demand)
 
 
 class ParkedMessage(NamedTuple):
-    """A message whose topic has no known route yet."""
+    """A message that waits until its topic has a known route."""
 
     message: Message
     wish: QueueWish
@@ -78,30 +78,31 @@ class TopicLane:
 
     Attributes:
         topic: The topic.
-        choose_queue: ``next_queue`` of whatever route there is then, as one object for all batches.
-        next_queue: Chooses the queue of the next batch that any queue will do for, preferably on a
-            broker that the given function welcomes; raises SendError if no broker takes messages.
-        has_several_queues: Whether batches for no particular queue can go to one while another is
+        choose_queue: ``next_queue`` of the current route, as one object for all batches.
+        next_queue: Chooses the queue of the next batch that is not pinned, if possible on a broker
+            that the given function welcomes; raises SendError if no broker takes messages.
+        has_several_queues: Whether batches that are not pinned can go to one queue while another is
             in use.
-        plain: What its plain messages have in common.
-        bundle: The bundle that takes its plain messages, if it is still open; or nothing.
-        row: Its row there.
-        route: Where its queues are; nothing until a name server has told.
-        open_unpinned: The batch that takes the next message for no particular queue.
-        open_shares: The batches among which messages for no particular queue are spread, by the
-            queue they go to and kind of delay.
-        open_pinned: The batches of those for a particular queue.
-        open_delayed: The batches of delayed messages, by queue (or none) and kind of delay.
+        plain: The fields that plain messages of the topic share.
+        bundle: The open bundle that takes the topic's plain messages; None if there is none.
+        row: The topic's row in that bundle.
+        route: The route; None until a name server has told it.
+        open_unpinned: The batch that takes the next message for any queue.
+        open_shares: The batches among which messages for any queue are spread, by queue and kind of
+            delay.
+        open_pinned: The batches of messages for a particular queue.
+        open_delayed: The batches of delayed messages, by queue (or None) and kind of delay.
         parked: Messages that wait for the route.
         parked_groups: Messages of message groups that wait for the order of queues.
-        route_task: Asks for the route.
-        order_task: Asks for the order of queues.
-        groups_held: Whether message groups stay in the queues where they were, whatever the route
-            says now: earlier messages are on their way there.
-        turn: Who takes many messages at once for the topic; later calls must not overtake it.
-        flow: Tells whether large sends come one after the other.
-        singles_flow: The same of shares of single sends.
-        refusal: Why there is no route.
+        route_task: The task that asks for the route.
+        order_task: The task that asks for the order of queues.
+        groups_held: Whether message groups keep their old queues whatever the route says: earlier
+            messages are still in flight there.
+        turn: Held by the call that sends many messages to the topic; later calls must not overtake
+            it.
+        flow: Tells whether large sends form a stream.
+        singles_flow: The same for shares of single sends.
+        refusal: Why the topic has no route.
     """
 
     __slots__ = (
@@ -141,13 +142,13 @@ class TopicLane:
         sticky_first: int,
         latencies: BrokerLatencies | None = None,
     ) -> None:
-        """Know nothing but the name.
+        """Start without a route.
 
         Args:
             topic: The topic.
-            id_digits: Length of the unique ids of messages, for who makes messages.
+            id_digits: Length of the unique ids of messages.
             sticky_first: Where the round through the queues begins; any number.
-            latencies: What is known of brokers, if the slow are to be passed over.
+            latencies: Latencies of brokers, if slow brokers are to be skipped.
         """
         self.topic = topic
         self.choose_queue: ChooseQueue = self._choose_queue
@@ -177,7 +178,7 @@ class TopicLane:
         self._last_group_queues: GroupQueues | None = None
 
     def follow(self, route: Route) -> None:
-        """Choose from the queues of this route from now on; open batches go where they were to."""
+        """Choose from the queues of this route from now on; open batches keep their queues."""
         self.route = route
         self.open_shares.clear()
         queues = route.write_queues
@@ -192,11 +193,12 @@ class TopicLane:
         if not self.groups_held:
             self.follow_groups()
         elif self._group_queues is None:
-            # For a moment there were none; earlier messages are still on their way to these.
+            # The route had no queues for a moment; earlier messages are still in flight to the old
+            # ones.
             self._group_queues = self._last_group_queues
 
     def follow_groups(self) -> None:
-        """Choose queues of message groups by the route, too."""
+        """Let the queues of message groups follow the route, too."""
         self.groups_held = False
         queues = self.route.group_queues if self.route is not None else ()
         self._group_queues = GroupQueues(queues) if queues else None
@@ -204,19 +206,19 @@ class TopicLane:
             self._last_group_queues = self._group_queues
 
     def close_pinned(self) -> None:
-        """Have what comes now for a particular queue begin a batch of its own."""
+        """Close the batches of particular queues: the next message for one begins a new batch."""
         self.open_pinned.clear()
         self.open_delayed.clear()
 
     @property
     def group_queues(self) -> Sequence[MessageQueue]:
-        """The sorted queues among which message groups are divided now; none if nobody knows."""
+        """The sorted queues among which message groups are divided; empty if unknown."""
         return () if self._group_queues is None else self._group_queues.queues
 
     def share_count(self, count: int, count_min: int) -> int:
-        """How many of so many messages go to one queue, so that all queues get some.
+        """Number of messages for each queue when ``count`` messages are spread over the queues.
 
-        Not fewer than the second number; 0 if they are not to be spread.
+        At least ``count_min``. With 0 as ``count_min`` one queue gets all of them.
         """
         if not count_min or not self._queue_count:
             return count
@@ -227,22 +229,22 @@ class TopicLane:
     def groups_wait(self) -> bool:
         """Whether messages of message groups must wait for the order of queues.
 
-        Also while earlier ones still do: none may overtake them.
+        They also wait while earlier ones still do: none may overtake another.
         """
         waiting = self.order_task is not None or bool(self.parked_groups)
         return waiting or (self.route is not None and self.route.groups_wait)
 
     def check_groups(self) -> None:
-        """See that message groups may have queues.
+        """Check that the queues of message groups can be known.
 
         Raises:
-            QueueOrderUnknown: Nobody can tell to which queues they belong.
+            QueueOrderUnknown: No name server knows the order of the queues.
         """
         if self.groups_wait:
             raise self._order_unknown()
 
     def pinned_queue(self, message: Message, wish: QueueWish) -> MessageQueue | None:
-        """The queue that a message must go to, or nothing when any will do.
+        """Return the queue that a message must go to, or None if any will do.
 
         Raises:
             IllegalArgument: The queue is of another topic.

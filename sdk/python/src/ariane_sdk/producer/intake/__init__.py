@@ -1,1 +1,1 @@
-"""Taking messages in: checks, queue choice, and what puts them into batches."""
+"""Taking messages in: checks, queue choice, and adding to batches."""

@@ -28,10 +28,10 @@ UNIQUE_ID_DIGITS_MAX: Final = 56
 
 
 class BlockIntake:
-    """Encodes messages by the thousand and sends them as batches.
+    """Encodes thousands of messages at a time and sends them as batches.
 
     Attributes:
-        new_unique_ids: Makes the ids of so many messages.
+        new_unique_ids: Makes the ids of a given number of messages.
     """
 
     __slots__ = (
@@ -61,12 +61,12 @@ class BlockIntake:
         self._folder = CrcFolder()
 
     def turns(self) -> SendTurns:
-        """Lets others have their turn while one call sends much."""
+        """Lets other sends have their turn while one call sends much."""
         return SendTurns(self._unsettled, self._settings.batch_bytes_max)
 
     @contextmanager
     def spreading(self, lane: TopicLane) -> Iterator[int]:
-        """How many messages of a call a queue gets at least; 0 if one gets all of them."""
+        """Number of messages that each queue gets at least; 0 if one queue gets all of a call."""
         is_spread = lane.flow.begin(self._clock.monotonic_s())
         try:
             yield self._settings.spread_count if is_spread else 0
@@ -80,7 +80,7 @@ class BlockIntake:
         lengths: NDArray[np.int32],
         unique_ids: UniqueIds,
     ) -> LooseBlock:
-        """Encode messages that have a body, a tag perhaps, and nothing else."""
+        """Encode messages that have a body, perhaps a tag, and nothing else."""
         return shape.encode(
             bodies,
             lengths,
@@ -91,7 +91,7 @@ class BlockIntake:
         )
 
     def send_run(self, lane: TopicLane, bodies: Sequence[bytes], shape: TagShape) -> SinglesBatch:
-        """Send plain messages as one batch, encoded with others that are sent in the same call.
+        """Send plain messages as one batch, encoded together with others in the same request.
 
         Raises:
             TopicRefused: No broker takes messages for the topic.
@@ -125,13 +125,13 @@ class BlockIntake:
 
         Args:
             lane: Their topic.
-            encode: Makes the block, and the unique ids: uint8[count, digits].
-            queue: Where they must go; ``None``: any queue will do.
-            delivery_times_ms: When each is to be delivered; ``None``: at once.
-            deadline_s: When to give up, by the monotonic clock, if that is sooner than usual.
+            encode: Makes the block and the unique ids: uint8[count, digits].
+            queue: The queue that they must go to; ``None``: any queue will do.
+            delivery_times_ms: When each message is to be delivered; ``None``: at once.
+            deadline_s: When to give up, by the monotonic clock, if sooner than usual.
 
         Raises:
-            DeadlinePassed: Time was up before.
+            DeadlinePassed: The deadline had passed before.
             TopicRefused: No broker takes messages for the topic.
         """
         if self._clock.monotonic_s() >= deadline_s:
@@ -147,7 +147,7 @@ class BlockIntake:
             delivery_times_ms=delivery_times_ms,
         )
         if queue is not None:
-            # What comes later for this queue must not slip into a batch that is ahead of this one.
+            # Later messages for this queue must not join a batch that is ahead of this one.
             lane.open_pinned.pop(queue, None)
         self._unsettled.size_bytes += batch.size_bytes
         self._sending.add(batch)

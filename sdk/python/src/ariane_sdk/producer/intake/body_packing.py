@@ -1,4 +1,4 @@
-"""What becomes of a body before it is stored: compressed if it is large, and becomes smaller."""
+"""Compression of bodies before they are stored, if they are large and become smaller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BodyPacking:
     """Compresses large bodies.
 
     Attributes:
-        size_bytes_min: Bodies below this are to be stored as they are.
+        size_bytes_min: Smaller bodies are stored as they are.
     """
 
     __slots__ = ("_compress", "_system_flag", "size_bytes_min")
@@ -39,6 +39,6 @@ class BodyPacking:
             self._compress = body_compressor(kind, settings.compression_level)
 
     def packed(self, body: ByteBuffer) -> PackedBody:
-        """A large body, compressed unless that makes it larger."""
+        """Compress a large body, unless that makes it larger."""
         compressed = self._compress(body)
         return (compressed, self._system_flag) if len(compressed) < len(body) else (body, 0)

@@ -1,4 +1,4 @@
-"""From tables to batches: queue choice by column, cuts by size, encoding by the thousand."""
+"""From tables to batches: queues are chosen, batches cut and records encoded by column."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _ANY_QUEUE: Final = -1
 
 
 class ColumnShare(NamedTuple):
-    """Rows for one queue, or for any.
+    """Rows for one queue, or for any queue.
 
     Attributes:
-        queue: Their queue, or nothing when any will do.
+        queue: The queue; None if any will do.
         messages: The rows.
-        rows: Their numbers in the table: int64.
-        delivery_times_ms: When each is to be delivered; nothing for at once.
+        rows: Row numbers in the table: int64.
+        delivery_times_ms: When each row is to be delivered; None for at once.
     """
 
     queue: MessageQueue | None
@@ -61,7 +61,7 @@ class ColumnShare(NamedTuple):
     delivery_times_ms: NDArray[np.int64] | None = None
 
     def slice(self, start: int, stop: int) -> Self:
-        """Some neighbours."""
+        """Some neighbouring rows."""
         messages = self.messages.slice(start, stop)
         times_ms = self.delivery_times_ms
         return self._replace(
@@ -101,10 +101,10 @@ class ColumnsIntake:
 
         Args:
             table: The table.
-            columns: Names of columns by what they are of a message.
-            learn_lane: Gives the lane of the topic, once its route is known; told whether rows have
-                message groups.
-            timeout_s: How long all may take; ``None``: ``send_timeout_s`` for each batch.
+            columns: Names of columns, by the field of a message that they hold.
+            learn_lane: Gives the lane of the topic once its route is known; its argument tells
+                whether rows have message groups.
+            timeout_s: Time for the whole table; ``None``: ``send_timeout_s`` for each batch.
 
         Raises:
             ColumnIllegal: A column or row breaks a rule; nothing was sent.
@@ -134,7 +134,7 @@ class ColumnsIntake:
         spread_count: int,
         deadline_s: float,
     ) -> None:
-        """Send rows, so many to a queue at least, and wait for their outcomes."""
+        """Send rows, with a least number for each queue, and wait for their outcomes."""
         batches: list[tuple[BlockBatch, NDArray[np.int64]]] = []
         turns = self._blocks.turns()
         taken_bytes = 0
@@ -155,7 +155,7 @@ class ColumnsIntake:
             outcomes.take(batch, rows)
 
     def _packed(self, topic: str, part: TablePart) -> Iterator[TablePart]:
-        """The same rows with large bodies compressed, as they are asked for, some at a time."""
+        """Compress large bodies, part by part as the caller asks for rows."""
         if self._packing.is_off:
             yield part
             return
@@ -169,12 +169,12 @@ class ColumnsIntake:
             )
 
     def _shares(self, lane: TopicLane, part: TablePart) -> Iterator[ColumnShare]:
-        """Divide rows among queues, order kept within each."""
+        """Divide rows among queues; order is kept within each queue."""
         messages = part.messages
         rows = np.arange(part.first_row, part.first_row + len(messages))
         times_ms = part.delivery_times_ms
         if times_ms is not None:
-            # A batch is delivered at once, or all of it later.
+            # All messages of a batch are delivered at once, or all of them later.
             later = np.flatnonzero(times_ms)
             if len(later):
                 yield ColumnShare(None, messages.take(later), rows[later], times_ms[later])
@@ -188,7 +188,7 @@ class ColumnsIntake:
             window = ColumnShare(None, messages.slice(start, stop), rows[start:stop])
             queues = lane.group_queues
             groups = window.messages.message_group
-            # Without a queue any choice fails, and says why.
+            # A lane without queues fails here, and the error says why.
             queue_of_row = java_hashes(groups) % max(1, len(queues))
             queue_of_row[(lengths_of(groups) == 0) | (not queues)] = _ANY_QUEUE
             for number in np.unique(queue_of_row).tolist():
@@ -202,7 +202,7 @@ class ColumnsIntake:
     def _cuts(
         self, lane: TopicLane, share: ColumnShare, spread_count: int
     ) -> Iterator[tuple[int, int]]:
-        """Where one batch ends and the next one begins."""
+        """Divide the rows of a queue into batches."""
         messages = share.messages
         count = len(messages)
         rows_max = ROWS_AT_ONCE_MAX
@@ -225,8 +225,8 @@ class ColumnsIntake:
         """Encode rows as one batch, and send it.
 
         Raises:
-            DeadlinePassed: Time was up before.
-            QueueOrderUnknown: Nobody can tell to which queue a message group of a row belongs.
+            DeadlinePassed: The deadline had passed before.
+            QueueOrderUnknown: No name server knows the order of queues for the message groups.
             TopicRefused: No broker takes messages for the topic.
         """
         groups = share.messages.message_group
@@ -243,7 +243,7 @@ class ColumnsIntake:
     def _encoded(
         self, topic: str, messages: MessageColumns
     ) -> tuple[LooseBlock, NDArray[np.uint8]]:
-        """Rows as a block, and their unique ids."""
+        """Encode rows as a block; returns it with the unique ids."""
         unique_ids = self._blocks.new_unique_ids(len(messages))
         digits = unique_ids.digits
         id_bytes = digits.shape[1]
@@ -264,7 +264,7 @@ class ColumnsIntake:
 
 
 def _windows(sizes: NDArray[np.int64], bytes_max: int, rows_max: int) -> Iterator[tuple[int, int]]:
-    """Neighbouring rows of at most so many bytes and rows; a larger row is alone."""
+    """Divide rows by bytes and number; a row that is larger than the limit stands alone."""
     ends = np.cumsum(sizes)
     start = 0
     while start < len(sizes):

@@ -34,10 +34,10 @@ from ariane_sdk.settings import ProducerSettings
 
 
 class Intake:
-    """Takes messages and sends them.
+    """Takes messages from the application and adds them to batches.
 
     Attributes:
-        blocks: Sends what is encoded in one go.
+        blocks: Sends messages that are encoded in one go.
     """
 
     def __init__(
@@ -81,10 +81,10 @@ class Intake:
         sending.on_gone(lambda batch: self._moves.take_over(self._lanes[batch.topic], batch))
 
     def take(self, message: Message, wish: QueueWish) -> asyncio.Future[SendResult]:
-        """Take one message; the future has its outcome.
+        """Take one message; the future will hold its outcome.
 
         Raises:
-            IllegalArgument: Message or wish break a rule.
+            IllegalArgument: The message or its wish breaks a rule.
             SendError: No broker takes messages for the topic.
         """
         future: asyncio.Future[SendResult] = self._loop.create_future()
@@ -93,10 +93,10 @@ class Intake:
         return future
 
     def _take_plain(self, message: Message, future: asyncio.Future[SendResult]) -> bool:
-        """Take a message if it is plain, and its topic known.
+        """Take a message if it is plain and its topic is known.
 
         Returns:
-            Whether it was; whatever may be wrong with another is not judged here.
+            Whether the message was taken; a message that is not plain is not checked here.
 
         Raises:
             SendError: No broker takes messages for the topic.
@@ -126,19 +126,20 @@ class Intake:
         return self._open.add_plain(lane, body, shape, future)
 
     def take_one_way(self, message: Message, wish: QueueWish) -> None:
-        """Take one message whose outcome nobody wants to know.
+        """Take one message without reporting its outcome.
 
         Raises:
-            IllegalArgument: Message or wish break a rule.
+            IllegalArgument: The message or its wish breaks a rule.
             SendError: No broker takes messages for the topic.
         """
         self._place_or_park(message, wish, None)
 
     def withdraw(self, topic: str, future: asyncio.Future[SendResult]) -> bool:
-        """Take back a message of ``take`` whose future is no longer waited for.
+        """Take back a message of ``take`` whose caller no longer waits.
 
         Returns:
-            Whether it will surely not be stored; otherwise it is in a call, or has its outcome.
+            True if the message is surely not stored; False if a call carries it or it has its
+            outcome.
         """
         future.cancel()
         lane = self._lanes.get(topic)
@@ -151,35 +152,35 @@ class Intake:
     ) -> Sequence[Outcome]:
         """Take many messages, and wait for their outcomes.
 
-        Calls for the same topic have their messages taken one call after the other.
+        Calls for the same topic take their turns: all messages of one call, then those of the next.
 
         Args:
             messages: The messages.
-            demand: How safe they must be; nothing more than the broker promises if there is none.
+            demand: The level to reach; None for the broker's own.
         """
         check_sequence(messages)
         if demand is not None:
             return await self._mixed.take_all(messages, demand)
         plain = PlainMessages.of(messages, body_bytes_max=self._plain_bytes_max)
         if plain is not None:
-            # Thousands of messages that only wait here would cost the garbage collector more than
-            # they cost to encode: it looks at all that live.
+            # The garbage collector scans all objects that are alive: thousands of messages that
+            # only wait here would cost more in scans than in encoding.
             del messages
             lane = partial(self.lane_of, plain.topic, grouped=False)
             return await self._plain.take_all(plain, lane)
         return await self._mixed.take_all(messages)
 
     async def lane_of(self, topic: str, *, grouped: bool) -> TopicLane:
-        """The lane of a topic, once its route is known.
+        """Return the lane of a topic, once its route is known.
 
         Args:
             topic: The topic.
-            grouped: Whether to wait until it is known where message groups belong as well, or until
-                time is up.
+            grouped: Whether to wait for the order of queues as well, which message groups need; at
+                most until the time is up.
 
         Raises:
-            NameIllegal: No topic may be called so.
-            CallError: There is no route.
+            NameIllegal: The topic's name is illegal.
+            CallError: The topic has no route.
         """
         lane = self._lane(topic)
         async with lane.turn:
@@ -187,7 +188,7 @@ class Intake:
         return lane
 
     async def wait_for_routes(self) -> None:
-        """Wait until no message waits for a route any longer."""
+        """Wait until no message waits for a route."""
         await self._route_wait.wait_for_all(self._lanes.values())
 
     def _place_or_park(
@@ -211,7 +212,7 @@ class Intake:
         wish: QueueWish,
         future: asyncio.Future[SendResult] | None,
     ) -> None:
-        """Put a message that was parked into the open batch of its queue."""
+        """Add a parked message to the open batch of its queue."""
         try:
             self._put(lane, message, wish, future)
         except TYPE_ERRORS:
@@ -238,7 +239,7 @@ class Intake:
         future: asyncio.Future[SendResult],
         demand: Demand | None,
     ) -> SendBatch:
-        """Put a message of a group, whose queue is gone, into the open batch of its new one."""
+        """Add a message, whose group has lost its queue, to the open batch of its new queue."""
         queue = lane.pinned_queue(message, NO_WISH)
         return self._add(lane, message, queue, future, demand, grouped=True)
 
@@ -252,7 +253,7 @@ class Intake:
         *,
         grouped: bool,
     ) -> SendBatch:
-        """Put a message that was checked into the open batch of a queue, or of none."""
+        """Add a checked message to the open batch of a queue; None as queue means any queue."""
         kind = delay_kind(message)
         if demand is None:
             batch = self._open.batch_for(lane, queue, len(message.body), kind, grouped=grouped)
@@ -262,7 +263,7 @@ class Intake:
         return batch
 
     def _lane(self, topic: str) -> TopicLane:
-        """The lane of a topic; its route may not be known."""
+        """Return the lane of a topic, with or without a route."""
         return self._lanes.get(topic) or self._new_lane(topic)
 
     def _new_lane(self, topic: str) -> TopicLane:
@@ -285,7 +286,7 @@ class Intake:
 
 
 def _new_shape(lane: TopicLane, tag: str) -> TagShape | None:
-    """The shape of messages of a tag that was not seen before, if it is legal."""
+    """Make the shape of messages with a new tag; None if the tag is illegal."""
     try:
         return lane.plain.shape_of(checked_tag(tag))
     except MessageIllegal:

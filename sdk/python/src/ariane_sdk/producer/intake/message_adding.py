@@ -1,4 +1,4 @@
-"""Messages of any kind on their way into a batch: checked, compressed, encoded one by one."""
+"""Adding messages of any kind to a batch: checked, compressed, encoded one by one."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ TAGS_REMEMBERED_MAX: Final = 4096
 
 
 class MessageAdding:
-    """Puts messages into batches.
+    """Adds messages to batches.
 
     Attributes:
-        plain_bytes_max: Bytes of a body that is stored as it is.
+        plain_bytes_max: Largest body in bytes that is stored without a try to compress it.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class MessageAdding:
         self.plain_bytes_max = min(settings.body_bytes_max, self._packing.size_bytes_min - 1)
 
     def check(self, message: Message) -> None:
-        """See that a message breaks no rule.
+        """Check that a message breaks no rule.
 
         Raises:
-            IllegalArgument: It does.
+            IllegalArgument: The message breaks a rule.
         """
         body_bytes_max = self._settings.body_bytes_max
         if len(message.body) > body_bytes_max:
@@ -77,10 +77,10 @@ class MessageAdding:
     def add(
         self, batch: SendBatch, message: Message, future: asyncio.Future[SendResult] | None
     ) -> None:
-        """Put a message that was checked into an open batch; the first one has that sent.
+        """Add a checked message to an open batch; the first message of a batch has it sent.
 
         Raises:
-            MessageIllegal: The record format cannot carry it.
+            MessageIllegal: The record format cannot hold the message.
         """
         body, system_flag = message.body, 0
         if len(body) >= self._packing.size_bytes_min:

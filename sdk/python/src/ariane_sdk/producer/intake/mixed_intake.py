@@ -1,4 +1,4 @@
-"""Many messages of any topics and kinds in one call: sorted by the batch they go into."""
+"""Many messages of any topics and kinds in one call: sorted by their batches."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Outcome: TypeAlias = SendResult | ArianeError
 
 
 class Share(NamedTuple):
-    """Messages of one call of ``take_all`` that go into the same open batch.
+    """The messages of one ``take_all`` that go into the same open batch.
 
     Attributes:
         lane: Their topic.
-        queue: Their queue, or nothing when any will do.
-        positions: Which of the messages.
+        queue: Their queue; None if any will do.
+        positions: Positions of these messages in the call.
         delay_kind: Their kind of delay.
     """
 
@@ -40,12 +40,12 @@ class Share(NamedTuple):
 
 
 class BatchPart(NamedTuple):
-    """Neighbours in one batch that came from one call of ``take_all``.
+    """Neighbouring messages of a batch that came from one ``take_all``.
 
     Attributes:
         batch: The batch.
-        first: Place of the first of them in it.
-        positions: Which of the messages.
+        first: Place of the first of them in the batch.
+        positions: Positions of these messages in the call.
     """
 
     batch: SendBatch
@@ -54,7 +54,7 @@ class BatchPart(NamedTuple):
 
 
 class MixedIntake:
-    """Takes what is not all plain, and sends it."""
+    """Takes many messages that are not all plain, and sends them."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class MixedIntake:
             try:
                 shares = await self._shares(messages, outcomes, turns)
             except TYPE_ERRORS:
-                # Nothing was sent yet.
+                # No message was sent yet.
                 for message in messages:
                     check_types(message)
                 raise
@@ -88,7 +88,7 @@ class MixedIntake:
                 await self._encode(messages, share, outcomes, parts, demand)
         for batch, first, positions in parts:
             if not positions:
-                continue  # All were refused: it may never be sent.
+                continue  # The batch got no message, and may never be sent.
             await batch.wait_settled()
             batch_outcomes = batch.outcomes_of(first, len(positions))
             outcomes.update(zip(positions, batch_outcomes, strict=True))
@@ -97,10 +97,10 @@ class MixedIntake:
     async def _shares(
         self, messages: Sequence[Message], outcomes: dict[int, Outcome], turns: AsyncExitStack
     ) -> Sequence[Share]:
-        """Sort messages by the batch they go into, order kept."""
+        """Sort messages by their batches; order is kept."""
         refused: dict[str, ArianeError] = {}
         grouped = {message.topic for message in messages if message.message_group}
-        # Sorted, so that no two calls wait for each other.
+        # Topics are sorted, so that two calls cannot wait for each other.
         for topic in sorted({message.topic for message in messages}):
             try:
                 lane = self._lane_of(topic)
@@ -138,7 +138,7 @@ class MixedIntake:
         parts: list[BatchPart],
         demand: Demand | None,
     ) -> None:
-        """Encode messages that share a queue; calls are sent while later ones are still encoded."""
+        """Encode messages that share a queue; full batches are sent while others are encoded."""
         lane, queue, positions, kind = share
         batch: SinglesBatch | None = None
         for position in positions:
@@ -148,7 +148,7 @@ class MixedIntake:
                 fits = batch is not None and self._open.fits(batch, len(message.body))
                 if batch is None or not fits or batch.count >= batch.cut_count:
                     if not fits:
-                        # A batch is full: let it be sent, and let others have their turn.
+                        # A full batch is sent now, and other sends have their turn.
                         await self._yield_for_room()
                     grouped = queue is not None
                     if demand is None:
@@ -170,10 +170,10 @@ class MixedIntake:
 
 
 def _refusal_of(message: Message, error: Exception) -> ArianeError:
-    """Why a message of many is not sent.
+    """Turn an error into the outcome of the one message that caused it.
 
     Raises:
-        Exception: The error itself, when it is not the message's fault.
+        Exception: The error itself, if the message did not cause it.
     """
     if isinstance(error, ArianeError):
         return error

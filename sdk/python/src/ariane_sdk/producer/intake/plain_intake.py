@@ -1,4 +1,4 @@
-"""From many plain messages to batches: encoded by the thousand, without a step for each."""
+"""From many plain messages to batches, encoded together without a Python step for each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHARE_BYTES_MAX: Final = 256 << 10
 
 
 class PlainIntake:
-    """Takes plain messages and sends them."""
+    """Takes many plain messages and sends them."""
 
     __slots__ = ("_batch_bytes_max", "_blocks")
 
@@ -46,7 +46,7 @@ class PlainIntake:
     async def _send_all(
         self, lane: TopicLane, messages: PlainMessages, spread_count: int
     ) -> Sequence[SendResult | ArianeError]:
-        """Send messages, so many to a queue at least, and wait for their outcomes."""
+        """Send messages, with a least number for each queue, and wait for their outcomes."""
         sent: list[tuple[SendBatch | ArianeError, int]] = []
         count_max = lane.share_count(len(messages.bodies), spread_count)
         turns = self._blocks.turns()
@@ -69,7 +69,7 @@ class PlainIntake:
         return list(chain.from_iterable(outcomes))
 
     def _cuts(self, messages: PlainMessages, count_max: int) -> Iterator[PlainMessages]:
-        """The messages of one batch after the other; one that is larger than a batch is alone."""
+        """Divide messages into batches; a message that is larger than a batch stands alone."""
         shape = PlainShape(messages.topic, messages.tag, id_bytes=UNIQUE_ID_DIGITS_MAX)
         beside = COLUMN_BYTES + shape.overhead_bytes
         ends = np.cumsum(messages.lengths + np.int64(beside))
@@ -87,8 +87,8 @@ class PlainIntake:
         Args:
             lane: Their topic.
             messages: The messages.
-            share: Whether others are sent with them to other queues: then all are encoded in one
-                go, which costs a copy more.
+            share: Whether batches for other queues are sent with this one: then all are encoded in
+                one go, at the price of one copy more.
         """
         if share and int(messages.lengths.sum()) <= SHARE_BYTES_MAX:
             shape = lane.plain.shapes.get(messages.tag) or lane.plain.shape_of(messages.tag)
@@ -108,7 +108,7 @@ class PlainIntake:
 async def _outcomes_of(
     batch: SendBatch | ArianeError, count: int
 ) -> Sequence[SendResult | ArianeError]:
-    """What the messages of one batch got, once it is settled."""
+    """Return the outcomes of the messages of one batch, once it is settled."""
     if isinstance(batch, ArianeError):
         return [batch] * count
     await batch.wait_settled()

@@ -1,4 +1,4 @@
-"""Many plain messages at once: what ``send_batch`` gets most of the time."""
+"""Many plain messages at once: the usual argument of ``send_batch``."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class PlainMessages(NamedTuple):
     """Messages of one topic and tag that have a body and nothing else.
 
     Attributes:
-        topic: Their topic.
-        tag: Their tag, or nothing.
-        bodies: The body of each.
-        lengths: Bytes of each body: int32.
+        topic: The topic of all.
+        tag: The tag of all, or nothing.
+        bodies: The bodies.
+        lengths: Size of each body in bytes: int32.
     """
 
     topic: str
@@ -51,10 +51,10 @@ class PlainMessages(NamedTuple):
 
     @classmethod
     def of(cls, messages: Sequence[Message], *, body_bytes_max: int) -> Self | None:
-        """These messages, or nothing if they are few, or any of them is not so plain.
+        """Collect messages; None if they are few, or one of them is not plain.
 
         Args:
-            messages: The messages; whatever is wrong with one is not judged here.
+            messages: The messages; they are not checked here.
             body_bytes_max: Larger bodies are not plain.
         """
         count = len(messages)
@@ -78,7 +78,7 @@ class PlainMessages(NamedTuple):
         return cls(topic, tag, bodies, lengths.astype(np.int32))
 
     def slice(self, begin: int, end: int) -> Self:
-        """Some neighbours."""
+        """Some neighbouring messages."""
         if end - begin == len(self.bodies):
             return self
         return self._replace(bodies=self.bodies[begin:end], lengths=self.lengths[begin:end])

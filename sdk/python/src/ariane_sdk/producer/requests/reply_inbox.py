@@ -1,8 +1,8 @@
-"""Where the replies to one requester arrive: one held pull for each broker of the reply topic.
+"""The inbox of one requester: one held pull for each broker that has the reply topic.
 
-The inbox belongs to no consumer group and stores no offsets. It begins at the end of each queue
-when the first request is made, so nothing that answers it is missed. Replies that nobody waits for
-any longer are dropped.
+The inbox belongs to no consumer group and stores no offsets. With the first request it begins at
+the end of each queue, before the request is sent, so that it misses no reply. Replies whose
+requester has stopped waiting are dropped.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _BEGIN: Final = QueuePosition(0)
 
 
 class ReplyInbox:
-    """Hands replies to those who wait for them.
+    """Gives each reply to the request that waits for it.
 
     Attributes:
-        client_id: Whose replies these are.
+        client_id: The requester's id, which replies to it bear as their tag.
     """
 
     def __init__(self, session: Session, *, client_id: str, timeout_s: float, clock: Clock) -> None:
@@ -62,20 +62,20 @@ class ReplyInbox:
         session.routes.on_change(self._follow)
 
     def expect(self, correlation_id: str) -> asyncio.Future[ReceivedMessage]:
-        """A future of the reply to a request; ``forget`` ends the wait."""
+        """Return a future of the reply to a request; ``forget`` ends the wait."""
         reply: asyncio.Future[ReceivedMessage] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = reply
         return reply
 
     def forget(self, correlation_id: str) -> None:
-        """Drop the reply to a request, should it still come."""
+        """Stop waiting for the reply to a request; a late one is dropped."""
         self._waiting.pop(correlation_id, None)
 
     async def listen(self, cluster_name: str, topic: str) -> None:
-        """Be ready to get what is sent to a reply topic from now on; it is made if need be.
+        """Receive what is sent to a reply topic from now on; creates the topic if it is missing.
 
         Raises:
-            CallError: The topic cannot be made, or no name server answers.
+            CallError: The topic cannot be created, or no name server answers.
         """
         opening = self._openings.get(topic)
         if opening is None or (opening.done() and (opening.cancelled() or opening.exception())):
@@ -84,7 +84,7 @@ class ReplyInbox:
         await asyncio.shield(opening)
 
     async def close(self) -> None:
-        """Listen no longer; who still waits gets an error."""
+        """Stop listening; requests that still wait get an error."""
         tasks = [*self._openings.values(), *self._readers.values()]
         for task in tasks:
             task.cancel()
@@ -116,7 +116,7 @@ class ReplyInbox:
                 await answer_of(call, f"broker {broker.identity.broker_name}")
 
     async def _begin(self, topic: str, broker: BrokerRoute) -> None:
-        """Read the queues of one broker from their ends on."""
+        """Read the queues of one broker from their ends."""
         try:
             bounds = await self._session.calls.queue_bounds(broker, topic)
             ends = {
@@ -124,11 +124,11 @@ class ReplyInbox:
                 for queue, queue_bounds in bounds
             }
         except ServiceUnavailable:
-            ends = {}  # It is read from its beginning when it comes back: it may have replies.
+            ends = {}  # A broker that comes back is read from its beginning: it may hold replies.
         self._start_reader(topic, broker.broker_name, ends)
 
     def _follow(self, route: Route) -> None:
-        """Read brokers too that took up the topic later: all that they have is new."""
+        """Read brokers that took up the topic later, from their beginning: all they have is new."""
         if route.topic in self._openings and self._openings[route.topic].done():
             for broker in route.brokers:
                 self._start_reader(route.topic, broker.broker_name, {})
@@ -151,7 +151,7 @@ class ReplyInbox:
         self._readers[topic, broker_name] = reader
 
     async def _pull(self, topic: str, broker_name: str, offsets: dict[int, QueuePosition]) -> None:
-        """One held pull for all queues of the topic on a broker."""
+        """Hold one pull for all queues of the topic on a broker."""
         route = await self._session.routes.get(topic)
         broker = route.broker(broker_name)
         if broker is None:

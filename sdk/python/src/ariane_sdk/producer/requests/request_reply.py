@@ -1,9 +1,9 @@
-"""Requests and replies: what their messages say, and the requester's wait.
+"""Requests and replies: the properties of their messages, and the requester's wait.
 
-A request is an ordinary message with three properties more, those of RocketMQ::
+A request is an ordinary message with four more properties, those of RocketMQ::
 
     CORRELATION_ID     which request a reply belongs to
-    REPLY_TO_CLIENT    who waits for it
+    REPLY_TO_CLIENT    which client waits for it
     TTL                for how long, milliseconds
     CLUSTER            the cluster whose reply topic the requester reads
 
@@ -39,23 +39,23 @@ Send = Callable[[Message, float], Awaitable[SendResult]]
 
 
 def reply_topic(cluster_name: str) -> str:
-    """The topic that carries the replies of a cluster."""
+    """The name of the topic that carries the replies of a cluster."""
     return cluster_name + REPLY_SUFFIX
 
 
 def reply_to(
     request: ReceivedMessage, body: ByteBuffer, properties: Mapping[str, str]
 ) -> SystemMessage:
-    """The message that answers a request.
+    """Build the message that answers a request.
 
     Args:
-        request: As it was received.
+        request: The request as received.
         body: The answer.
         properties: The application's own pairs.
 
     Raises:
-        IllegalArgument: Nobody waits for an answer to this message.
-        MessageIllegal: Properties of the system are among the pairs.
+        IllegalArgument: The message is no request.
+        MessageIllegal: The pairs include properties of the system.
     """
     asked = request.properties
     missing = {CORRELATION_ID, REPLY_TO_CLIENT, CLUSTER} - asked.keys()
@@ -76,7 +76,7 @@ def reply_to(
 
 
 class Requests:
-    """The requests of one producer that wait for their replies."""
+    """The requests of one producer that wait for replies."""
 
     def __init__(
         self,
@@ -86,7 +86,6 @@ class Requests:
         clock: Clock,
         new_unique_id: Callable[[], str],
     ) -> None:
-        """Wait for nothing yet."""
         self._routes = routes
         self._inbox = inbox
         self._clock = clock
@@ -98,7 +97,7 @@ class Requests:
         Raises:
             RequestTimeout: No reply came in time.
             SendError: The request was not acknowledged.
-            ArianeError: As the producer's ``send``.
+            ArianeError: As ``send`` of the producer.
         """
         check_types(message)
         check_property_names(message)

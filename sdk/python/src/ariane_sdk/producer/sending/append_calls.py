@@ -1,4 +1,4 @@
-"""Calls that append: what is sent to a broker at a time, and what became of it."""
+"""Calls that append: their batches are sent together, and settled when the answer comes."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ JOINED_BATCH_BYTES_MAX: Final = 32 << 10
 
 @dataclass(slots=True, eq=False)
 class AppendCall:
-    """One call to a broker. It comes back to its sender as the outcome of all that it has.
+    """One call to a broker; the sender gets it back with the outcome of everything it carried.
 
     Attributes:
         broker_name: The broker.
-        over: Is given the call when nothing is left to be done about it.
-        batches: What it has; of a bundle, once that is taken apart.
-        bundle: What it has instead of batches.
-        queues: To these nothing else may be sent until it is over.
-        message_count: Its messages.
-        batch_count: The batches that these are.
-        begun_s: When it was sent, by the monotonic clock.
-        peer: The broker and its address, for the text of errors.
+        over: Called with the call when nothing is left to do for it.
+        batches: The batches that it carries; for a bundle, the batches once it is taken apart.
+        bundle: The bundle that it carries instead of batches.
+        queues: Queues to which no other call may send until this one is over.
+        message_count: Number of messages.
+        batch_count: Number of batches, a bundle's included.
+        begun_s: When the call was sent, by the monotonic clock.
+        peer: The broker's name and address, for the text of errors.
         refused: The batches that were not acknowledged, each with the reason.
         lost: Whether the broker gave no answer.
-        answers_late: Whether the broker answered only when more than its memory had the messages;
-            None while that is not known.
+        answers_late: Whether the broker answers only when the messages are safer than in its
+            memory; None while that is not known.
     """
 
     broker_name: str
@@ -75,13 +75,13 @@ class AppendCall:
     answers_late: bool | None = None
 
     def refuse_all(self, error: CallError) -> None:
-        """None of its batches was acknowledged, for the same reason."""
+        """Refuse all batches for the same reason."""
         self.lost = isinstance(error, ServiceUnavailable | DeadlinePassed)
         self.refused = [(batch, error) for batch in self.batches]
 
 
 class AppendCalls:
-    """Sends calls, on one stream to each broker, and settles what they bring."""
+    """Sends calls, on one stream to each broker, and settles their batches."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class AppendCalls:
         self._finishing: set[asyncio.Task[None]] = set()
 
     def send(self, call: AppendCall) -> None:
-        """Send a call; whatever happens, each of its batches gets an outcome or is sent again."""
+        """Send a call; in any case each of its batches gets an outcome or is sent again."""
         try:
             sent = self._send_batches(call) if call.bundle is None else self._send_bundle(call)
         except Exception as error:  # noqa: BLE001 - who waits must be told, whatever it is.
@@ -120,7 +120,7 @@ class AppendCalls:
             self._finish(call)
 
     async def close(self) -> None:
-        """End all; what is in flight may have been stored."""
+        """End all calls; batches in flight may have been stored."""
         for stream in self._streams.values():
             stream.close()
         for task in self._finishing:
@@ -128,7 +128,7 @@ class AppendCalls:
         await asyncio.gather(*self._finishing, return_exceptions=True)
 
     def _send_bundle(self, call: AppendCall) -> bool:
-        """Send a bundle; what cannot be sent as one goes on as single batches."""
+        """Send a bundle; if it cannot be sent as one, its batches go on alone."""
         bundle = call.bundle
         if bundle is None:
             raise AssertionError("it has no bundle")
@@ -141,7 +141,7 @@ class AppendCalls:
         return True
 
     def _send_batches(self, call: AppendCall) -> bool:
-        """Send batches; whether there is anything to wait for."""
+        """Send batches; returns whether an answer is to come."""
         now_s = call.begun_s = self._clock.monotonic_s()
         deadline_s = _earliest_deadline_s(call.batches)
         if deadline_s <= now_s:
@@ -163,7 +163,7 @@ class AppendCalls:
         return True
 
     def _parts_of(self, batches: Sequence[SendBatch]) -> list[ByteBuffer]:
-        """The request that sends batches: many small ones as a table."""
+        """Encode the request of batches; many small ones become a table."""
         traced = any(batch.sent_in for batch in batches)
         trace_parents = trace_parents_of(batches) if traced else ()
         if (
@@ -179,7 +179,7 @@ class AppendCalls:
         return joined_parts(self._group, queues, blocks, sequences, trace_parents)
 
     def _in_time(self, batches: Sequence[SendBatch], now_s: float) -> list[SendBatch]:
-        """The batches whose time is not up; the others fail."""
+        """Return the batches with time left; the others fail."""
         in_time: list[SendBatch] = []
         for batch in batches:
             if batch.deadline_s > now_s:
@@ -190,7 +190,7 @@ class AppendCalls:
         return in_time
 
     def _address(self, broker_name: str, topics: Iterable[str]) -> str:
-        """Where a broker is, as the route of any of these topics says; nothing if none does."""
+        """Look up the address of a broker in the routes of these topics; "" if no route has it."""
         for topic in topics:
             route = self._routes.get(topic)
             address = route.primary_addresses.get(broker_name) if route is not None else None
@@ -201,7 +201,7 @@ class AppendCalls:
     def _write(
         self, call: AppendCall, address: str, parts: Sequence[ByteBuffer], deadline_s: float
     ) -> None:
-        """Write a request to the stream of a broker.
+        """Write a request to the broker's stream.
 
         Raises:
             ClientForked: The client was made in a parent process.
@@ -224,7 +224,7 @@ class AppendCalls:
     def _answered(
         self, call: AppendCall, address: str, answer: StreamAppendsResponse | CallError
     ) -> None:
-        """Settle what was stored; see to the rest."""
+        """Settle the batches that were stored; have the others repeated or fail."""
         try:
             self._settle(call, address, answer)
         except Exception as error:  # noqa: BLE001 - as above.
@@ -241,7 +241,8 @@ class AppendCalls:
             self._take_apart(call)
             call.refuse_all(error)
         elif not answer.HasField("table_result"):
-            # If not all is well with a bundle, it is as if single batches had been sent.
+            # A bundle that is not stored as a whole is treated as if its batches had been sent
+            # alone.
             self._take_apart(call)
             for batch, result in zip(call.batches, answer.results, strict=True):
                 if result.HasField("error"):
@@ -264,26 +265,26 @@ class AppendCalls:
             self._heard(call, answer.table_result.acknowledged_level)
 
     def _heard(self, call: AppendCall, level: int) -> None:
-        """A broker has answered."""
+        """Note that a broker has answered, and with which level."""
         call.answers_late = level > ACKNOWLEDGED_LEVEL_MEMORY
         if self._latencies.counts_all or call.broker_name in self._latencies.left_alone:
             latency_s = self._clock.monotonic_s() - call.begun_s
             self._latencies.answered(call.broker_name, latency_s)
 
     def _take_apart(self, call: AppendCall) -> None:
-        """Have the batches of a bundle go on by themselves."""
+        """Replace the bundle by its batches."""
         if call.bundle is not None:
             call.batches = self._unsettled.take_apart(call.bundle)
             call.bundle = None
 
     def _lose(self, call: AppendCall, error: Exception) -> None:
-        """Give up what has no outcome yet: nobody understands what happened."""
+        """Give up what has no outcome yet, after an error that nobody foresaw."""
         self._take_apart(call)
         call.refused = []
         self._unsettled.lose(call.broker_name, call.batches, error)
 
     def _finish(self, call: AppendCall) -> None:
-        """Give a call back, once it is seen in a task what may be repeated."""
+        """Give the call back, after a task has decided what is repeated."""
         if not call.refused:
             call.over(call)
             return
@@ -301,5 +302,5 @@ class AppendCalls:
 
 
 def _earliest_deadline_s(batches: Sequence[SendBatch]) -> float:
-    """When the time of the first of these batches is up; of one batch at least."""
+    """The first deadline of some batches, at least one."""
     return min([batch.deadline_s for batch in batches])

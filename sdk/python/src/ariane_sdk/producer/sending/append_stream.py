@@ -1,11 +1,10 @@
-"""One stream of requests to one broker: a round trip on it costs half of a call.
+"""One stream of requests to one broker: a round trip on it costs half as much as a call.
 
-Nothing here needs a turn of the loop of its own: a request is written by who sends it, if no other
-is being written, and its answer is handed on by who reads it. One timer watches over all that wait.
+No step waits for a turn of the loop of its own: the sender writes its request itself, unless
+another is being written, and the reader hands the answer on. One timer watches over all requests.
 
-A request that gets no answer in time retires its stream: later ones go by a new one, and the old
-one ends with the last that still waits on it. When a stream breaks, it is as if each call on it had
-failed in the same way.
+A request without an answer in time retires its stream: later requests use a new stream, and the old
+one ends after its last answer. When a stream breaks, each request on it fails as a call would.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from ariane_sdk.runtime.tasks import start_task
 
 
 class NumberedAnswer(Protocol):
-    """An answer that says to which request it belongs."""
+    """An answer that names its request."""
 
     @property
     def request_number(self) -> int:
@@ -40,7 +39,7 @@ AnswerT = TypeVar("AnswerT", bound=NumberedAnswer)
 
 
 class _Waiting(NamedTuple, Generic[AnswerT]):
-    """Who waits for an answer."""
+    """A request that waits for its answer."""
 
     answered: Callable[[AnswerT | CallError], None]
     size_bytes: int
@@ -53,16 +52,16 @@ Ended: TypeAlias = Callable[[BaseException | None], None]
 
 
 class PromptRun:
-    """A coroutine that begins at once: what it does before its first wait is done by who calls.
+    """A coroutine that starts at once: its code up to the first wait runs in the caller.
 
-    A task would begin in the next turn of the loop, and that is what a lone message waits for. For
-    coroutines that nobody cancels, and that ask nobody which task they run in.
+    A task would start in the next turn of the loop, and a single message would wait for that. Only
+    for coroutines that are never cancelled and never ask for their task.
     """
 
     __slots__ = ("_coroutine", "_ended")
 
     def __init__(self, coroutine: Coroutine[Any, Any, object], ended: Ended) -> None:
-        """Run up to the first wait; what did not have to wait has ended by then."""
+        """Run up to the first wait; a coroutine that does not wait has ended then."""
         self._coroutine = coroutine
         self._ended = ended
         self._step()
@@ -75,19 +74,19 @@ class PromptRun:
         except BaseException as error:  # noqa: BLE001 - as a task does: it is told, not thrown.
             self._ended(error)
         else:
-            if waited is None:  # Others have a turn, as in ``asyncio.sleep(0)``.
+            if waited is None:  # A bare yield, as in ``asyncio.sleep(0)``: others have a turn.
                 asyncio.get_running_loop().call_soon(self._step)
                 return
-            # The protocol between futures and tasks: the wait is taken note of.
+            # The protocol between futures and tasks: this confirms the wait.
             waited._asyncio_future_blocking = False  # noqa: SLF001 - the same.
             waited.add_done_callback(self._step)
 
 
 class AppendStream(Generic[AnswerT]):
-    """A stream; lives on one event loop.
+    """A stream to one broker; it lives on one event loop.
 
     Attributes:
-        open: Whether it takes requests.
+        open: Whether the stream takes requests.
     """
 
     __slots__ = (
@@ -117,7 +116,7 @@ class AppendStream(Generic[AnswerT]):
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits for an answer."""
+        """Whether no request waits for its answer."""
         return not self._waiting
 
     def send(
@@ -131,11 +130,11 @@ class AppendStream(Generic[AnswerT]):
         """Send one request.
 
         Args:
-            parts: Of a request, in which its number is still missing.
+            parts: The request, still without its number.
             timeout_s: How long to wait for the answer.
-            answered: Is told the answer, or why there is none, once; not from in here, and after
-                ``close`` nobody is told.
-            awake_s: How long the loop does not sleep while the answer is waited for.
+            answered: Called once with the answer or an error; never from within this method, and
+                not after ``close``.
+            awake_s: For how long the loop does not sleep while the answer is awaited.
         """
         number = next(self._numbers)
         request = b"".join((*parts, number_part(number)))
@@ -150,7 +149,7 @@ class AppendStream(Generic[AnswerT]):
             self._stay_awake(number, self._loop.time() + awake_s)
 
     def close(self) -> None:
-        """End it; what is in flight may have been stored."""
+        """End the stream; requests in flight may have been executed."""
         self.open = False
         self._waiting.clear()
         self._outbox.clear()
@@ -160,15 +159,15 @@ class AppendStream(Generic[AnswerT]):
         self._call.cancel()
 
     def _stay_awake(self, number: int, until_s: float) -> None:
-        """Have the loop go round until a request is answered, or for so long.
+        """Keep the loop from sleeping until a request is answered, at most until a given time.
 
-        To be put to sleep by the system and woken again takes longer than a broker works.
+        Being put to sleep and woken by the system takes longer than the broker's work.
         """
         if number in self._waiting and self._loop.time() < until_s:
             self._loop.call_soon(self._stay_awake, number, until_s)
 
     def _watch(self, deadline_s: float) -> None:
-        """See that somebody looks by then who had no answer."""
+        """Set the timer so that late requests are noticed at their deadline."""
         alarm = self._alarm
         if alarm is not None:
             if alarm.when() <= deadline_s:
@@ -178,7 +177,7 @@ class AppendStream(Generic[AnswerT]):
 
     def _expire(self) -> None:
         self._alarm = None
-        # The clock of the loop is coarser than a timer: what rang is due.
+        # The loop's clock is coarser than a timer: a request whose timer rang is due.
         now_s = self._loop.time() + 0.001
         late = [number for number, each in self._waiting.items() if each.deadline_s <= now_s]
         if late:
@@ -191,7 +190,7 @@ class AppendStream(Generic[AnswerT]):
             self._watch(min(each.deadline_s for each in self._waiting.values()))
 
     def _hand_on(self, number: int, answer: AnswerT | CallError) -> None:
-        """Tell who waits for an answer, if somebody still does."""
+        """Hand an answer to its request, if that still waits."""
         waited = self._waiting.pop(number, None)
         if waited is not None:
             waited.answered(answer)
@@ -204,7 +203,7 @@ class AppendStream(Generic[AnswerT]):
 
     def _written(self, error: BaseException | None) -> None:
         if error is not None:
-            # The stream is over, and stays as if it were writing; who reads hears why.
+            # The stream is over and keeps its writing state; the reader gets the reason.
             if not isinstance(error, AioRpcError | asyncio.InvalidStateError | CancelledError):
                 logger.error("%s: a request was not written", self._peer, exc_info=error)
             return
@@ -216,7 +215,7 @@ class AppendStream(Generic[AnswerT]):
         error: CallError
         try:
             while (answer := await self._call.read()) is not EOF:
-                # Without its stubs gRPC tells no types.
+                # grpcio comes without types for this.
                 answer = cast("AnswerT", answer)
                 self._hand_on(answer.request_number, answer)
             error = CallError(f"{self._peer}: ended its stream", outcome_unknown=True)
@@ -234,7 +233,7 @@ class AppendStream(Generic[AnswerT]):
         self.close()
 
     def _error_for(self, waited: _Waiting[AnswerT], error: CallError) -> CallError:
-        """What the end of the stream means for one of several: it may be the fault of another."""
+        """The error of one request when the stream ends, which another request may have caused."""
         if not isinstance(error, RequestTooLarge):
             return error
         if error.metadata.get("size_bytes") == str(waited.size_bytes):

@@ -1,7 +1,7 @@
-"""Appends as bytes: Protocol Buffers encodes what is small, and records are put beside it.
+"""Append requests as bytes: Protocol Buffers encodes the small fields, and records are put beside.
 
-It would copy them twice, into pages that the system has to find first; here they are copied once,
-when all parts of a request are joined. Those of a loose block have never lain together before.
+Protocol Buffers would copy the records twice, into freshly mapped pages. Here they are copied once,
+when all parts of a request are joined. The pieces of a loose block come together only then.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class EncodedBatch(NamedTuple):
     """A batch on the wire.
 
     Attributes:
-        head: Everything but the records: an ``AppendBatch``.
+        head: An ``AppendBatch`` without its records.
         records: The records, in pieces.
         size_bytes: Bytes of all pieces.
     """
@@ -51,7 +51,7 @@ RECORDS: Final = length_tag(AppendBatch.RECORDS_FIELD_NUMBER)
 TRACE_PARENTS: Final = length_tag(StreamAppendsRequest.TRACE_PARENTS_FIELD_NUMBER)
 """The tag of a trace context in a request."""
 
-# Of many tiny batches most are of few lengths.
+# Cached: most batches of many tiny ones have one of few lengths.
 prefix: Final = lru_cache(maxsize=1024)(length_prefix)
 """``length_prefix``."""
 
@@ -65,15 +65,15 @@ def encoded_batch(
     delivery_times_ms: bytes = b"",
     demand: Demand | None = None,
 ) -> EncodedBatch:
-    """A batch on the wire.
+    """Encode a batch.
 
     Args:
-        queue: Where it goes.
-        block: Its records, which say the sequence.
-        sequence: Where it stands in the stream of its producer.
-        delay_level: That of all its messages; 0 for none.
+        queue: The queue that it goes to.
+        block: The records, with the sequence.
+        sequence: The batch's place in its producer's stream.
+        delay_level: The delay level of all messages; 0 for none.
         delivery_times_ms: When each message is to be delivered: int64, little-endian.
-        demand: How safe all its messages must be.
+        demand: The level that all messages must reach.
     """
     wire = AppendBatch(
         topic=queue.topic,
@@ -105,7 +105,7 @@ def pieces_of(block: RecordBlock | LooseBlock) -> Sequence[ByteBuffer]:
 def request_parts(
     producer_group: str, batches: Iterable[EncodedBatch], trace_parents: Iterable[str] = ()
 ) -> list[ByteBuffer]:
-    """The parts of an AppendRecordsRequest, to be joined."""
+    """Encode an AppendRecordsRequest, as parts to be joined."""
     parts = head_parts(producer_group, trace_parents)
     for head, records, size_bytes in batches:
         before_records = prefix(RECORDS, size_bytes)
@@ -116,7 +116,7 @@ def request_parts(
 
 
 def head_parts(producer_group: str, trace_parents: Iterable[str] = ()) -> list[ByteBuffer]:
-    """What a request says of its producer."""
+    """Encode the fields of a request that describe its producer."""
     parts: list[ByteBuffer] = [group_part(producer_group)]
     for trace_parent in trace_parents:
         parts += (prefix(TRACE_PARENTS, len(trace_parent)), trace_parent.encode())
@@ -125,15 +125,15 @@ def head_parts(producer_group: str, trace_parents: Iterable[str] = ()) -> list[B
 
 @lru_cache(maxsize=64)
 def group_part(producer_group: str) -> bytes:
-    """What a request says of its producer's group; nothing if it has none."""
+    """Encode the producer group; empty if there is none."""
     return AppendRecordsRequest(producer_group=producer_group).SerializeToString()
 
 
 def number_part(request_number: int) -> bytes:
-    """What makes it a StreamAppendsRequest: its number."""
+    """Encode the request number, which makes the request a StreamAppendsRequest."""
     return number_field(StreamAppendsRequest.REQUEST_NUMBER_FIELD_NUMBER, request_number)
 
 
 def on_wire(column: NDArray[np.int32] | NDArray[np.uint32]) -> bytes:
-    """A column of packed numbers, little-endian."""
+    """Encode a column of packed numbers, little-endian."""
     return (column.byteswap() if sys.byteorder == "big" else column).tobytes()

@@ -1,22 +1,22 @@
-r"""The calls to one broker: whatever gathers while they are in flight is the next one.
+r"""The calls to one broker: batches that gather while calls are in flight form the next one.
 
 ::
 
-    waiting   [ batch orders#0 ][ batch orders#3 ][ batch bills#1 ] ...      open ones still grow
+    waiting   [ batch orders#0 ][ batch orders#3 ][ batch bills#1 ] ...      open batches still grow
                     \________________________________/
     in flight          one AppendRecords with all of them that fit
 
-No clock is needed to gather: a lone message finds no call in flight and is sent in this very turn
-of the loop; under load the batch is as large as what arrived during one round trip. Where much
-waits, gathering more of it gains nothing: another call is sent beside those in flight, so that the
-broker works on one while the next is encoded.
+No timer is needed to gather messages. A single message finds no call in flight and is sent in this
+very turn of the loop; under load a batch has what arrived during one round trip. Where many
+messages wait, gathering more gains nothing: another call is sent beside those in flight, so that
+the broker works on one while the client encodes the next.
 
-So it is with many small messages. Those who wait for one answer all send again when it comes, and
-client and broker would work in turn, each waiting for the other; so what waits then is sent in two
-calls, and from there on the answer to one lets the next be made while the other is worked on. A
-broker that answers when the disk or a replica has the messages waits much and works little; there
-two calls would only wait for twice as many flushes, so one takes all. Very many tiny batches are
-sent by turns (``staggered_calls``).
+Many small messages gather likewise. But senders that wait for one answer all send again when it
+comes, so that client and broker would work in turn, each waiting for the other. So their messages
+are sent in two calls: after one answer the client makes the next call while the broker works on the
+other. A broker that answers only when the disk or a replica has the messages waits much and works
+little; two calls would wait for twice as many flushes, so one call takes all. Very many tiny
+batches are sent in turns (``staggered_calls``).
 """
 
 from __future__ import annotations
@@ -62,21 +62,21 @@ TakeApart: TypeAlias = Callable[[Bundle], Sequence[SendBatch]]
 
 
 def is_worth_a_call(count: int, batch_count: int) -> bool:
-    """Whether messages of small batches should be sent in a call beside another.
+    """Whether messages of small batches are worth a second call beside the first.
 
-    Calls of tiny batches cost by the batch, and more calls make of the same messages more batches.
+    Each tiny batch has its price, and more calls make more batches of the same messages.
     """
     return count >= OVERLAP_COUNT_MIN * max(1, batch_count)
 
 
 class BrokerSender:
-    """Batches for one broker, those that wait and those in flight.
+    """The batches for one broker, waiting and in flight.
 
     Attributes:
-        broker_name: The broker.
-        cut_count: After so many messages, about half of all that wait or are in flight, another
-            batch begins, so that two calls can share them.
-        answers_late: Whether the broker answers only when more than its memory has the messages.
+        broker_name: The broker's name.
+        cut_count: Number of messages after which another batch begins: about half of all that wait
+            or are in flight, so that two calls can share them.
+        answers_late: Whether the broker answers only when messages are safer than in its memory.
     """
 
     def __init__(
@@ -88,15 +88,15 @@ class BrokerSender:
         settings: ProducerSettings,
         clock: Clock,
     ) -> None:
-        """Have nothing to send yet.
+        """Start with nothing to send.
 
         Args:
-            broker_name: The broker.
+            broker_name: The broker's name.
             send_call: Sends a call, and gives it back when it is over.
-            take_apart: Is asked when a bundle must not be sent as one.
-            settings: How many calls there are at the same time, and how large they are. With two
-                large calls or more small ones overlap as well.
-            clock: Tells when a repeated batch may be sent again.
+            take_apart: Turns a bundle into batches, when it must not be sent as one.
+            settings: How many calls may be in flight, and how large they are. With two calls or
+                more, small calls overlap as well as large ones.
+            clock: Tells when a batch may be repeated.
         """
         self.broker_name = broker_name
         self._send_call = send_call
@@ -105,7 +105,7 @@ class BrokerSender:
         self._calls_in_flight_max = settings.calls_in_flight_max
         self._large_calls_in_flight_max = settings.large_calls_in_flight_max
         self._request_bytes_max = settings.request_bytes_max
-        # Whether the order of all batches for a queue counts, not only of pinned ones.
+        # Whether batches for one queue must be sent in order, even if they are not pinned.
         self._sequenced = settings.idempotent
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[SendBatch] = deque()
@@ -125,33 +125,34 @@ class BrokerSender:
 
     @property
     def idle(self) -> bool:
-        """Whether a batch would be sent at once."""
+        """Whether a new batch would be sent at once."""
         return self._calls_in_flight < self._calls_in_flight_max
 
     @property
     def bundling(self) -> bool:
-        """Whether plain messages should come in bundles."""
+        """Whether plain messages should be bundled."""
         return self._bundles.wanted
 
     def joinable(self, size_bytes_max: int) -> Bundle | None:
-        """A bundle that takes another topic, if there is one of no more bytes than these."""
+        """Return a bundle of at most this size that takes another topic, or None."""
         return self._bundles.joinable(size_bytes_max)
 
     def add_bundle(self, bundle: Bundle) -> None:
-        """Have a new bundle wait for its turn."""
+        """Add a new bundle to those that wait."""
         self._bundles.add(bundle)
         self._send_soon()
 
     def add(self, batch: SendBatch) -> None:
-        """Have a new batch wait for the next call."""
+        """Add a new batch to those that wait."""
         self._waiting.append(batch)
         self._send_soon()
 
     def add_again(self, batches: Sequence[SendBatch]) -> None:
-        """Have batches sent once more, before everything that came later.
+        """Add batches that are sent once more, before all newer ones.
 
-        What may go anywhere goes behind what must stay: before a batch that is repeated under its
-        numbers it would take the next ones of their queue, and the broker would refuse both.
+        Movable batches are added behind pinned ones. In front of a batch that is repeated under its
+        sequence numbers, a movable one would take the next numbers of the queue, and the broker
+        would refuse both.
         """
         staying = [batch for batch in batches if not batch.movable]
         while self._waiting and not self._waiting[0].movable:
@@ -161,7 +162,7 @@ class BrokerSender:
         self._send_soon()
 
     def give_up_movable(self) -> list[SendBatch]:
-        """Take away the waiting batches that may as well go to another broker."""
+        """Take away the waiting batches that can go to another broker."""
         for bundle in self._bundles.give_up():
             self._waiting.extend(self._take_apart(bundle))
         movable = [batch for batch in self._waiting if batch.movable]
@@ -169,23 +170,23 @@ class BrokerSender:
         return movable
 
     def look_again(self) -> None:
-        """Send what may be sent earlier than it was to."""
+        """Send batches that may now be sent earlier than planned."""
         self._send_soon()
 
     def take_out(self, batches: Collection[SendBatch]) -> None:
-        """Send none of these, if they wait here."""
+        """Remove batches that wait here."""
         self._waiting = deque(batch for batch in self._waiting if batch not in batches)
-        self._send_soon()  # Others may have waited behind them.
+        self._send_soon()  # Other batches may have waited behind them.
 
     def close(self) -> None:
-        """Send nothing any more."""
+        """Send nothing from now on."""
         self._closed = True
         for handle in (self._sending_soon, self._wake_up):
             if handle is not None:
                 handle.cancel()
 
     def _send_soon(self) -> None:
-        # At the end of this turn of the loop, so that all who send in it share the call.
+        # At the end of this turn of the loop, so that all its sends share the call.
         if self._sending_soon is None and not self._closed:
             self._sending_soon = self._loop.call_soon(self._send_waiting)
 
@@ -196,7 +197,7 @@ class BrokerSender:
             pass
 
     def _send_oldest(self) -> bool:
-        """Send what has waited longest, or else what may be sent; whether there was anything."""
+        """Send what has waited longest and may be sent; returns whether anything was sent."""
         if self._bundles.line and not self._has_older_batch(self._bundles.first):
             return self._send_bundle() or self._send_batches()
         return self._send_batches() or self._send_bundle()
@@ -226,11 +227,11 @@ class BrokerSender:
     def _send_bundle(self) -> bool:
         calls_max = STAGGERED_CALLS_MAX
         if not self._staggered.active:
-            # As many as others make meanwhile: with fewer it would never be its turn.
+            # As many as are made meanwhile: with fewer, the bundle's turn would never come.
             calls_max = max(calls_max, self._calls_in_flight_max, self._large_calls_in_flight_max)
         if not self._is_bundle_ready() or self._calls_in_flight >= calls_max:
             return False
-        # Behind a batch that is repeated under its numbers nothing else may go to its queue.
+        # No other batch may go to the queue of one that is repeated under its numbers.
         held = {each.queue for each in self._waiting if each.sequence is not None}
         in_flight = self._queues_in_flight if self._sequenced else _NO_QUEUES
         bundle = self._bundles.take_first(in_flight, len(self._waiting))
@@ -246,13 +247,13 @@ class BrokerSender:
         return True
 
     def _is_bundle_ready(self) -> bool:
-        """Whether there is a bundle that gathers no more, once its queues are free."""
+        """Whether a bundle takes no more messages and its queues are free."""
         return bool(self._bundles.line) and (
             not self._calls_in_flight or self._bundles.is_first_full
         )
 
     def _send(self, call: AppendCall) -> None:
-        """Send a call, to which its queues belong as long as it is in flight."""
+        """Send a call, and hold its queues while it is in flight."""
         self._queues_in_flight |= call.queues
         self._calls_in_flight += 1
         self._messages_in_flight += call.message_count
@@ -260,7 +261,7 @@ class BrokerSender:
         self._send_call(call)
 
     def _may_send(self) -> bool:
-        """Whether what waits is sent now, or goes on gathering."""
+        """Whether waiting batches are sent now; otherwise they go on growing."""
         if self._staggered.active:
             return self._calls_in_flight < STAGGERED_CALLS_MAX
         if self.idle:
@@ -285,7 +286,7 @@ class BrokerSender:
         )
 
     def _plan(self) -> None:
-        """Say whether batches are sent by turns, and where those of the loop's next turn end."""
+        """Decide whether batches are sent in turns, and where those of the next turn are cut."""
         if not self._may_overlap:
             return
         bundles = self._bundles
@@ -301,18 +302,18 @@ class BrokerSender:
                 self._staggered.plan(self._waiting, others, outstanding)
         if self._staggered.active or bundles.wanted:
             bundles.plan(len(self._waiting) + others, tiny=self._staggered.active)
-        # Those who have just got an answer, and have not sent again yet, are not seen.
+        # This misses senders that just got an answer and have not sent again yet.
         self._outstanding = max(outstanding, self._outstanding - self._outstanding // 8)
         half = (self._outstanding + 1) // 2
         is_cut = half >= OVERLAP_COUNT_MIN and not self.answers_late
         self.cut_count = half if is_cut else NEVER_CUT
 
     def _share_of_call(self) -> CallShare:
-        """Where the next call takes no more."""
+        """The limits of the next call."""
         if self._staggered.active:
             return self._staggered.share(len(self._waiting))
         if self._calls_in_flight or self.cut_count == NEVER_CUT:
-            return EVERYTHING  # Fewer than are worth a call each have no cut either.
+            return EVERYTHING  # Too few messages for two calls.
         count = sum(batch.count for batch in self._waiting)
         half = (count + 1) // 2
         if is_worth_a_call(half, len(self._waiting) // 2):
@@ -320,11 +321,11 @@ class BrokerSender:
         return EVERYTHING
 
     def _is_in_order(self, batch: SendBatch) -> bool:
-        """Whether a queue has one such batch in flight at most."""
+        """Whether the batch's queue may have only one such batch in flight."""
         return batch.pinned or self._sequenced
 
     def _take(self, share: CallShare) -> list[SendBatch]:
-        """The batches of the next call; a queue whose order counts has one in flight at most."""
+        """Take the batches of the next call; of an ordered queue at most one is in flight."""
         now_s = self._clock.monotonic_s()
         held_queues = set(self._queues_in_flight)
         awaited_queues, awaited_since_s = self._awaited_queues()
@@ -346,7 +347,7 @@ class BrokerSender:
                 is_held |= batch.deadline_s > awaited_since_s
             if early or is_held:
                 held.append(batch)
-                # What must stay in its queue keeps its turn there.
+                # A pinned batch keeps its place in its queue's order.
                 in_order = not batch.movable
             elif (
                 (count >= share.message_count and len(taken) >= share.batch_count)
@@ -369,7 +370,7 @@ class BrokerSender:
         return taken
 
     def _awaited_queues(self) -> tuple[AbstractSet[MessageQueue], float]:
-        """The queues for which the first bundle waits, and its deadline.
+        """Return the queues for which the first bundle waits, and its deadline.
 
         A batch for one of these queues waits as well if its own deadline is later. Otherwise such
         batches could be sent one after the other, and the bundle would never find its queues free.
@@ -386,7 +387,7 @@ class BrokerSender:
             self._wake_up = self._loop.call_later(next_s - now_s, self._send_soon)
 
     def _over(self, call: AppendCall) -> None:
-        """A call is over; who got an outcome by it sends again before the next one is sent."""
+        """End a call. Senders that got their outcome send again before the next call is made."""
         self._calls_in_flight -= 1
         self._messages_in_flight -= call.message_count
         self._batches_in_flight -= call.batch_count

@@ -1,19 +1,18 @@
-"""Message groups that move to other queues, because those where they were are gone.
+"""Message groups that move to other queues because their queues are gone.
 
-When a topic gets fewer queues to write, its message groups are divided among those that are left.
-What is on its way to the others will be refused, or was stored just in time. None of a group's
-later messages may overtake it, so that groups move in three steps:
+When a topic gets fewer queues to write, its message groups are divided among the remaining ones.
+The broker refuses batches in flight to the other queues, or has stored them just before. No later
+message of a group may overtake an earlier one, so groups move in three steps:
 
-1. The route is known, but some batches of groups for queues that are gone are **in flight**. Later
-   messages of groups still go where the earlier ones went, and wait there behind them.
-2. When none is in flight any longer, and none is repeated because it may be stored, the others are
-   taken back: batches that were refused, and those that wait behind them.
-3. Their messages are put into batches anew, in their order, and from then on groups follow the
-   route.
+1. The new route is known, but some batches of groups for lost queues are **in flight**. Later
+messages of the groups still go to the old queues, and wait there behind these batches.
+2. When none is in flight any more, and none is repeated because it may be stored, the other batches
+are taken back: those that were refused, and those that wait behind them.
+3. Their messages are put into batches anew, in their order. From then on groups follow the route.
 
-A queue is gone if its broker is there without it. A broker that is away may come back with what it
-was sent: its batches wait for it, and other groups are not held up. What the sender itself wants in
-a queue does not move.
+A queue is lost if its broker is in the route without it. A broker that is missing from the route
+may come back with its queues: its batches wait for it, and other groups go on. Messages whose
+sender named the queue do not move.
 """
 
 from __future__ import annotations
@@ -39,26 +38,26 @@ PlaceAnew: TypeAlias = Callable[
 
 
 class GroupMoves:
-    """Has message groups follow the routes of their topics."""
+    """Makes message groups follow the routes of their topics."""
 
     def __init__(self, sending: Sending, place_anew: PlaceAnew) -> None:
         self._sending = sending
         self._place_anew = place_anew
-        # What each topic waits for, and the route by which it does: one batch of perhaps many, so
-        # that others which land meanwhile cost one look, and no search of all that is on its way.
+        # For each topic the one batch that it waits for, and the route: batches that land meanwhile
+        # cost one comparison, and no search through everything in flight.
         self._awaited: dict[str, tuple[SendBatch, Route | None]] = {}
 
     def follow(self, lane: TopicLane, route: Route) -> None:
-        """Have a topic follow a route; its message groups as soon as none is overtaken."""
+        """Make a topic follow a route; its message groups follow as soon as none is overtaken."""
         lane.groups_held = True
         lane.follow(route)
         self._move(lane)
 
     def take_over(self, lane: TopicLane, batch: SendBatch) -> bool:
-        """Move a batch that was refused, or have it wait for others in flight.
+        """Move a batch that was refused, or keep it until others in flight have landed.
 
         Returns:
-            Whether its queue is gone; otherwise it is not for here to say what becomes of it.
+            Whether the batch's queue is lost; for other batches the caller decides.
         """
         if batch.maybe_stored or not _is_homeless(batch, lane.route):
             return False
@@ -66,13 +65,13 @@ class GroupMoves:
         return True
 
     def _look_again(self, lane: TopicLane) -> None:
-        """Move what is to be moved, unless what was waited for is still in flight."""
+        """Move batches, unless the awaited batch is still in flight."""
         batch, route = self._awaited.get(lane.topic, (None, None))
         if batch is None or batch.settled or lane.route is not route or not _is_away(batch):
             self._move(lane)
 
     def _move(self, lane: TopicLane) -> None:
-        """Move what is to be moved, now or when no more of it is in flight."""
+        """Move the batches of lost queues, now or when none of them is in flight."""
         grouped = [
             batch
             for batch in self._sending.unsettled.of_topic(lane.topic)
@@ -80,7 +79,7 @@ class GroupMoves:
         ]
         homeless = [batch for batch in grouped if _is_homeless(batch, lane.route)]
         self._sending.release(set(grouped).difference(homeless))
-        # The latest mostly lands last.
+        # The batch sent last mostly lands last.
         away = next(filter(_is_away, reversed(homeless)), None)
         if away is not None:
             self._awaited[lane.topic] = away, lane.route
@@ -94,7 +93,7 @@ class GroupMoves:
             lane.close_pinned()
             for batch in homeless:
                 self._send_anew(lane, batch)
-            # Who comes later has more time than these.
+            # Later messages have later deadlines than these.
             lane.close_pinned()
 
     def _send_anew(self, lane: TopicLane, gone: GroupedBatch) -> None:
@@ -110,12 +109,12 @@ class GroupMoves:
 
 
 def _is_away(batch: SendBatch) -> bool:
-    """Whether a batch may be in its queue by now, or soon."""
+    """Whether a batch may be stored in its queue by now, or soon."""
     return batch.in_flight or batch.maybe_stored
 
 
 def _is_homeless(batch: SendBatch, route: Route | None) -> bool:
-    """Whether a batch is of message groups that the route has in other queues."""
+    """Whether a batch is of message groups that the route puts into other queues."""
     if route is None or not isinstance(batch, GroupedBatch):
         return False
     return _is_gone(batch.queue, route.group_queues, route)
@@ -128,7 +127,7 @@ def _is_gone(queue: MessageQueue, group_queues: Sequence[MessageQueue], route: R
 
 
 def _refusal(error: ArianeError) -> SendError:
-    """What a message gets for which there is no queue any more."""
+    """The error for messages that no queue takes any more."""
     said = str(error).removesuffix(".")
     refusal = SendError(f"{said}; it was not stored", reason=error.reason, retriable=True)
     refusal.__cause__ = error

@@ -1,17 +1,16 @@
-"""Brokers that failed or were slow get no messages for a while, as long as another can take them.
+"""Avoiding brokers that failed or were slow, for a while and if another broker can take messages.
 
-A broker that gave no answer is left alone for ``avoid_broker_s``, or until it answers.
+A broker that gave no answer is avoided for ``avoid_broker_s``, or until it answers.
 
-By least latency, each call to a broker counts with the time that it took, one that failed with a
-fixed time (10 s). Two tables of equal length, those of RocketMQ, say how long the broker is left
-alone after that::
+With the queue choice by least latency, the duration of each call counts; a failed call counts as 10
+s. Two rows of equal length, those of RocketMQ, say for how long the broker is then avoided::
 
     a call took at least     0.05   0.1   0.55   1.8    3     5     15   seconds
     then no messages for     0      0     2      5      6     10    30   seconds
 
-The time never becomes shorter by a later call. When it is over the broker is one like any other,
-and the next call tells more. Are all brokers left alone, the one that was fastest of late gets the
-messages: they are rather late than refused.
+A later call never shortens that time. Afterwards the broker counts like any other, until its next
+call. If all brokers are avoided, the one with the least latency gets the messages: late is better
+than refused.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ LATEST_SHARE: Final = 0.3
 
 
 class UnavailabilityTable:
-    """How long a broker is left alone after a call that took so long."""
+    """How long a broker is avoided, by the latency of a call."""
 
     __slots__ = ("_bounds_s", "_durations_s")
 
     def __init__(self, bounds_s: Sequence[float], durations_s: Sequence[float]) -> None:
-        """Take the two rows.
+        """Build the table from its two rows.
 
         Raises:
             IllegalArgument: The rows differ in length, or bounds do not ascend.
@@ -48,16 +47,16 @@ class UnavailabilityTable:
         self._durations_s = (0.0, *durations_s)
 
     def duration_s(self, latency_s: float) -> float:
-        """How long a broker is left alone after a call of this latency."""
+        """How long a broker is avoided after a call of this latency."""
         return self._durations_s[bisect_right(self._bounds_s, latency_s)]
 
 
 class BrokerLatencies:
-    """How fast the brokers of one producer answered of late, and which are to be left alone.
+    """Recent latencies of a producer's brokers, and which brokers are avoided.
 
     Attributes:
-        counts_all: Whether every answer is to be told, or only that of a broker that is left alone.
-        left_alone: Until when each of these brokers is, by the monotonic clock.
+        counts_all: Whether every answer must be reported, or only those of avoided brokers.
+        left_alone: The avoided brokers, each with the monotonic time at which that ends.
     """
 
     __slots__ = (
@@ -78,7 +77,6 @@ class BrokerLatencies:
         avoid_s: float = 0.0,
         clock: Clock,
     ) -> None:
-        """Know of no call yet."""
         self._table = table
         self.counts_all = table is not None
         self._avoid_s = avoid_s
@@ -88,7 +86,7 @@ class BrokerLatencies:
         self.left_alone: dict[str, float] = {}
 
     def answered(self, broker_name: str, latency_s: float) -> None:
-        """Take note of a call that was answered."""
+        """Note a call that was answered."""
         average_s = self._average_s.get(broker_name, latency_s)
         self._average_s[broker_name] = average_s + LATEST_SHARE * (latency_s - average_s)
         if self._table is None:
@@ -97,7 +95,7 @@ class BrokerLatencies:
             self._leave_alone(broker_name, self._table.duration_s(latency_s))
 
     def failed(self, broker_name: str) -> None:
-        """Take note of a call that got no answer."""
+        """Note a call without an answer."""
         self.answered(broker_name, self._failed_call_s)
         self._leave_alone(broker_name, self._avoid_s)
 
@@ -107,32 +105,31 @@ class BrokerLatencies:
             self.left_alone[broker_name] = max(available_s, self.left_alone.get(broker_name, 0.0))
 
     def is_available(self, broker_name: str) -> bool:
-        """Whether a broker is to get messages."""
+        """Whether the broker is not avoided."""
         available_s = self.left_alone.get(broker_name)
         return available_s is None or self._clock.monotonic_s() >= available_s
 
     def average_s(self, broker_name: str) -> float:
-        """About how long its calls took of late; 0 if there was none."""
+        """A moving average of the broker's latency; 0 without any call."""
         return self._average_s.get(broker_name, 0.0)
 
 
 class LeastLatency(StickyRoundRobin):
-    """Sticky round robin among available brokers; the fastest of late when there is none."""
+    """Sticky round robin among brokers that are not avoided; the fastest if all are."""
 
     __slots__ = ("_latencies",)
 
     def __init__(
         self, queues: Sequence[MessageQueue], first: int, latencies: BrokerLatencies
     ) -> None:
-        """Stick to a queue."""
         super().__init__(queues, first)
         self._latencies = latencies
 
     def move_on(self, is_welcome: Callable[[str], bool]) -> MessageQueue:
-        """Go on to the next queue of the best broker.
+        """Go to the next queue of the best broker.
 
-        Best are those that are welcome and available, then those that are welcome, then those that
-        are available; of several that are not available, the fastest.
+        The best brokers are welcome and available; then come welcome ones, then available ones.
+        Among brokers that are not available, the fastest comes first.
         """
         brokers = {queue.broker_name for queue in self.queues}
         welcome = {name for name in brokers if is_welcome(name)}

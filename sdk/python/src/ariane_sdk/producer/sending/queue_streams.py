@@ -1,9 +1,9 @@
-"""Numbers of messages, so that brokers recognise a batch that comes again.
+"""Sequence numbers of messages, by which brokers recognise a repeated batch.
 
 The messages of one producer to one queue are a stream, numbered from 0. A batch takes its numbers
-when it is sent, and keeps them, and its queue, as long as it may be stored under them. When that
-is given up without knowing, nobody can tell which number the broker expects next: the stream begins
-anew with a larger epoch, and the broker refuses what may still be on its way under the old one.
+when it is sent, and keeps numbers and queue as long as it may be stored under them. When the
+producer gives up without knowing that, it cannot know which number the broker expects next: the
+stream begins anew with a larger epoch, and the broker refuses batches in flight under the old one.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ PRODUCER_ID_MAX: Final = (1 << 63) - 1
 
 
 class QueueStreams:
-    """The streams of one producer."""
+    """The streams of one producer, one for each queue."""
 
     def __init__(self, producer_id: int) -> None:
         self._producer_id = producer_id
-        # The place of the next batch, for each queue.
+        # The place of the next batch of each queue.
         self._next: dict[MessageQueue, ProducerSequence] = {}
 
     def take(self, queue: MessageQueue, count: int) -> ProducerSequence:
-        """The place of a batch that is sent."""
+        """Take the numbers of a batch that is about to be sent."""
         place = self._next.get(queue) or ProducerSequence(self._producer_id, 0, 0)
         producer_id, epoch, first = place
         self._next[queue] = ProducerSequence(producer_id, epoch, first + count)
@@ -44,7 +44,7 @@ class QueueStreams:
     def take_all(
         self, queues: Sequence[MessageQueue], counts: Sequence[int]
     ) -> list[ProducerSequence]:
-        """The places of batches that are sent together, for a queue each."""
+        """Take the numbers of batches that are sent together, each for a queue."""
         begin = ProducerSequence(self._producer_id, 0, 0)
         places = list(map(self._next.get, queues, repeat(begin)))
         producer_ids, epochs, firsts = zip(*places, strict=True)
@@ -53,17 +53,17 @@ class QueueStreams:
         return places
 
     def give_back(self, queue: MessageQueue, place: ProducerSequence) -> None:
-        """A batch was surely not stored at its place: the next one gets it."""
+        """Free the numbers of a batch that was surely not stored, for the next batch."""
         following = self._next[queue]
         if place.epoch == following.epoch and place.first_sequence < following.first_sequence:
             self._next[queue] = place
 
     def begin_anew(self, queue: MessageQueue, place: ProducerSequence) -> None:
-        """Nobody knows whether a batch was stored at its place, or the broker knows no stream."""
+        """Start a new epoch: the batch may be stored, or the broker does not know the stream."""
         if place.epoch == self._next[queue].epoch:
             self._next[queue] = ProducerSequence(self._producer_id, place.epoch + 1, 0)
 
 
 def new_streams(random: Random) -> QueueStreams:
-    """The streams of a producer that is new."""
+    """Make the streams of a new producer."""
     return QueueStreams(random.randint(1, PRODUCER_ID_MAX))

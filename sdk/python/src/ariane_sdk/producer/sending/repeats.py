@@ -1,19 +1,19 @@
-"""What becomes of batches that were not acknowledged.
+"""What happens to batches that were not acknowledged.
 
-What is repeated, and where:
+Which batches are repeated, and where:
 
-* What was surely not stored is repeated until its time is up. So is what may have been stored, in
-  the same queue under the same numbers, for the broker stores it once. Without such numbers it is
-  repeated a few times only, because each repeat may store it twice.
-* A batch that any queue will do for, and that is surely not stored, goes to another broker at once,
-  as long as there is one that has not refused it in this round; when all have, it waits a growing
-  while before the next round.
-* A batch that must stay in its queue waits likewise and tries that again, and everything behind it
-  in that queue waits too.
-* So does one that its message groups brought to a queue that is gone; but it moves when the route
-  says so (``group_moves``).
-* "Stored but not confirmed" is repeated only under numbers: otherwise it would surely be stored
-  twice.
+* A batch that was surely not stored is repeated until its time is up. A batch that may have been
+stored is repeated in the same queue under the same sequence numbers, for then the broker stores it
+once. Without sequence numbers it is repeated a few times only, because each repeat may store it
+twice.
+* A movable batch that is surely not stored goes to another broker at once, as long as there is one
+that has not refused it in this round. When all have refused it, it waits before the next round,
+longer each time.
+* A pinned batch waits likewise and tries its queue again; all later batches of the queue wait, too.
+* A batch that its message groups brought to a lost queue waits likewise, but moves when the route
+says so (``group_moves``).
+* After "stored but not confirmed" a batch is repeated only under sequence numbers: otherwise the
+repeat would surely store it twice.
 * When time is up for a batch that may be stored, the stream of its queue begins anew.
 """
 
@@ -55,11 +55,11 @@ SEQUENCE_GAP: Final = "SEQUENCE_GAP"
 
 
 class Repeats:
-    """Sends refused batches again, or has them fail.
+    """Sends refused batches again, or makes them fail.
 
     Attributes:
-        take_over: Says whether it takes out a batch that was refused because its queue is gone, now
-            or when no other one of its topic is in flight.
+        take_over: Asked about each refused batch: returns whether it takes the batch out, now or
+            later, because the batch's queue is lost.
     """
 
     def __init__(
@@ -83,29 +83,29 @@ class Repeats:
         self._clock = clock
         self._random = random
         self._repeats_max = settings.repeats_max
-        # Whether a batch that may be stored is repeated under numbers.
+        # Whether batches that may be stored are repeated under sequence numbers.
         self._sequenced = settings.idempotent
         self.take_over: Callable[[SendBatch], bool] = lambda _: False
 
     def is_welcome(self, broker_name: str) -> bool:
-        """Whether a batch for this broker would be sent at once, with some hope."""
+        """Whether a batch for this broker would be sent at once, with a good chance."""
         return self._senders[broker_name].idle and self._latencies.is_available(broker_name)
 
     async def take(
         self, broker_name: str, refused: Sequence[tuple[SendBatch, CallError]], *, lost: bool
     ) -> None:
-        """Repeat what may be repeated of a call.
+        """Repeat the batches of a call that may be repeated; the others fail.
 
         Args:
-            broker_name: Where it was sent.
+            broker_name: The broker that the call went to.
             refused: Batches that were not acknowledged, each with the reason.
-            lost: Whether the broker gave no answer: others should not run into the same.
+            lost: Whether the broker gave no answer: then other batches should avoid it.
         """
         if lost:
             self._latencies.failed(broker_name)
             given_up = self._senders[broker_name].give_up_movable()
             given_up = [batch for batch in given_up if batch in self._unsettled]
-            # Who waits for a next round has chosen this broker knowing that it refuses.
+            # A batch that waits for its next round has chosen this broker knowing its refusals.
             self._add_again(
                 batch
                 for batch in given_up
@@ -118,15 +118,15 @@ class Repeats:
             for batch, error in refused
             if error.reason in ROUTING_REASONS or isinstance(error, ServiceUnavailable)
         }
-        # Should nobody know better, the next try will tell.
+        # If no name server knows better, the next try will tell.
         await asyncio.gather(*map(self._routes.reconsider, misled))
-        # Those that were taken out meanwhile have gone elsewhere.
+        # Batches that were taken out meanwhile have moved to other queues.
         again = [batch for batch, error in refused if self._is_repeated(broker_name, batch, error)]
         self._add_again(batch for batch in again if batch in self._unsettled)
         self._unsettled.tell_landed({batch.topic for batch, _ in refused})
 
     def _is_repeated(self, broker_name: str, batch: SendBatch, error: CallError) -> bool:
-        """Whether a batch is sent again; it fails otherwise, unless somebody takes it over."""
+        """Whether a batch is sent again. If not, it fails or was taken over."""
         if self._is_taken_over(batch, error):
             return False
         if not self._may_repeat(batch, error):
@@ -135,7 +135,7 @@ class Repeats:
         batch.repeat_count += self._is_counted(batch, error)
         until_s = self._clock.monotonic_s() + error.retry_after_s
         batch.refused_until_s = {**batch.refused_until_s, broker_name: until_s}
-        # A stream that was forgotten begins anew where it was; others may be forgotten, too.
+        # A stream that the broker forgot begins anew; it may have forgotten others, too.
         goes_anywhere = batch.movable and error.reason != SEQUENCE_GAP
         return (self._redirect if goes_anywhere else self._begin_round)(batch, error)
 
@@ -146,14 +146,14 @@ class Repeats:
         if error.reason not in GONE_REASONS or not self.take_over(batch):
             return False
         if batch in self._unsettled:
-            # Nothing behind it may be sent before it is taken out, or released.
+            # Later batches of the queue wait until this one is taken out or released.
             self._unsettled.held.add(batch)
             batch.not_before_s = batch.deadline_s
             self._senders[batch.queue.broker_name].add_again([batch])
         return True
 
     def _may_repeat(self, batch: SendBatch, error: CallError) -> bool:
-        """Whether a batch is sent again after an error, as long as it has time."""
+        """Whether a batch with time left may be sent again after this error."""
         may = error.retriable or error.reason in REPEATED_REASONS
         if self._sequenced:
             may |= error.reason in UNCONFIRMED_REASONS
@@ -163,29 +163,29 @@ class Repeats:
         )
 
     def _is_counted(self, batch: SendBatch, error: CallError) -> bool:
-        """Whether repeats after this error are few: they store twice, or they change nothing."""
+        """Whether repeats are limited in number: they may store twice, or would change nothing."""
         if error.reason in GONE_REASONS and (batch.movable or isinstance(batch, GroupedBatch)):
             route = self._routes.cached(batch.topic)
             if route is not None and batch.queue in route.write_queues:
-                return False  # The route will change, and the batch go where that says.
+                return False  # The route will change, and the batch will follow it.
         if error.outcome_unknown and not self._sequenced:
             return True
         if error.reason in ROUTING_REASONS and self._routes.is_asking(batch.topic):
-            return False  # It may change something, once name servers have answered.
+            return False  # A repeat may succeed once name servers have answered.
         return error.reason in COUNTED_REASONS
 
     def _is_surely_missing(self, error: CallError, age_s: float) -> bool:
-        """Whether the broker says that no call has stored a batch."""
+        """Whether the broker's answer proves that no call has stored the batch."""
         if error.reason != SEQUENCE_GAP:
             return False
         if int(error.metadata.get("expected", 0)):
             return True  # The broker knows the stream, and the batch is not in it.
-        # A stream that is not known has stored nothing for so long. A second is for clocks that
-        # do not run alike.
+        # A stream that the broker does not know has stored nothing for this long. One second more
+        # allows for clocks that differ.
         return age_s + 1.0 < int(error.metadata.get("known_for_ms", 0)) / 1000
 
     def _note(self, batch: SendBatch, error: CallError) -> None:
-        """Remember what a call may have done; numbers surely not used are free again."""
+        """Note what a call may have done; sequence numbers surely not used are free again."""
         batch.in_flight = False
         batch.last_refusal = error
         batch.maybe_stored |= error.outcome_unknown
@@ -209,10 +209,10 @@ class Repeats:
             self._senders[broker_name].add_again(own)
 
     def _redirect(self, batch: SendBatch, error: CallError) -> bool:
-        """Send a refused batch elsewhere, at once while somebody has not refused it yet, or fail.
+        """Send a refused batch to another broker, let it wait for its next round, or fail it.
 
         Returns:
-            Whether it is sent again.
+            Whether the batch is sent again.
         """
         refused_s = batch.refused_until_s
 
@@ -233,7 +233,7 @@ class Repeats:
         return self._begin_round(batch, error)
 
     def _begin_round(self, batch: SendBatch, error: CallError) -> bool:
-        """Have a batch wait before its next round, or fail when its time would be up by then."""
+        """Let a batch wait before its next round; it fails if its time would be up by then."""
         settings = self._settings
         bound_s = backoff_s(
             batch.failed_rounds, settings.repeat_delay_s_min, settings.repeat_delay_s_max
@@ -246,7 +246,7 @@ class Repeats:
         return False
 
     def _choose(self, batch: SendBatch, is_wanted: Callable[[str], bool]) -> bool:
-        """Choose where an unpinned batch goes next; it fails when nobody takes its topic."""
+        """Choose the next queue of a movable batch; it fails if no broker takes the topic."""
         try:
             batch.go_elsewhere(is_wanted)
         except ArianeError as error:

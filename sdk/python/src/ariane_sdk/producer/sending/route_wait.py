@@ -1,4 +1,4 @@
-"""Messages that wait for what name servers tell: a route, or where their message groups belong."""
+"""Messages that wait for name servers: for a route, or for the queue order of message groups."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Place: TypeAlias = Callable[
 
 
 class RouteWait:
-    """Asks for what is not known of a topic until it comes or time is up."""
+    """Asks name servers about a topic until they answer or time is up."""
 
     def __init__(
         self, routes: Routes, unsettled: Unsettled, *, clock: Clock, timeout_s: float, place: Place
@@ -44,7 +44,7 @@ class RouteWait:
         self._place = place
 
     def must_wait(self, lane: TopicLane, message: Message, wish: QueueWish) -> bool:
-        """Whether a message has to be parked."""
+        """Whether a message must be parked."""
         if lane.route is None:
             return True
         return bool(message.message_group) and not wish.names_queue and lane.groups_wait
@@ -56,7 +56,7 @@ class RouteWait:
         wish: QueueWish,
         future: asyncio.Future[SendResult] | None,
     ) -> None:
-        """Keep a message that must wait, and ask."""
+        """Park a message, and ask name servers."""
         size_bytes = len(message.body)
         self._unsettled.size_bytes += size_bytes
         parked = ParkedMessage(message, wish, future, size_bytes)
@@ -72,11 +72,11 @@ class RouteWait:
 
         Args:
             lane: The topic.
-            grouped: Whether to wait until it is known where message groups belong as well, or until
-                time is up.
+            grouped: Whether to wait for the order of queues as well, which message groups need; at
+                most until the time is up.
 
         Raises:
-            SendError: There is no route.
+            SendError: The topic has no route.
         """
         try:
             if lane.route is None:
@@ -90,10 +90,10 @@ class RouteWait:
             raise
 
     def withdraw(self, lane: TopicLane, future: asyncio.Future[SendResult]) -> bool:
-        """Let go of a message that waits here, and ask no longer for what nobody waits for.
+        """Drop a message that waits here, and stop asking if no other message waits.
 
         Returns:
-            Whether it was here.
+            Whether the message was here.
         """
         for parked in (lane.parked, lane.parked_groups):
             for position, each in enumerate(parked):
@@ -106,9 +106,9 @@ class RouteWait:
         return False
 
     async def wait_for_all(self, lanes: Iterable[TopicLane]) -> None:
-        """Wait until no message waits any longer."""
+        """Wait until no message is parked."""
         waiting = list(lanes)
-        # The end of the first kind may begin one of the second.
+        # The end of a wait for a route may begin a wait for the order of queues.
         await _wait([lane.route_task for lane in waiting])
         await _wait([lane.order_task for lane in waiting])
 
@@ -123,7 +123,7 @@ class RouteWait:
         return lane.order_task
 
     async def _learn_route(self, lane: TopicLane) -> None:
-        """Ask for a route until it comes or time is up; then send, or refuse, what waits for it."""
+        """Ask for a route until it comes or time is up; then send or refuse the parked messages."""
         deadline_s = self._clock.monotonic_s() + self._timeout_s
         lane.refusal = None
         while True:
@@ -141,7 +141,7 @@ class RouteWait:
         self._release(lane, parked, self._place_or_park)
 
     async def _learn_order(self, lane: TopicLane) -> None:
-        """Ask where message groups belong; then send, or refuse, what waits for it."""
+        """Ask for the order of queues; then send or refuse the messages that wait for it."""
         deadline_s = self._clock.monotonic_s() + self._timeout_s
         while True:
             route = await self._routes.settle_groups(lane.topic)
@@ -159,7 +159,7 @@ class RouteWait:
         wish: QueueWish,
         future: asyncio.Future[SendResult] | None,
     ) -> None:
-        """Place a parked message: the route is known. For its group that may not be enough."""
+        """Place a parked message, now that the route is known; its group may have to wait on."""
         if lane.route is None and lane.refusal is not None:
             raise lane.refusal
         if self.must_wait(lane, message, wish):
@@ -188,7 +188,7 @@ def _may_pass(error: CallError) -> bool:
 
 
 def _stop_asking(lane: TopicLane) -> None:
-    """End the questions of a topic for which no message waits, nor a call that holds its turn."""
+    """Stop asking about a topic for which no message and no call waits."""
     if lane.route_task is not None and not lane.parked:
         lane.route_task.cancel()
         lane.route_task = None

@@ -1,4 +1,4 @@
-"""Everything that a producer sends: a sender for each broker, and what they share."""
+"""The sending half of a producer: a sender for each broker, and the parts that they share."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from ariane_sdk.settings import ProducerSettings
 
 
 class Senders(dict[str, BrokerSender]):
-    """The sender of each broker, made when it is first asked for."""
+    """The sender of each broker, made on first use."""
 
     def __init__(self, new_sender: Callable[[str], BrokerSender]) -> None:
         super().__init__()
         self._new_sender = new_sender
 
     def __missing__(self, broker_name: str) -> BrokerSender:
-        """The sender of a broker that had nothing yet."""
+        """Make the sender of a broker that had no batches yet."""
         sender = self[broker_name] = self._new_sender(broker_name)
         return sender
 
 
 class Sending:
-    """Puts the senders of a producer together.
+    """Builds and connects the senders of a producer.
 
     Attributes:
-        senders: By broker.
-        unsettled: The batches that have no outcome yet.
-        is_welcome: Whether a batch for a broker would be sent at once, with some hope.
+        senders: The senders by broker name.
+        unsettled: The batches without an outcome.
+        is_welcome: Whether a batch for a broker would be sent at once, with a good chance.
     """
 
     def __init__(
@@ -87,12 +87,12 @@ class Sending:
         )
 
     def add(self, batch: SendBatch) -> None:
-        """Have a new batch sent, with what it has by then."""
+        """Have a new batch sent; it may grow until it is sent."""
         self.unsettled.add(batch)
         self.senders[batch.queue.broker_name].add(batch)
 
     def bundle_for(self, broker_name: str, size_bytes_max: int) -> Bundle | None:
-        """A bundle that takes plain messages of another topic; None if they should not come so."""
+        """Return a bundle for another topic; None if plain messages should not be bundled."""
         sender = self.senders[broker_name]
         if not sender.bundling:
             return None
@@ -104,25 +104,25 @@ class Sending:
         return bundle
 
     def on_gone(self, take_over: Callable[[SendBatch], bool]) -> None:
-        """Have somebody asked about batches that were refused because their queues are gone."""
+        """Set the function that is asked about batches refused because their queues are lost."""
         self._repeats.take_over = take_over
 
     def take_out(self, batches: Sequence[SendBatch]) -> None:
-        """Send these batches no more, none of which is in flight: their messages go into others."""
+        """Stop sending batches, none of them in flight: their messages move to other batches."""
         for sender in self.senders.values():
             sender.take_out(set(batches))
         for batch in batches:
             self.unsettled.forget(batch, batch.size_bytes)
 
     def release(self, batches: Iterable[SendBatch]) -> None:
-        """Send batches that waited to be taken out after all: they have their queues again."""
+        """Send batches that had waited to be taken out: their queues are back."""
         for batch in self.unsettled.held.intersection(batches):
             self.unsettled.held.discard(batch)
             batch.not_before_s = 0.0
             self.senders[batch.queue.broker_name].look_again()
 
     def _follow(self, route: Route) -> None:
-        """Where another primary has taken over, send at once what waits for its next round."""
+        """Send waiting batches at once where another broker has become primary."""
         for broker in route.brokers:
             address = broker.addresses.get(0, "")
             if not address:
@@ -140,7 +140,7 @@ class Sending:
             self.senders[broker_name].look_again()
 
     async def close(self) -> None:
-        """Give everything up; what is in flight may have been stored."""
+        """Give everything up; batches in flight may have been stored."""
         for sender in self.senders.values():
             sender.close()
         await self._calls.close()

@@ -1,16 +1,16 @@
-"""Very many tiny batches are sent by turns: some are at the broker while others are being made.
+"""Very many tiny batches are sent in turns: the broker stores some while the client fills others.
 
-With 1,024 messages on their way to 256 topics a batch has 4 messages. All of them in one call would
-have client and broker work in turn; in two calls half as many messages would find each batch open,
-and more batches cost more. So there are more turns than calls in flight::
+With 1,024 messages in flight to 256 topics a batch has 4 messages. If one call took all batches,
+client and broker would work in turn. With two calls, each batch would be open for half as many
+messages, and more batches cost more. So there are more turns than calls in flight::
 
     waiting    [ 1st quarter ][ 2nd quarter ][ 3rd quarter ][ 4th quarter ]   all still grow
                       |
     in flight  [ a quarter ][ a quarter ]                                     two calls at most
 
-A batch waits for three quarters to be sent before it, which is longer than its call takes: it finds
-more messages than one that is sent with all others, not fewer. What has waited longest is sent
-first, so nobody waits for more than the turns of those who came before.
+A batch waits until three quarters have been sent before it, which takes longer than its call: it
+collects more messages than a batch that is sent with all others, not fewer. The batches that have
+waited longest are sent first, so no message waits for more than the turns before its own.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ STAGGERED_CALLS_MAX: Final = 2
 
 
 class CallShare(NamedTuple):
-    """Where a call takes no more: behind so many messages in so many batches.
+    """The limits of a call, by messages and batches.
 
     Attributes:
-        message_count: Messages.
-        batch_count: Batches.
+        message_count: Number of messages.
+        batch_count: Number of batches.
     """
 
     message_count: int
@@ -55,23 +55,22 @@ class CallShare(NamedTuple):
 
 
 class StaggeredCalls:
-    """Says whether the batches for one broker are sent by turns, and how many at a time.
+    """Decides whether the batches for one broker are sent in turns, and how many at a time.
 
     Attributes:
-        active: Whether they do.
+        active: Whether they are sent in turns.
     """
 
     __slots__ = ("_turn_size", "active")
 
     def __init__(self) -> None:
-        """Have all sent together at first."""
         self.active = False
         self._turn_size = 0
 
     def plan(
         self, waiting: Collection[SendBatch], batches_in_flight: int, outstanding: int
     ) -> None:
-        """See what there is before anything is sent."""
+        """Decide by the waiting batches, before any is sent."""
         batch_count = len(waiting)
         if self.active:
             self.active = (
@@ -85,26 +84,26 @@ class StaggeredCalls:
             self._turn_size = 0
 
     def stop(self) -> None:
-        """Have all sent together again."""
+        """Send all batches together again."""
         self.active = False
 
     def share(self, waiting_count: int) -> CallShare:
-        """What the next call takes, while ``active``."""
+        """The limits of the next call, while ``active``."""
         self._turn_size = turn_size(waiting_count, self._turn_size)
         return CallShare(CALL_COUNT_MIN, self._turn_size)
 
     def sent(self, batch_count: int, count: int, size_bytes: int) -> None:
-        """See from what is sent whether batches are still tiny."""
+        """Decide by the batches just sent whether batches are still tiny."""
         if self.active and batch_count:
             self.active = _are_tiny(batch_count, count, size_bytes)
 
 
 def turn_size(waiting_count: int, last_size: int) -> int:
-    """Batches that are sent in a turn."""
-    # Of what becomes less, a quarter each time would never be all.
+    """Number of batches that are sent in one turn."""
+    # A quarter of a shrinking number, each time, would never send all of it.
     return min(BATCHES_PER_CALL_MAX, max(-(-waiting_count // TURNS), last_size * 7 // 8))
 
 
 def _are_tiny(batch_count: int, count: int, size_bytes: int) -> bool:
-    """Whether batches cost more by themselves than by what is in them."""
+    """Whether the batches cost more than the messages in them."""
     return count < TINY_BATCH_COUNT * batch_count and size_bytes < TINY_BATCH_BYTES * batch_count

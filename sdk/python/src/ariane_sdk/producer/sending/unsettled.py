@@ -1,6 +1,6 @@
-"""The batches of a producer that have no outcome yet, and the bytes that they hold.
+"""The batches of a producer without an outcome, and the memory that they use.
 
-Beyond a limit of bytes senders wait, and go on in the order they came in.
+Above a limit of bytes senders wait; they go on in the order in which they came.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ WOKEN_AT_ONCE: Final = 64
 
 
 class Unsettled:
-    """Batches and bundles, in the order in which they were opened.
+    """Batches and bundles in the order in which they were opened.
 
     Attributes:
-        size_bytes: Bytes of their records, and of messages that wait for a route.
+        size_bytes: Size of their records, and of messages that wait for a route.
         held: Refused batches that wait to be taken out.
     """
 
@@ -52,13 +52,13 @@ class Unsettled:
         timeout_s: float,
         size_bytes_max: int,
     ) -> None:
-        """Have none.
+        """Start empty.
 
         Args:
-            streams: Have the numbers of batches, if these are sequenced.
+            streams: Hold the sequence numbers of batches; None if batches have none.
             clock: Tells when the time of a batch is up.
             timeout_s: How long a batch may take.
-            size_bytes_max: Bytes beyond which there is no room.
+            size_bytes_max: Size from which on senders must wait.
         """
         self._streams = streams
         self._clock = clock
@@ -67,7 +67,7 @@ class Unsettled:
         self._all: dict[SendBatch | Bundle, None] = {}
         self._landings: dict[str, Callable[[], None]] = {}
         self._places = count()
-        # By place in the line: the first that came has the smallest.
+        # By place in the line: the first sender has the smallest.
         self._turns: dict[int, asyncio.Future[None]] = {}
         self.held: set[SendBatch] = set()
         self.size_bytes = 0
@@ -80,12 +80,12 @@ class Unsettled:
 
     @property
     def full(self) -> bool:
-        """Whether there is no room."""
+        """Whether the limit is reached."""
         return self.size_bytes >= self._size_bytes_max
 
     @property
     def crowded(self) -> bool:
-        """Whether who comes now has to wait: for room, or behind others."""
+        """Whether a new sender must wait: for room, or behind others."""
         return self.size_bytes >= self._size_bytes_max or bool(self._turns)
 
     def release(self, size_bytes: int) -> None:
@@ -95,14 +95,14 @@ class Unsettled:
             self._wake()
 
     async def wait_for_room(self) -> None:
-        """Wait until there is room, behind all who wait already."""
+        """Wait until there is room, behind all senders that wait already."""
         if not self.crowded:
             return
         loop = asyncio.get_running_loop()
         place = next(self._places)
         try:
             while True:
-                # Whoever has looked in vain keeps the place.
+                # A sender that finds no room keeps its place.
                 turn = self._turns[place] = loop.create_future()
                 await turn
                 if not self.full and next(iter(self._turns)) == place:
@@ -118,18 +118,18 @@ class Unsettled:
                     turn.set_result(None)
 
     def add(self, batch: SendBatch | Bundle) -> None:
-        """Take a batch that was just opened; its time begins."""
+        """Add a batch that was just opened; its time begins."""
         batch.deadline_s = self._clock.monotonic_s() + self._timeout_s
         self._all[batch] = None
 
     @property
     def batches(self) -> list[SendBatch]:
-        """Those that are no bundles."""
+        """The batches, without bundles."""
         return [each for each in self._all if isinstance(each, SendBatch)]
 
     @property
     def bundles(self) -> list[Bundle]:
-        """The others."""
+        """The bundles."""
         return [each for each in self._all if isinstance(each, Bundle)]
 
     def of_topic(self, topic: str) -> list[SendBatch]:
@@ -137,10 +137,10 @@ class Unsettled:
         return [batch for batch in self.batches if batch.topic == topic]
 
     def withdraw(self, future: asyncio.Future[SendResult]) -> bool:
-        """Take a message back that was not sent yet.
+        """Take a message back that no call carries.
 
         Returns:
-            Whether it will surely not be stored.
+            Whether the message will surely not be stored.
         """
         for batch in self._all:
             size_bytes = batch.withdraw(future)
@@ -157,23 +157,23 @@ class Unsettled:
             await batch.wait_settled()
 
     def take_apart(self, bundle: Bundle) -> list[SinglesBatch]:
-        """The batches of a bundle, which are here by themselves from now on."""
+        """Replace a bundle by its batches, and return them."""
         batches = bundle.take_apart()
         if bundle not in self._all:
             return batches
         del self._all[bundle]
         self._all.update(dict.fromkeys(batches))
-        # Rows whose messages were all withdrawn took some, too.
+        # Bytes of rows whose messages were all withdrawn count, too.
         self.release(bundle.size_bytes - sum(batch.size_bytes for batch in batches))
         return batches
 
     def bundle_stored(self, bundle: Bundle) -> None:
-        """All messages of a bundle have their results."""
+        """Remove a bundle whose messages all have their results."""
         del self._all[bundle]
         self.release(bundle.size_bytes)
 
     def fail(self, batch: SendBatch, error: CallError) -> None:
-        """Give a batch up."""
+        """Make a batch fail."""
         size_bytes = batch.size_bytes
         if self._streams is not None and batch.sequence is not None:
             if batch.maybe_stored or error.outcome_unknown:
@@ -184,14 +184,14 @@ class Unsettled:
         self.forget(batch, size_bytes)
 
     def lose(self, broker_name: str, batches: Iterable[SendBatch], error: Exception) -> None:
-        """Give up those of some batches that are still here: an answer was not understood."""
+        """Make those of some batches fail that are still here: their answer was not understood."""
         logger.error("an answer of broker %s was not understood", broker_name, exc_info=error)
         for batch in batches:
             if batch in self._all:
                 self.fail(batch, CallError(f"{broker_name}: {error}", outcome_unknown=True))
 
     def forget(self, batch: SendBatch, size_bytes: int) -> None:
-        """A batch of so many bytes has its outcome, or its messages went into others."""
+        """Remove a batch of this size that has its outcome, or whose messages moved to others."""
         del self._all[batch]
         if self.held:
             self.held.discard(batch)
@@ -200,11 +200,11 @@ class Unsettled:
             self.tell_landed((batch.topic,))
 
     def await_landing(self, topic: str, landed: Callable[[], None] | None) -> None:
-        """Call a function each time when batches of a topic are in flight no longer.
+        """Call a function whenever batches of a topic have landed: they are no longer in flight.
 
         Args:
             topic: The topic.
-            landed: Is called in the next turn of the loop; ``None`` ends it.
+            landed: Called in the next turn of the loop; ``None`` ends it.
         """
         if landed is None:
             self._landings.pop(topic, None)
@@ -212,14 +212,14 @@ class Unsettled:
             self._landings[topic] = landed
 
     def tell_landed(self, topics: Iterable[str]) -> None:
-        """Batches of these topics are in flight no longer."""
+        """Report that batches of these topics are no longer in flight."""
         for topic in topics:
             if topic in self._landings:
-                # Not now: batches that are about to be sent look as if they still waited.
+                # Not now: batches that are about to be sent would look as if they still waited.
                 asyncio.get_running_loop().call_soon(self._landings[topic])
 
     def close(self) -> None:
-        """Give all up; what is in flight may have been stored."""
+        """Give everything up; batches in flight may have been stored."""
         self._landings.clear()
         for bundle in self.bundles:
             self.take_apart(bundle)
@@ -231,18 +231,18 @@ class Unsettled:
 
 
 class SendTurns:
-    """Lets others have their turn while one call takes much: after each so many bytes."""
+    """Lets other senders have their turn while one call takes much, after a number of bytes."""
 
     __slots__ = ("_end_bytes", "_turn_bytes", "_unsettled")
 
     def __init__(self, unsettled: Unsettled, turn_bytes: int) -> None:
         self._unsettled = unsettled
         self._turn_bytes = turn_bytes
-        # Nothing was taken yet: the first that waits looks whether there is room.
+        # Nothing was taken yet: the first call checks for room.
         self._end_bytes = -1
 
     async def next(self, taken_bytes: int) -> None:
-        """Before another batch: let batches be sent, and wait for room, when a turn is over."""
+        """Before another batch: when a turn is over, let batches be sent, and wait for room."""
         if taken_bytes < self._end_bytes:
             return
         self._end_bytes = taken_bytes + self._turn_bytes

@@ -1,6 +1,6 @@
-"""The bundles that wait for one broker: who comes first, and when another begins.
+"""The bundles that wait for one broker, in their order; they are sent in turns.
 
-They are sent by turns, as all very many tiny batches are (``staggered_calls``)::
+The turns are those of all very many tiny batches (``staggered_calls``)::
 
     waiting    [ 64 topics ][ 64 topics ][ 64 topics ][ 40 topics .. ]    all still take messages
                     |                                       |
@@ -32,49 +32,48 @@ ROWS_AT_FIRST: Final = 64
 
 
 class WaitingBundles:
-    """First come, first served.
+    """A line of bundles: the first to come is the first to be sent.
 
     Attributes:
-        line: Those that wait, in their order.
-        wanted: Whether plain messages should come in bundles.
+        line: The bundles in their order.
+        wanted: Whether plain messages should be bundled.
     """
 
     __slots__ = ("_rows_max", "line", "wanted")
 
     def __init__(self) -> None:
-        """Have none."""
         self.wanted = False
         self.line: deque[Bundle] = deque()
         self._rows_max = ROWS_AT_FIRST
 
     @property
     def count(self) -> int:
-        """Messages that wait."""
+        """Number of messages that wait."""
         return sum([bundle.count for bundle in self.line])
 
     @property
     def row_count(self) -> int:
-        """Batches that they will be."""
+        """Number of batches in the bundles."""
         return sum([len(bundle.queues) for bundle in self.line])
 
     @property
     def first(self) -> Bundle:
-        """The one that has waited longest; there is one."""
+        """The bundle that has waited longest; the line must not be empty."""
         return self.line[0]
 
     @property
     def is_first_full(self) -> bool:
-        """Whether no other topic comes to the first one any more."""
+        """Whether the first bundle takes no other topic."""
         first = self.first
         return len(self.line) > 1 or first.full or len(first.queues) >= self._rows_max
 
     def plan(self, batch_count: int, *, tiny: bool) -> None:
-        """See what there is before anything is sent."""
+        """Decide whether messages are bundled, before anything is sent."""
         enough = BATCHES_LEFT_MIN if self.wanted else BATCHES_MIN
         self.wanted = tiny and batch_count >= enough
 
     def joinable(self, size_bytes_max: int) -> Bundle | None:
-        """The one that takes another topic, if it has no more bytes than these."""
+        """Return a bundle of at most this size that takes another topic, or None."""
         if not self.line:
             return None
         last = self.line[-1]
@@ -82,11 +81,11 @@ class WaitingBundles:
         return last if takes_more and last.size_bytes <= size_bytes_max else None
 
     def add(self, bundle: Bundle) -> None:
-        """Have a bundle wait behind all others."""
+        """Add a bundle at the end."""
         self.line.append(bundle)
 
     def take_first(self, held_queues: AbstractSet[MessageQueue], batch_count: int) -> Bundle | None:
-        """The first one, which is sent now; None while one of its queues is held."""
+        """Take the first bundle to be sent now; None while one of its queues is held."""
         if not held_queues.isdisjoint(self.first.queues):
             return None
         turn = turn_size(self.row_count + batch_count, self._rows_max)
@@ -94,7 +93,7 @@ class WaitingBundles:
         return self.line.popleft()
 
     def give_up(self) -> list[Bundle]:
-        """Take all away."""
+        """Take all bundles away."""
         bundles = list(self.line)
         self.line.clear()
         return bundles

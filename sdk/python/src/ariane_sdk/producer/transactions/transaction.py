@@ -1,4 +1,4 @@
-"""What applications see of transactions."""
+"""The public types of transactions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ariane_sdk.message import Message, ReceivedMessage
 
 
 class TransactionOutcome(StrEnum):
-    """How a transaction ended, as its producer knows it."""
+    """How a transaction ended, by the knowledge of its producer."""
 
     COMMIT = "COMMIT"
     """The message becomes visible."""
@@ -26,14 +26,14 @@ class TransactionOutcome(StrEnum):
 
 
 class HalfMessage(NamedTuple):
-    """A message that is stored and visible to nobody, until its transaction ends.
+    """A stored message that no consumer sees until its transaction ends.
 
-    All that is needed to end it: it may be kept, and ended by another process of the group.
+    It has all that is needed to end the transaction, also in another process of the group.
 
     Attributes:
-        transaction_id: Names the transaction: the unique id of the message.
+        transaction_id: The transaction's id: the unique id of the message.
         topic: The topic that the message is for.
-        broker_name: The broker that has it.
+        broker_name: The broker that holds it.
     """
 
     transaction_id: str
@@ -47,11 +47,11 @@ class TransactionCheck:
 
     Attributes:
         half_message: The half message.
-        body: Of the message.
-        tag: Of the message.
-        keys: Of the message.
-        properties: Of the message, those of the system included.
-        check_count: How often was asked before, from 0.
+        body: The message's body.
+        tag: The message's tag.
+        keys: The message's keys.
+        properties: The message's properties, those of the system included.
+        check_count: How many times a producer was asked before, from 0.
     """
 
     half_message: HalfMessage
@@ -63,12 +63,12 @@ class TransactionCheck:
 
     @property
     def transaction_id(self) -> str:
-        """Names the transaction."""
+        """The transaction's id."""
         return self.half_message.transaction_id
 
     @classmethod
     def of_sent(cls, half_message: HalfMessage, message: Message) -> TransactionCheck:
-        """The question about a message that this producer has sent."""
+        """Build the question about a message that this producer has sent."""
         return cls(
             half_message=half_message,
             body=bytes(message.body),
@@ -81,7 +81,7 @@ class TransactionCheck:
     def of_stored(
         cls, half_message: HalfMessage, message: ReceivedMessage, check_count: int
     ) -> TransactionCheck:
-        """The question about a message that a broker has stored."""
+        """Build the question about a message that a broker has stored."""
         return cls(
             half_message=half_message,
             body=bytes(message.body),
@@ -101,7 +101,7 @@ on the loop, anything else in a thread."""
 
 
 async def ask(checker: TransactionChecker, check: TransactionCheck) -> TransactionOutcome:
-    """What a checker says."""
+    """Ask a checker, which may be a coroutine function."""
     if inspect.iscoroutinefunction(checker) or inspect.iscoroutinefunction(
         getattr(checker, "__call__", None)  # noqa: B004 - objects with `async def __call__`.
     ):

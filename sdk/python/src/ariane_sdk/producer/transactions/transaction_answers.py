@@ -1,7 +1,7 @@
-"""Answering brokers that ask how transactions of a producer group ended.
+"""Answers to brokers that ask how transactions of a producer group ended.
 
-A producer with a checker is attached to every broker: whichever process of the group began a
-transaction, any that lives can be asked. Without a checker nobody is attached, and nobody asked.
+A producer with a checker is attached to every broker: a broker may ask any living process of the
+group, whichever began the transaction. A producer without a checker is not attached, and not asked.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _ANSWERS: Final = {
 
 
 class TransactionAnswers:
-    """Keeps a producer attached to all brokers, and answers what they ask."""
+    """Keeps a producer attached to all brokers, and answers their questions."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class TransactionAnswers:
         self._following = start_task(loop_for_ever(self._turn, clock), "transaction-brokers")
 
     async def wait_attached(self, timeout_s: float) -> None:
-        """Wait until the brokers that are known have let the producer in, or have failed to."""
+        """Wait until each known broker has accepted the producer or has failed to."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._followed.wait()
@@ -94,7 +94,7 @@ class TransactionAnswers:
             logger.info("not attached to all brokers yet; the rest follows")
 
     async def close(self, timeout_s: float) -> None:
-        """Say goodbye to all brokers."""
+        """Detach from all brokers."""
         self._following.cancel()
         await asyncio.gather(self._following, return_exceptions=True)
         await asyncio.gather(
@@ -120,7 +120,7 @@ class TransactionAnswers:
             if liveness.identity.broker_id == PRIMARY_ID
         }
         for broker_name, attachment in list(self._attachments.items()):
-            # One that is away for a moment stays: its broker comes back to the same address.
+            # A broker that is away for a moment is kept: it comes back to the same address.
             if brokers.get(broker_name, attachment.address) != attachment.address:
                 del self._attachments[broker_name]
                 await attachment.close(0.0)

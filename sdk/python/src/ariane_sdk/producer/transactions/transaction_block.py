@@ -26,10 +26,10 @@ from ariane_sdk.runtime.log import logger
 
 
 class Transaction:
-    """One transaction: begun with the block, ended with it.
+    """One transaction: it begins and ends with the block.
 
     Attributes:
-        result: Where the message lies, once it is committed.
+        result: Where the message is stored, once it is committed.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Transaction:
         """The half message.
 
         Raises:
-            ClientNotRunning: The block has not begun.
+            ClientNotRunning: The block was not entered.
         """
         if self._half is None:
             raise ClientNotRunning("the transaction has not begun: use it as `async with`")
@@ -62,32 +62,32 @@ class Transaction:
 
     @property
     def transaction_id(self) -> str:
-        """Names the transaction."""
+        """The transaction's id."""
         return self.half_message.transaction_id
 
     async def commit(self) -> SendResult | None:
-        """Make the message visible now; the end of the block does nothing more.
+        """Make the message visible now; the end of the block then does nothing.
 
         Raises:
-            TransactionDecided: It was rolled back before.
-            CallError: Otherwise; the check will find out.
+            TransactionDecided: The transaction was rolled back before.
+            CallError: Any other failure; the check will settle the transaction.
         """
         self._ended = True
         self.result = await self._calls.end(self.half_message, TransactionOutcome.COMMIT)
         return self.result
 
     async def rollback(self) -> None:
-        """Have the message never become visible; the end of the block does nothing more.
+        """Discard the message for good; the end of the block then does nothing.
 
         Raises:
-            TransactionDecided: It was committed before.
-            CallError: Otherwise; the check will find out.
+            TransactionDecided: The transaction was committed before.
+            CallError: Any other failure; the check will settle the transaction.
         """
         self._ended = True
         await self._calls.end(self.half_message, TransactionOutcome.ROLLBACK)
 
     def leave(self) -> None:
-        """Say nothing of the outcome: the check will ask for it."""
+        """End the block without an outcome: the broker's check will ask for it."""
         self._ended = True
 
     async def __aenter__(self) -> Self:
@@ -108,11 +108,11 @@ class Transaction:
             await self._end_after(exc)
 
     async def _commit_or_leave(self) -> None:
-        """The local transaction stands, so an error is one of telling; the check repairs it."""
+        """Commit; a failed call is left to the check, since the local transaction succeeded."""
         try:
             await self.commit()
         except (TransactionDecided, TransactionNotFound):
-            # Nobody will be asked: only who is told here can make it good.
+            # Without a checker only the caller can repair this, so the caller gets the error.
             raise
         except CallError as error:
             if self._checker is None:
@@ -120,7 +120,7 @@ class Transaction:
             logger.warning("%s is left to the check: %s", self.transaction_id, error)
 
     async def _end_after(self, error: BaseException) -> None:
-        """The block failed; so has the local transaction, unless the checker knows better."""
+        """Roll back after an error in the block, unless the checker says otherwise."""
         ending = asyncio.ensure_future(self._end_as_the_checker_says())
         try:
             await asyncio.shield(ending)
@@ -128,7 +128,7 @@ class Transaction:
             if not isinstance(error, asyncio.CancelledError):
                 raise
         except TransactionDecided as decided:
-            # The block's own error goes on its way, and says what stands.
+            # The block's own error is raised; a note on it says what happened to the transaction.
             error.add_note(f"transaction {self.transaction_id} ended before: {decided.outcome}")
         except Exception as failure:  # noqa: BLE001 - the block's own error goes on its way.
             logger.warning("%s is left to the check: %s", self.transaction_id, failure)

@@ -1,7 +1,7 @@
 """Sending half messages and ending them: calls that are repeated until their outcome is known.
 
-Each of them may be said twice without harm, so that a lost answer is no reason to give up. A half
-message that may be stored stays with its broker: a second one elsewhere would be a second message.
+Repeating any of these calls is harmless, so a lost answer does not end the tries. A half message
+that may be stored is repeated only at its broker: at another broker it would be a second message.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TransactionCalls:
     """Sends and ends half messages of one producer group.
 
     Attributes:
-        trace: Tells of their steps; None where nobody wants to know.
+        trace: Records the steps; None without tracing.
     """
 
     def __init__(
@@ -72,7 +72,6 @@ class TransactionCalls:
         clock: Clock,
         new_unique_id: Callable[[], str],
     ) -> None:
-        """Take the parts."""
         self._requests = TransactionRequests(connections, settings=settings)
         self._routes = routes
         self._intake = intake
@@ -89,7 +88,8 @@ class TransactionCalls:
 
         Raises:
             IllegalArgument: The producer has no group, or the message breaks a rule.
-            SendError: It was not acknowledged; ``outcome_unknown`` says whether it may be stored.
+            SendError: The half message was not acknowledged; ``outcome_unknown`` says whether it
+                may be stored.
         """
         if not self._group:
             raise IllegalArgument("half messages need a producer with a group")
@@ -118,13 +118,14 @@ class TransactionCalls:
         """End a transaction.
 
         Returns:
-            Where the message lies after a commit.
+            Where the message is stored after a commit.
 
         Raises:
-            TransactionDecided: It ended otherwise before.
+            TransactionDecided: The transaction ended otherwise before.
             TransactionNotFound: The broker knows no such transaction.
-            TransactionForeign: It is another group's, and has no outcome yet.
-            CallError: Otherwise; ``outcome_unknown`` says whether it may have ended.
+            TransactionForeign: The transaction is another group's, and has no outcome yet.
+            CallError: Any other failure; ``outcome_unknown`` says whether the transaction may have
+                ended.
         """
         request = TransactionToEnd(
             topic=half.topic,
@@ -161,16 +162,16 @@ class TransactionCalls:
         return result
 
     def close(self) -> None:
-        """Disconnect; nobody knows what came of that which is under way."""
+        """Disconnect; the outcome of calls in flight stays unknown."""
         self._requests.close()
 
     async def _send_to(
         self, queue: MessageQueue, wire: message_pb2.Message, deadline_s: float
     ) -> None:
-        """One broker, until it is known whether it has stored the half message.
+        """Try one broker until it is known whether it has stored the half message.
 
         Raises:
-            CallError: It has not, or with ``outcome_unknown`` nobody knows.
+            CallError: It is not stored, or with ``outcome_unknown`` it may be.
         """
         half = HalfMessageToStore(
             topic=queue.topic,
@@ -224,7 +225,7 @@ class TransactionCalls:
         await self._clock.sleep(min(max(delay_s, error.retry_after_s), left_s))
 
     async def _refresh(self, topic: str, error: CallError) -> None:
-        """Ask for the route again when it may have led to the wrong place."""
+        """Ask for the route again if an error suggests that it is wrong."""
         if error.reason in ROUTING_REASONS or isinstance(error, ServiceUnavailable):
             try:
                 await self._routes.refresh(topic)
@@ -275,5 +276,5 @@ class _NotHere(Exception):
 
 
 def _is_final(error: CallError) -> bool:
-    """Whether a broker has said for certain what became of the transaction."""
+    """Whether the broker's answer settles what happened to the transaction."""
     return error.reason in {"TRANSACTION_DECIDED", "TRANSACTION_NOT_FOUND"}

@@ -1,4 +1,4 @@
-r"""Half messages and ends on their way to brokers: those of one turn go in one request.
+r"""Half messages and ends on their way to brokers: those of one loop turn share a request.
 
 ::
 
@@ -6,7 +6,7 @@ r"""Half messages and ends on their way to brokers: those of one turn go in one 
     store_half ---+--> one request on the stream --> answer
     end ---------/     of a broker                      \--> how its transaction ended
 
-Nothing waits for company: a lone one is sent at the end of the turn of the loop in which it came.
+No request waits for others: a single half message is sent at the end of its loop turn.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _Result: TypeAlias = HalfMessageResult | TransactionEndResult
 
 
 class _Waiting(NamedTuple):
-    """Who waits for one half message, or one end.
+    """A caller that waits for one half message or one end.
 
     Attributes:
-        wish: What is asked for.
-        future: What becomes of it.
+        wish: The half message or the end.
+        future: The result.
     """
 
     wish: _Wish
@@ -74,15 +74,16 @@ class TransactionRequests:
         self._streams: dict[str, AppendStream[StreamTransactionsResponse]] = {}
         self._gathered: dict[str, list[_Waiting]] = {}
         self._sent: set[asyncio.Future[_Result]] = set()
-        # Addresses of brokers that wait for the disk or a replica: two requests would only wait for
-        # twice as many flushes.
+        # Addresses of brokers that wait for the disk or a replica: a second request would only wait
+        # for another flush.
         self._answering_late: set[str] = set()
 
     async def store_half(self, address: str, peer: str, half: HalfMessageToStore) -> None:
         """Have a broker store a half message.
 
         Raises:
-            CallError: As the broker says; ``outcome_unknown`` says whether it may be stored.
+            CallError: The broker's error; ``outcome_unknown`` says whether the message may be
+                stored.
         """
         await self._ask(address, peer, half)
 
@@ -90,7 +91,8 @@ class TransactionRequests:
         """Have a broker end a transaction.
 
         Raises:
-            CallError: As the broker says; ``outcome_unknown`` says whether it may have ended.
+            CallError: The broker's error; ``outcome_unknown`` says whether the transaction may have
+                ended.
         """
         result = await self._ask(address, peer, end)
         if not isinstance(result, TransactionEndResult):
@@ -98,7 +100,7 @@ class TransactionRequests:
         return result
 
     def close(self) -> None:
-        """End all; nobody knows what came of that which is under way."""
+        """End all streams; the outcome of requests in flight stays unknown."""
         for stream in self._streams.values():
             stream.close()
         error = CallError("the client is closed", outcome_unknown=True, retriable=True)
@@ -106,10 +108,10 @@ class TransactionRequests:
         _fail((*waiting, *self._sent), error)
 
     async def _ask(self, address: str, peer: str, wish: _Wish) -> _Result:
-        """What becomes of one.
+        """Send a half message or an end, and wait for its result.
 
         Raises:
-            CallError: As the broker says, or why nobody knows.
+            CallError: The broker's error, or why the result is unknown.
         """
         self._connections.check()
         loop = asyncio.get_running_loop()
@@ -126,14 +128,14 @@ class TransactionRequests:
         return result
 
     def _leave(self, address: str, peer: str) -> None:
-        """Send what has come in this turn; not what nobody waits for any more."""
+        """Send what came in this turn of the loop, unless its caller has gone."""
         gathered = [each for each in self._gathered.pop(address) if not each.future.done()]
         count_max = self._count_max(address, len(gathered))
         for together in _requests_of(gathered, count_max, self._settings.request_bytes_max):
             self._send(address, peer, together)
 
     def _count_max(self, address: str, count: int) -> int:
-        """How many of those that are sent go in one request."""
+        """How many half messages and ends go into one request."""
         stream = self._streams.get(address)
         half = (count + 1) // 2
         is_cut = (
@@ -167,7 +169,7 @@ class TransactionRequests:
                 self._note_level(address, answer)
                 _hand_on(answer, futures, peer)
             elif isinstance(answer, RequestTooLarge) and len(together) > 1:
-                # It was not worked on. Each by itself may be small enough.
+                # The broker has not worked on it. In requests of its own, each may be small enough.
                 for each in together:
                     self._send(address, peer, [each])
             else:
@@ -177,7 +179,7 @@ class TransactionRequests:
         stream.send([request.SerializeToString()], self._settings.call_timeout_s, answered)
 
     def _note_level(self, address: str, answer: StreamTransactionsResponse) -> None:
-        """Remember whether a broker answers only when more than its memory has the messages."""
+        """Note whether a broker answers only when messages are safer than in its memory."""
         levels = [half.acknowledged_level for half in answer.half_messages[:1]]
         levels += [end.acknowledged_level for end in answer.ends[:1]]
         if any(level > ACKNOWLEDGED_LEVEL_MEMORY for level in levels):
@@ -196,7 +198,7 @@ class TransactionRequests:
 def _requests_of(
     gathered: Sequence[_Waiting], count_max: int, bytes_max: int
 ) -> Iterator[Sequence[_Waiting]]:
-    """Requests that are neither too many nor too large; what is large by itself goes alone."""
+    """Divide what is to be sent by number and size; an item over the limit goes alone."""
     begin = size = 0
     for place, each in enumerate(gathered):
         each_size = each.wish.ByteSize()
@@ -211,7 +213,7 @@ def _requests_of(
 def _hand_on(
     answer: StreamTransactionsResponse, futures: Sequence[asyncio.Future[_Result]], peer: str
 ) -> None:
-    """Tell each what became of it."""
+    """Give each caller its result."""
     results: list[_Result] = [*answer.half_messages, *answer.ends]
     if answer.HasField("error"):
         _fail(futures, error_from_status(answer.error, peer=peer))
@@ -225,7 +227,7 @@ def _hand_on(
 
 
 def _fail(futures: Sequence[asyncio.Future[_Result]], error: ArianeError) -> None:
-    """Tell each of an error; in one of its own, which its hearer may change."""
+    """Give each caller an error of its own, since a caller may change it."""
     for future in futures:
         if not future.done():
             future.set_exception(error_copy(error, type(error)))

@@ -1,4 +1,4 @@
-"""What a producer does with half messages; part of ``Producer``."""
+"""The methods of a producer for half messages; a part of ``Producer``."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class TransactionalSends(ABC):
     ) -> Transaction:
         """Send a message if, and only if, a local transaction succeeds.
 
-        The message is stored when the block begins, and visible to nobody. When the block ends it
-        is committed; when it raises, it is rolled back. Should this process die in between, or the
-        broker not hear of the end, a living producer of the group is asked
-        (``transaction_checker``): without one the message stays invisible.
+        The message is stored when the block begins, but no consumer sees it. The end of the block
+        commits it; an error rolls it back. If this process dies before, or the broker does not get
+        the outcome, the broker asks a living producer of the group (``transaction_checker``):
+        without a checker the message stays invisible.
 
-        A block that fails may have a local transaction that succeeded (a lost answer of the
-        database): so the checker is asked first, if there is one, and COMMIT from it commits.
+        The local transaction may have succeeded although the block failed (the database's answer
+        was lost). So the checker, if there is one, is asked first, and its COMMIT commits.
 
         Example::
 
@@ -55,17 +55,17 @@ class TransactionalSends(ABC):
             message: The message.
             message_queue: As ``send``.
             selector: As ``send``.
-            immunity_s: How long the broker leaves it alone before the first check, in seconds;
-                longer than the block takes. Without, the checker service says.
+            immunity_s: How many seconds the broker waits before the first check; longer than the
+                block takes. By default the checker service decides.
 
         Raises:
-            SendError: When the block begins: the message may not be stored, and the block is not
-                entered.
-            TransactionDecided: When the block ends: the check has decided otherwise meanwhile. When
-                the block fails, its own error comes, with a note that says so.
-            TransactionNotFound: When the block ends: the broker does not know the message any more.
-            CallError: When the block ends, and only without a checker: nobody knows whether the
-                commit was heard.
+            SendError: At the start of the block: the message may not be stored, and the block is
+                not entered.
+            TransactionDecided: At the end of the block: a check has decided otherwise meanwhile. If
+                the block fails, its own error is raised with a note about this.
+            TransactionNotFound: At the end of the block: the broker no longer knows the message.
+            CallError: At the end of the block, only without a checker: the broker may not have got
+                the commit.
         """
         self._check_running()
         return Transaction(
@@ -84,7 +84,7 @@ class TransactionalSends(ABC):
         selector: QueueSelector | None = None,
         immunity_s: int | None = None,
     ) -> HalfMessage:
-        """Store a message that is visible to nobody before it is committed.
+        """Store a message that no consumer sees before it is committed.
 
         Args:
             message: The message.
@@ -93,40 +93,42 @@ class TransactionalSends(ABC):
             immunity_s: As ``transaction``.
 
         Returns:
-            What ends it, also in another process of the group.
+            The handle that ends the transaction, also in another process of the group.
 
         Raises:
             IllegalArgument: The producer has no group, or the message breaks a rule.
-            SendError: It was not acknowledged; ``outcome_unknown`` says whether it may be stored.
+            SendError: The message was not acknowledged; ``outcome_unknown`` says whether it may be
+                stored.
         """
         self._check_running()
         wish = wish_of(message_queue, selector)
         return await self._transaction_calls.send_half(message, wish, immunity_s)
 
     async def commit(self, half_message: HalfMessage) -> SendResult | None:
-        """Make a half message visible. Saying it twice is harmless.
+        """Make a half message visible. Repeating the call is harmless.
 
         Returns:
-            Where the message lies; nothing if the broker does not keep it any more.
+            Where the message is stored; None if the broker no longer has it.
 
         Raises:
-            TransactionDecided: It was rolled back before.
+            TransactionDecided: The transaction was rolled back before.
             TransactionNotFound: The broker knows no such transaction.
-            TransactionForeign: It is another group's, and has no outcome yet.
-            CallError: With ``outcome_unknown`` it may be visible; say it again, or leave it to the
-                check.
+            TransactionForeign: The transaction is another group's, and has no outcome yet.
+            CallError: With ``outcome_unknown`` the message may be visible; repeat the call, or
+                leave the transaction to the check.
         """
         self._check_running()
         return await self._transaction_calls.end(half_message, TransactionOutcome.COMMIT)
 
     async def rollback(self, half_message: HalfMessage) -> None:
-        """Have a half message never become visible. Saying it twice is harmless.
+        """Discard a half message for good. Repeating the call is harmless.
 
         Raises:
-            TransactionDecided: It was committed before.
+            TransactionDecided: The transaction was committed before.
             TransactionNotFound: The broker knows no such transaction.
-            TransactionForeign: It is another group's, and has no outcome yet.
-            CallError: The broker may not have heard of it; say it again, or leave it to the check.
+            TransactionForeign: The transaction is another group's, and has no outcome yet.
+            CallError: The broker may not have got the call; repeat it, or leave the transaction to
+                the check.
         """
         self._check_running()
         await self._transaction_calls.end(half_message, TransactionOutcome.ROLLBACK)
@@ -135,7 +137,7 @@ class TransactionalSends(ABC):
         """Wait until brokers can ask this producer about transactions; at once without a checker.
 
         Args:
-            timeout_s: How long at most. What is not attached then follows by itself.
+            timeout_s: The longest wait. Brokers that are not attached by then follow later.
         """
         if self._transaction_answers is not None:
             await self._transaction_answers.wait_attached(timeout_s)
@@ -147,7 +149,7 @@ class TransactionalSends(ABC):
     def _answer_checks(
         self, session: Session, group: str, client_id: str, clock: Clock, *, stacks_on_request: bool
     ) -> None:
-        """Begin to answer what brokers ask, if anybody can."""
+        """Begin to answer brokers' questions, if there is a checker."""
         if self._transaction_checker is not None:
             self._transaction_answers = TransactionAnswers(
                 session,
@@ -159,6 +161,6 @@ class TransactionalSends(ABC):
             )
 
     async def _stop_answering(self, timeout_s: float) -> None:
-        """Say goodbye to whom would ask."""
+        """Detach from the brokers that ask."""
         if self._transaction_answers is not None:
             await self._transaction_answers.close(timeout_s)
