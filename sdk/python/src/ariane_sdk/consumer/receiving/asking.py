@@ -97,7 +97,7 @@ class Asking:
         self._timeout_s = timeout_s
         self._doubt = doubt
         self._wait_s = HOLD_S if timeout_s is None else timeout_s
-        self._line: asyncio.Queue[Batch | CallError] = asyncio.Queue(maxsize=1)
+        self._line: asyncio.Queue[Answer | CallError] = asyncio.Queue(maxsize=1)
         self._askers: dict[str, asyncio.Task[None]] = {}
         self._ahead: dict[str, asyncio.Task[Answer]] = {}
         self._wanted = asyncio.Event()
@@ -135,7 +135,8 @@ class Asking:
                     continue
                 if isinstance(found, CallError):
                     raise found
-                batch = self._first(found)
+                # Only now: answers that wait are one piece of memory each, and cost nothing.
+                batch = self._first(messages_of(found))
                 if is_held(batch[0], self._clock):
                     begin_s = self._begin()
                     yield batch
@@ -237,7 +238,7 @@ class Asking:
             try:
                 if self._timeout_s is None and self._line.empty() and self._is_full(answer):
                     await self._ask_ahead(address, broker)
-                await self._line.put(messages_of(answer))
+                await self._line.put(answer)
             except asyncio.CancelledError:
                 self._keep(answer)
                 raise
@@ -278,7 +279,7 @@ class Asking:
         while not self._line.empty():
             found = self._line.get_nowait()
             if not isinstance(found, CallError):
-                self._kept.append(found)
+                self._keep(found)
 
     def _keep_of(self, call: asyncio.Task[Answer]) -> None:
         """Keep what a call brought, if it has ended well."""
