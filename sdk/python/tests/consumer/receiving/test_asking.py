@@ -15,6 +15,7 @@ from ariane_record import RecordFields, encode_record
 from ariane_sdk.consumer.receiving.asking import Asking
 from ariane_sdk.consumer.receiving.receive_calls import Answer
 from ariane_sdk.consumer.receiving.receive_wire import receive_answer
+from ariane_sdk.consumer.receiving.turns import TURNS
 from ariane_sdk.errors import RecordDamaged, ServiceUnavailable
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import SystemClock
@@ -94,8 +95,66 @@ async def test_full_answers_are_followed_by_one_that_is_asked_ahead():
             if len(bodies(got)) == 10:
                 break
     assert bodies(got) == list(range(10))
-    # Behind the second, one batch stands in line: what comes then is not asked ahead.
-    assert broker.holds == [15.0, 0, 15.0, 15.0]
+    # The third is not full: there may be nothing behind it, and the call is held.
+    assert broker.holds == [0, 0, 0, 15.0]
+
+
+class BusyBroker(Broker):
+    """Answers when it is told so, and counts who waits for answers that it has."""
+
+    def __init__(self, count):
+        super().__init__(count)
+        self.answers = asyncio.Semaphore(0)
+        self.waiting = self.waiting_max = 0
+
+    async def receive(self, route, order, hold_s):
+        self.waiting += not hold_s
+        self.waiting_max = max(self.waiting, self.waiting_max)
+        try:
+            if not hold_s:
+                await self.answers.acquire()
+            return await super().receive(route, order, hold_s)
+        finally:
+            self.waiting -= not hold_s
+
+
+async def test_consumers_of_one_process_have_full_answers_in_turn():
+    members, got = 16, []
+    broker = BusyBroker(members * BATCH)
+
+    async def first_of_one():
+        async with aclosing(asking_of(broker, []).batches()) as batches:
+            got.append(await anext(batches))
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        for _ in range(members):
+            group.create_task(first_of_one())
+        while len(got) < members:
+            broker.answers.release()
+            await asyncio.sleep(0)
+    assert broker.waiting_max == TURNS
+    assert broker.waiting == 0
+
+
+async def test_who_ends_before_its_turn_asks_for_nothing():
+    broker, asked_last = BusyBroker(40), Broker(40)
+
+    async def first_of_one(asked):
+        async with aclosing(asking_of(asked, []).batches()) as batches:
+            return await anext(batches)
+
+    async with asyncio.timeout(60):
+        askers = [asyncio.create_task(first_of_one(broker)) for _ in range(TURNS)]
+        while broker.waiting < TURNS:  # noqa: ASYNC110 - it is the other end.
+            await asyncio.sleep(0)
+        last = asyncio.create_task(first_of_one(asked_last))
+        await asyncio.sleep(0.01)
+        last.cancel()
+        await asyncio.wait([last])
+        for _ in range(10 * BATCH):
+            broker.answers.release()
+        await asyncio.gather(*askers)
+    assert asked_last.holds == []
 
 
 async def test_what_was_fetched_and_nobody_took_comes_first_the_next_time():

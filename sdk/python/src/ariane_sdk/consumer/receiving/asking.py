@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Set as AbstractSet
 from typing import Final, TypeAlias
 
 from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
 from ariane_sdk.consumer.receiving.receive_calls import Answer, ReceiveCalls, messages_of
+from ariane_sdk.consumer.receiving.turns import turn_at
 from ariane_sdk.errors import CallError, DeadlinePassed, RecordDamaged, ServiceUnavailable
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.net.timestamps import duration_s
@@ -100,6 +102,7 @@ class Asking:
         self._line: asyncio.Queue[Answer | CallError] = asyncio.Queue(maxsize=1)
         self._askers: dict[str, asyncio.Task[None]] = {}
         self._ahead: dict[str, asyncio.Task[Answer]] = {}
+        self._sent: set[str] = set()
         self._wanted = asyncio.Event()
         self._wanted.set()
         self._is_slow = False
@@ -181,7 +184,7 @@ class Asking:
             asking = self._ask(address, brokers[address])
             self._askers[address] = start_task(asking, f"receive-{address}")
 
-    async def _stop(self, addresses: Collection[str]) -> None:
+    async def _stop(self, addresses: AbstractSet[str]) -> None:
         """Ask some brokers no longer, and keep what they gave and nobody took."""
         askers = [self._askers[address] for address in addresses]
         for asker in askers:
@@ -189,6 +192,9 @@ class Asking:
         if askers:
             await asyncio.wait(askers)
         ahead = [self._ahead[address] for address in addresses if address in self._ahead]
+        for address in addresses - self._sent:
+            if address in self._ahead:
+                self._ahead[address].cancel()  # What was not asked for brings nothing.
         if ahead:
             _, late = await asyncio.wait(ahead, timeout=ENDING_S)
             for call in late:
@@ -207,19 +213,13 @@ class Asking:
             await self._line.put(error)
 
     async def _ask_on(self, address: str, broker: BrokerRoute) -> None:
-        hold_s = min(HOLD_S, self._wait_s)
+        # Whoever wants one batch makes one call of it.
+        likely = self._timeout_s is None and address not in self._late
         while True:
             await self._wanted.wait()
             try:
-                ahead = self._ahead.get(address)
-                if ahead is None:
-                    answer = await self._answer(address, broker, hold_s)
-                else:
-                    # Whoever ends takes what it brings, also when this is cancelled.
-                    answer = await asyncio.shield(ahead)
-                    del self._ahead[address]
+                answer = await self._next_answer(address, broker, likely=likely)
             except CallError as error:
-                self._ahead.pop(address, None)
                 # One that has become a replica says so, and can be asked nowhere else.
                 away = isinstance(error, ServiceUnavailable | DeadlinePassed)
                 if not error.retriable and not away:
@@ -233,11 +233,12 @@ class Asking:
                 if address not in brokers and _names(brokers, broker.broker_name):
                     return
                 continue
+            likely = self._timeout_s is None and self._is_full(answer)
             if not answer.message_count:
                 continue
             try:
-                if self._timeout_s is None and self._line.empty() and self._is_full(answer):
-                    await self._ask_ahead(address, broker)
+                if likely and self._line.empty():
+                    await self._ask_at_once(address, broker)
                 await self._line.put(answer)
             except asyncio.CancelledError:
                 self._keep(answer)
@@ -245,8 +246,24 @@ class Asking:
             if self._timeout_s is not None:
                 return
 
-    async def _answer(self, address: str, broker: BrokerRoute, hold_s: float) -> Answer:
-        """One call; for one batch it outlives whoever waits for it."""
+    async def _next_answer(self, address: str, broker: BrokerRoute, *, likely: bool) -> Answer:
+        """What was asked ahead, or what one call brings; held unless there is likely something."""
+        if likely and address not in self._ahead:
+            await self._ask_at_once(address, broker)
+        if address not in self._ahead:
+            return await self._answer(address, broker)
+        try:
+            # Whoever ends takes what it brings, also when this is cancelled.
+            answer = await asyncio.shield(self._ahead[address])
+        except CallError:
+            del self._ahead[address]
+            raise
+        del self._ahead[address]
+        return answer
+
+    async def _answer(self, address: str, broker: BrokerRoute) -> Answer:
+        """One call that is held; for one batch it outlives whoever waits for it."""
+        hold_s = min(HOLD_S, self._wait_s)
         late = self._late.pop(address, None)
         if self._timeout_s is None and late is None:
             return await self._calls.receive(broker, self._order, hold_s)
@@ -259,12 +276,21 @@ class Asking:
             self._late[address] = call
             raise
 
-    async def _ask_ahead(self, address: str, broker: BrokerRoute) -> None:
+    async def _ask_at_once(self, address: str, broker: BrokerRoute) -> None:
         """Have the broker work while records become messages. Not held: see ``ENDING_S``."""
-        asking = self._calls.receive(broker, self._order, 0)
+        asking = self._in_turn(address, broker)
         self._ahead[address] = asyncio.create_task(asking, name=f"ariane-receive-ahead-{address}")
         await asyncio.sleep(0)  # The call is made,
         await asyncio.sleep(0)  # and is on its way.
+
+    async def _in_turn(self, address: str, broker: BrokerRoute) -> Answer:
+        """What the broker has now, when it is this consumer's turn to be told."""
+        async with turn_at(address):
+            self._sent.add(address)
+            try:
+                return await self._calls.receive(broker, self._order, 0)
+            finally:
+                self._sent.remove(address)
 
     def _is_full(self, answer: Answer) -> bool:
         """Whether there may be more where it came from."""
@@ -275,7 +301,7 @@ class Asking:
 
     async def _end(self) -> None:
         """Stop asking, and keep what nobody took for who asks next."""
-        await self._stop(list(self._askers))
+        await self._stop(set(self._askers))
         while not self._line.empty():
             found = self._line.get_nowait()
             if not isinstance(found, CallError):
