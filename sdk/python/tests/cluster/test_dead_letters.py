@@ -100,6 +100,35 @@ async def test_sent_back_in_parts_and_interrupted_each_comes_once(cluster, died,
     assert await bodies_of(cluster, died) == {b"%d" % number: 2 for number in range(60)}
 
 
+async def test_who_is_interrupted_goes_on_behind_what_was_reached(cluster, died, monkeypatch):
+    monkeypatch.setattr(_dead_letters, "REDRIVE_COUNT", 7)
+    now = None
+
+    def stop(progress):
+        nonlocal now
+        now = progress
+        raise KeyError("interrupted")
+
+    async with DeadLetters(cluster.name_servers) as letters:
+        places = [(one.message_queue, one.message.queue_offset) async for one in letters.read(died)]
+        await letters.redrive(died)
+        behind, seen = None, 0
+        for _ in range(100):
+            try:
+                await letters.redrive(died, DeadLetterFilter(behind=behind), on_progress=stop)
+            except KeyError:
+                seen += now.duplicate_count
+                behind = now.reached
+            else:
+                break
+            rest = [
+                (one.message_queue, one.message.queue_offset)
+                async for one in letters.read(died, DeadLetterFilter(behind=behind))
+            ]
+            assert rest == places[seen:]
+        assert (seen, behind) == (60, places[-1])
+
+
 async def test_without_a_loop(cluster, died):
     def work():
         with sync.DeadLetters(cluster.name_servers) as letters:

@@ -45,13 +45,21 @@ def test_what_a_service_refuses_is_no_fault_of_the_console():
 
 
 async def test_a_redrive_of_many_calls_goes_on_and_shows_how_far_it_is():
+    place = letter_pb.DeadLetterPlace(broker_name="broker-a", queue_offset=1204)
     answers = [
-        letter_pb.RedriveDeadLettersResponse(redriven_count=1200, more=True),
-        letter_pb.RedriveDeadLettersResponse(redriven_count=30, duplicate_count=1205),
+        letter_pb.RedriveDeadLettersResponse(
+            redriven_count=1200,
+            duplicate_count=5,
+            failures=["broker-a/0/7: torn"],
+            continue_after=place,
+        ),
+        letter_pb.RedriveDeadLettersResponse(redriven_count=30),
     ]
+    asked = []
 
     async def redrive(request, **_):
         assert request.consumer_group == "billing"
+        asked.append(request.continue_after if request.HasField("continue_after") else None)
         return answers.pop(0)
 
     api = Api.__new__(Api)
@@ -59,9 +67,11 @@ async def test_a_redrive_of_many_calls_goes_on_and_shows_how_far_it_is():
     api.dead_letters = SimpleNamespace(RedriveDeadLetters=redrive)
     change = CHANGES["/dead-letters/redrive"]
     first = await change.perform(Asker(api, ""), {"group": "billing"})
-    assert first == Unfinished("1,200 sent back so far.", {"group": "billing", "sent": "1200"})
+    assert isinstance(first, Unfinished)
+    assert first.progress == "1,200 sent back so far. 1 could not be: broker-a/0/7: torn."
     last = await change.perform(Asker(api, ""), first.rest)
-    assert last == "1,230 sent back, 5 had been before."
+    assert last == "1,230 sent back, 5 had been before. 1 could not be: broker-a/0/7: torn."
+    assert asked == [None, place]
 
 
 async def test_a_token_goes_to_the_api_and_to_no_page():

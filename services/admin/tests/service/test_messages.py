@@ -116,19 +116,36 @@ async def test_dead_letters_are_read_and_sent_back(cluster, admin, letters, entr
     again = await stub.RedriveDeadLetters(one)
     assert (again.redriven_count, again.duplicate_count) == (0, 1)
     assert len(await _all_letters(stub, request)) == 24
-    # A call that has taken long enough ends where it is, and the next one goes on there.
+    # A call that has taken long enough ends where it is, and the next one goes on there; also
+    # where nothing is left to be sent.
     monkeypatch.setattr(dead_letters, "REDRIVE_SECONDS_MAX", 0.0)
-    turns = []
-    while not turns or turns[-1].more:
-        rest = letter_pb.RedriveDeadLettersRequest(consumer_group="adm-judges")
-        turns.append(await stub.RedriveDeadLetters(rest))
-    assert len(turns) > 1
-    assert sum(turn.redriven_count for turn in turns) == 24
+    count = 2
+    everything = letter_pb.DeadLetterQuery(include_redriven=True)
+    nothing = letter_pb.DeadLetterQuery(key="nobody has it")
+    for query, sent, before in ((None, 24, 0), (everything, 0, 25), (nothing, 0, 0)):
+        turns = await _redriven(stub, query=query)
+        assert len(turns) > 1
+        assert sum(turn.redriven_count for turn in turns) == sent
+        assert sum(turn.duplicate_count for turn in turns) == before
+        count += len(turns)
     assert await _all_letters(stub, request) == []
-    assert len(await entries(resource_name="adm-judges")) == 2 + len(turns)
+    turns = await _redriven(stub, places=[letter.place for letter in found])
+    assert [turn.duplicate_count for turn in turns] == [1] * 25
+    assert len(await entries(resource_name="adm-judges", page_size=1000)) == count + 25
     with pytest.raises(AioRpcError) as refused:
         await stub.ListDeadLetters(letter_pb.ListDeadLettersRequest(consumer_group="nobody"))
     assert refused.value.code() is StatusCode.NOT_FOUND
+
+
+async def _redriven(stub, **which):
+    """The answers of calls that each go on where the one before it has come to."""
+    request = letter_pb.RedriveDeadLettersRequest(consumer_group="adm-judges", **which)
+    turns = []
+    while not turns or turns[-1].HasField("continue_after"):
+        turns.append(await stub.RedriveDeadLetters(request))
+        assert len(turns) < 100
+        request.continue_after.CopyFrom(turns[-1].continue_after)
+    return turns
 
 
 async def _all_letters(stub, request):

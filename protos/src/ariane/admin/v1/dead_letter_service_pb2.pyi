@@ -240,13 +240,14 @@ class RedriveDeadLettersRequest(_message.Message):
     QUERY_FIELD_NUMBER: _builtins.int
     TO_GROUP_FIELD_NUMBER: _builtins.int
     MESSAGE_COUNT_MAX_FIELD_NUMBER: _builtins.int
+    CONTINUE_AFTER_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
     to_group: _builtins.bool
     """Whether only this group gets them again, and no other group of the topic."""
     message_count_max: _builtins.int
-    """Send at most this many; 0 means 10,000. One call also ends after 10 s where it has sent some.
-    Ask again while `more` says so: what was sent is not sent twice.
+    """Send at most this many; 0 means 10,000. One call also ends after 10 s, where it has looked at
+    some. Ask again while the answer has `continue_after`.
     """
     @_builtins.property
     def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetterPlace]:
@@ -256,6 +257,12 @@ class RedriveDeadLettersRequest(_message.Message):
     def query(self) -> Global___DeadLetterQuery:
         """Those that a query finds; an empty query means all that were not redriven."""
 
+    @_builtins.property
+    def continue_after(self) -> Global___DeadLetterPlace:
+        """Go on behind this place: `continue_after` of the answer before, with all else said again.
+        Absent: from the first.
+        """
+
     def __init__(
         self,
         *,
@@ -264,10 +271,11 @@ class RedriveDeadLettersRequest(_message.Message):
         query: Global___DeadLetterQuery | None = ...,
         to_group: _builtins.bool = ...,
         message_count_max: _builtins.int = ...,
+        continue_after: Global___DeadLetterPlace | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["query", b"query"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["continue_after", b"continue_after", "query", b"query"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "message_count_max", b"message_count_max", "places", b"places", "query", b"query", "to_group", b"to_group"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "continue_after", b"continue_after", "message_count_max", b"message_count_max", "places", b"places", "query", b"query", "to_group", b"to_group"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -282,16 +290,18 @@ class RedriveDeadLettersResponse(_message.Message):
     REDRIVEN_COUNT_FIELD_NUMBER: _builtins.int
     DUPLICATE_COUNT_FIELD_NUMBER: _builtins.int
     FAILURES_FIELD_NUMBER: _builtins.int
-    MORE_FIELD_NUMBER: _builtins.int
+    CONTINUE_AFTER_FIELD_NUMBER: _builtins.int
     redriven_count: _builtins.int
     """Messages sent back."""
     duplicate_count: _builtins.int
     """Messages that had been sent back before."""
-    more: _builtins.bool
-    """Whether there may be more: ask again."""
     @_builtins.property
     def failures(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Messages that could not be sent back, each with the cause, for people; at most 100."""
+
+    @_builtins.property
+    def continue_after(self) -> Global___DeadLetterPlace:
+        """How far this call has come where there may be more: ask again from there. Absent at the end."""
 
     def __init__(
         self,
@@ -299,11 +309,11 @@ class RedriveDeadLettersResponse(_message.Message):
         redriven_count: _builtins.int = ...,
         duplicate_count: _builtins.int = ...,
         failures: _abc.Iterable[_builtins.str] | None = ...,
-        more: _builtins.bool = ...,
+        continue_after: Global___DeadLetterPlace | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["continue_after", b"continue_after"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate_count", b"duplicate_count", "failures", b"failures", "more", b"more", "redriven_count", b"redriven_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["continue_after", b"continue_after", "duplicate_count", b"duplicate_count", "failures", b"failures", "redriven_count", b"redriven_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from ariane.broker.v1.retry_service_pb2 import (
     REDRIVE_TARGET_GROUP,
@@ -77,6 +78,8 @@ class DeadLetterFilter:
         dead_queue_id: In this queue of the dead letters.
         dead_queue_offset: At this queue offset among them.
         redriven: Sent back, or not; nothing for both.
+        behind: Behind this queue offset of this queue of the dead letters, in the order in which
+            they are read.
     """
 
     topic: str = ""
@@ -88,13 +91,21 @@ class DeadLetterFilter:
     dead_queue_id: int | None = None
     dead_queue_offset: int | None = None
     redriven: bool | None = None
+    behind: tuple[MessageQueue, int] | None = None
 
     def looks_into(self, queue: MessageQueue) -> bool:
         """Whether dead letters of a queue may be meant."""
-        return self.broker_name in ("", queue.broker_name) and self.dead_queue_id in (
-            None,
-            queue.queue_id,
+        return (
+            self.broker_name in ("", queue.broker_name)
+            and self.dead_queue_id in (None, queue.queue_id)
+            and (self.behind is None or self.behind[0] <= queue)
         )
+
+    def first_in(self, queue: MessageQueue, first: int) -> int:
+        """The queue offset from which a queue is read that has dead letters from one on."""
+        if self.behind is not None and self.behind[0] == queue:
+            return max(first, self.behind[1] + 1)
+        return first
 
     def matches(self, letter: DeadLetter) -> bool:
         """Whether a dead letter is meant, as far as that is not its time."""
@@ -109,6 +120,20 @@ class DeadLetterFilter:
 ALL_DEAD_LETTERS: Final = DeadLetterFilter()
 
 
+class _Chunk(NamedTuple):
+    """Dead letters that were read together.
+
+    Attributes:
+        queue: Where they lie.
+        last: The queue offset of the last that was read.
+        letters: Those that are meant.
+    """
+
+    queue: MessageQueue
+    last: int
+    letters: Sequence[DeadLetter]
+
+
 @dataclass(slots=True)
 class Redrive:
     """How far sending back has come.
@@ -117,11 +142,14 @@ class Redrive:
         redriven_count: Sent back by this call.
         duplicate_count: Sent back before.
         failures: Why others were not sent back, by queue and queue offset.
+        reached: The last place of which it is known what became of it, and of all before it:
+            ``DeadLetterFilter.behind`` goes on there.
     """
 
     redriven_count: int = 0
     duplicate_count: int = 0
     failures: dict[tuple[MessageQueue, int], str] | None = None
+    reached: tuple[MessageQueue, int] | None = None
 
 
 class DeadLetters(QueueReader):
@@ -152,34 +180,10 @@ class DeadLetters(QueueReader):
             IllegalArgument: A time without a time zone.
             CallError: A broker did not answer.
         """
-        topic = dead_letter_topic(checked_group(group, system=True))
-        names = (wanted.broker_name,) if wanted.broker_name else ()
-        try:
-            ranges = await self.bounds(topic, broker_names=names)
-        except RouteNotFound:
-            return  # Nothing ever died.
-        begins, ends = [
-            await self.offsets_at(topic, when, broker_names=names) if when else {}
-            for when in (wanted.begin, wanted.end)
-        ]
-        for queue, (low, high) in sorted(ranges.items()):
-            first = max(low, begins.get(queue, low))
-            last = min(high, ends.get(queue, high))
-            if not wanted.looks_into(queue):
-                continue
-            if wanted.dead_queue_offset is not None:
-                first = max(first, wanted.dead_queue_offset)
-                last = min(last, wanted.dead_queue_offset + 1)
-            async for columns in self.read_range(queue, first, last):
-                found = (
-                    _dead_letter(ReceivedMessage(view, queue)) for view in columns.iter_messages()
-                )
-                letters = [letter for letter in found if wanted.matches(letter)]
-                redriven = await self._redriven(group, queue, letters)
-                for letter in letters:
-                    marked = letter.message.queue_offset in redriven
-                    if wanted.redriven in (None, marked):
-                        yield replace(letter, redriven=marked)
+        async with aclosing(self._scan(group, wanted)) as chunks:
+            async for chunk in chunks:
+                for letter in chunk.letters:
+                    yield letter
 
     async def redrive(
         self,
@@ -197,30 +201,73 @@ class DeadLetters(QueueReader):
             group: The consumer group.
             wanted: Which of its dead letters.
             to_group: Whether only this group gets them again, and no other group of the topic.
-            on_progress: Called after each call to a broker.
+            on_progress: Called after each call to a broker, also one that found nothing to send;
+                what it raises ends the work there.
 
         Raises:
             NameIllegal: The group has no legal name.
             CallError: A broker did not answer, also when asked again.
         """
         progress = Redrive()
-        batch: list[int] = []
-        batch_queue: MessageQueue | None = None
+        queue: MessageQueue | None = None
+        waiting: list[int] = []
 
-        async def send() -> None:
-            if batch and batch_queue is not None:
-                _count(progress, batch_queue, await self._send(group, batch_queue, batch, to_group))
-                batch.clear()
+        async def send(count_min: int) -> None:
+            while queue is not None and waiting and len(waiting) >= count_min:
+                batch = waiting[:REDRIVE_COUNT]
+                _count(progress, queue, await self._send(group, queue, batch, to_group))
+                del waiting[: len(batch)]
+                progress.reached = queue, batch[-1]
                 if on_progress is not None:
                     on_progress(progress)
 
-        async for letter in self.read(group, wanted):
-            if letter.message_queue != batch_queue or len(batch) >= REDRIVE_COUNT:
-                await send()
-                batch_queue = letter.message_queue
-            batch.append(letter.message.queue_offset)
-        await send()
+        async with aclosing(self._scan(group, wanted)) as chunks:
+            async for chunk in chunks:
+                if chunk.queue != queue:
+                    await send(1)
+                    queue = chunk.queue
+                waiting += [letter.message.queue_offset for letter in chunk.letters]
+                await send(REDRIVE_COUNT)
+                if not waiting:
+                    progress.reached = chunk.queue, chunk.last
+                    if on_progress is not None:
+                        on_progress(progress)
+        await send(1)
         return progress
+
+    async def _scan(self, group: str, wanted: DeadLetterFilter) -> AsyncGenerator[_Chunk]:
+        """What is read of the dead letters, chunk by chunk, also where none in it is meant."""
+        topic = dead_letter_topic(checked_group(group, system=True))
+        names = (wanted.broker_name,) if wanted.broker_name else ()
+        try:
+            ranges = await self.bounds(topic, broker_names=names)
+        except RouteNotFound:
+            return  # Nothing ever died.
+        begins, ends = [
+            await self.offsets_at(topic, when, broker_names=names) if when else {}
+            for when in (wanted.begin, wanted.end)
+        ]
+        for queue, (low, high) in sorted(ranges.items()):
+            first = wanted.first_in(queue, max(low, begins.get(queue, low)))
+            last = min(high, ends.get(queue, high))
+            if not wanted.looks_into(queue):
+                continue
+            if wanted.dead_queue_offset is not None:
+                first = max(first, wanted.dead_queue_offset)
+                last = min(last, wanted.dead_queue_offset + 1)
+            async for columns in self.read_range(queue, first, last):
+                found = [
+                    _dead_letter(ReceivedMessage(view, queue)) for view in columns.iter_messages()
+                ]
+                matching = [letter for letter in found if wanted.matches(letter)]
+                redriven = await self._redriven(group, queue, matching)
+                marked = [
+                    replace(letter, redriven=letter.message.queue_offset in redriven)
+                    for letter in matching
+                ]
+                letters = [each for each in marked if wanted.redriven in (None, each.redriven)]
+                if found:
+                    yield _Chunk(queue, found[-1].message.queue_offset, letters)
 
     async def _redriven(
         self, group: str, queue: MessageQueue, letters: Sequence[DeadLetter]

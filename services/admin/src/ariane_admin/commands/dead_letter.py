@@ -283,13 +283,13 @@ async def _sent_back(
             while True:
                 redrive = changes.dead_letters.RedriveDeadLetters
                 told = await changes.ask(redrive, request, seconds_max=_CHUNK_SECONDS_MAX)
-                # What the calls before have sent back is a duplicate of this one.
-                done.duplicate_count = told.duplicate_count - done.redriven_count
                 done.redriven_count += told.redriven_count
+                done.duplicate_count += told.duplicate_count
                 done.failures.extend(told.failures)
-                tell(f"{done.redriven_count:,} sent back")
-                if not told.more:
+                tell(f"{done.redriven_count:,} sent back; {done.duplicate_count:,} had been before")
+                if not told.HasField("continue_after"):
                     return done
+                request.continue_after.CopyFrom(told.continue_after)
 
 
 async def _doubt(doors: ClusterDoors, roll: RollCall, group: str) -> None:
@@ -300,8 +300,7 @@ async def _doubt(doors: ClusterDoors, roll: RollCall, group: str) -> None:
 
 
 def _tell(output: Output, group: str, done: letter_pb.RedriveDeadLettersResponse) -> None:
-    # One that could not be sent back may be met by each call.
-    failures = list(dict.fromkeys(done.failures))
+    failures = done.failures
     pairs = [text.partition(": ") for text in failures]
     row = {
         "group": group,

@@ -159,31 +159,46 @@ async def _consume(ask: Asker, given: Given) -> str:
 
 
 async def _redrive(ask: Asker, given: Given) -> str | Unfinished:
-    """One call's part of it: a call ends after some seconds, and what was sent stays sent."""
-    before = number_in({"sent": "0", **given}, "sent")
+    """One call's part of it: a call ends after some seconds, and the next goes on behind it."""
+    counts = ("sent", "duplicates", "failed")
+    sent, duplicates, failed = (number_in({name: "0", **given}, name) for name in counts)
     request = letter_pb.RedriveDeadLettersRequest(
         consumer_group=given["group"],
         query=letter_query(given),
         to_group=bool(given.get("to_group")),
     )
     if given.get("place"):
-        broker, *numbers = given["place"].rsplit("/", 2)
-        if len(numbers) != 2 or not all(each.isdecimal() for each in numbers):
-            raise WronglyFilled("A place is broker/queue/offset.")
-        place = letter_pb.DeadLetterPlace(
-            broker_name=broker, queue_id=int(numbers[0]), queue_offset=int(numbers[1])
-        )
-        request.places.append(place)
+        request.places.append(_letter_place(given["place"]))
+    if given.get("after"):
+        request.continue_after.CopyFrom(_letter_place(given["after"]))
     told = await ask(ask.api.dead_letters.RedriveDeadLetters, request)
     if request.places and not (told.redriven_count or told.duplicate_count or told.failures):
         raise NotDone(f"Group {given['group']} has no dead letter {given['place']}.")
-    sent = before + told.redriven_count
-    failed = f" {len(told.failures)} could not be: {told.failures[0]}." if told.failures else ""
-    if told.more:
-        return Unfinished(f"{sent:,} sent back so far.{failed}", {**given, "sent": str(sent)})
-    # What an earlier part of this redrive has sent back was not sent back before it.
-    duplicates = max(told.duplicate_count - before, 0)
-    return f"{sent:,} sent back, {duplicates:,} had been before.{failed}"
+    sent += told.redriven_count
+    duplicates += told.duplicate_count
+    failed += len(told.failures)
+    cause = given.get("cause") or next(iter(told.failures), "")
+    shortfall = f" {failed:,} could not be: {cause}." if failed else ""
+    if told.HasField("continue_after"):
+        place = told.continue_after
+        rest = {
+            "sent": str(sent),
+            "duplicates": str(duplicates),
+            "failed": str(failed),
+            "cause": cause,
+            "after": f"{place.broker_name}/{place.queue_id}/{place.queue_offset}",
+        }
+        return Unfinished(f"{sent:,} sent back so far.{shortfall}", {**given, **rest})
+    return f"{sent:,} sent back, {duplicates:,} had been before.{shortfall}"
+
+
+def _letter_place(text: str) -> letter_pb.DeadLetterPlace:
+    broker, *numbers = text.rsplit("/", 2)
+    if len(numbers) != 2 or not all(each.isdecimal() for each in numbers):
+        raise WronglyFilled("A place is broker/queue/offset.")
+    return letter_pb.DeadLetterPlace(
+        broker_name=broker, queue_id=int(numbers[0]), queue_offset=int(numbers[1])
+    )
 
 
 async def _recall(ask: Asker, given: Given) -> str:

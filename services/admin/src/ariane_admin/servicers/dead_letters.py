@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
@@ -16,7 +16,8 @@ from ariane.admin.v1.dead_letter_service_pb2_grpc import DeadLetterServiceServic
 from ariane_admin.servicers.cluster_access import ClusterAccess, group_not_found
 from ariane_admin.servicers.message_wire import message_of
 from ariane_admin.servicers.times import moment_in, time_of
-from ariane_sdk import DeadLetter, DeadLetterFilter, LiveBroker, Redrive
+from ariane_record.names import dead_letter_topic
+from ariane_sdk import DeadLetter, DeadLetterFilter, LiveBroker, MessageQueue, Redrive
 from ariane_sdk.errors import DeadlinePassed, ServiceUnavailable
 from ariane_servicekit import PageRequest, field_invalid
 
@@ -80,40 +81,38 @@ class DeadLetterServicer(DeadLetterServiceServicer):
         """Send dead letters back."""
         if len(request.places) > PLACES_MAX:
             raise field_invalid("places", f"must be at most {PLACES_MAX}", len(request.places))
-        wanted = [
-            DeadLetterFilter(
-                broker_name=place.broker_name,
-                dead_queue_id=place.queue_id,
-                dead_queue_offset=place.queue_offset,
-            )
-            for place in request.places
-        ] or [_filter(request.query)]
         count_max = request.message_count_max or REDRIVEN_DEFAULT
-        done = Redrive(failures={})
-
         now_s = asyncio.get_running_loop().time
         end_s = now_s() + REDRIVE_SECONDS_MAX
-
-        def count(now: Redrive) -> None:
-            # Not those that were sent back before: asked again and again, it comes to an end.
-            if now.redriven_count >= count_max or (now.redriven_count and now_s() >= end_s):
-                raise _Enough
-
+        done = Redrive(failures={})
         answer = letter_pb.RedriveDeadLettersResponse()
-        reader = self._cluster.reader
-        for one in wanted:
-            if done.redriven_count and now_s() >= end_s:
-                answer.more = True
-                break
-            progress = _Progress(count)
+
+        def is_enough(now: Redrive) -> bool:
+            return now.redriven_count >= count_max or now_s() >= end_s
+
+        wanted = _wanted(request)
+        for number, one in enumerate(wanted, 1):
+            progress = _Progress(is_enough)
             try:
-                await reader.redrive(
+                await self._cluster.reader.redrive(
                     request.consumer_group, one, to_group=request.to_group, on_progress=progress
                 )
             except _Enough:
-                answer.more = True
+                if not request.places and progress.latest.reached is not None:
+                    answer.continue_after.CopyFrom(_place_at(*progress.latest.reached))
             _take(done, progress.latest)
-        if not (done.redriven_count or done.duplicate_count or done.failures):
+            if number < len(wanted) and is_enough(done):
+                answer.continue_after.CopyFrom(
+                    request.places[len(request.places) - len(wanted) + number - 1]
+                )
+                break
+        if not (
+            done.redriven_count
+            or done.duplicate_count
+            or done.failures
+            or answer.HasField("continue_after")
+            or request.HasField("continue_after")
+        ):
             await self._must_be_known(request.consumer_group)
         answer.redriven_count = done.redriven_count
         answer.duplicate_count = done.duplicate_count
@@ -134,17 +133,16 @@ class DeadLetterServicer(DeadLetterServiceServicer):
         limit: int,
     ) -> Sequence[letter_pb.DeadLetter]:
         """Dead letters of a broker behind the page before."""
-        last = page.last if page.last and page.last[0] == broker.broker_name else None
-        found: list[letter_pb.DeadLetter] = []
         here = replace(wanted, broker_name=broker.broker_name)
+        if page.last and page.last[0] == broker.broker_name:
+            here = replace(here, behind=_behind(request.consumer_group, *page.last))
+        found: list[letter_pb.DeadLetter] = []
         letters = self._cluster.reader.read(request.consumer_group, here)
         async with aclosing(letters) as reading:  # type: ignore[type-var]
             async for letter in reading:
-                message = _letter_message(letter, request.body_bytes_max)
-                if last is None or _place_of(message) > last:
-                    found.append(message)
-                    if len(found) >= limit:
-                        break
+                found.append(_letter_message(letter, request.body_bytes_max))
+                if len(found) >= limit:
+                    break
         return found
 
     async def _must_be_known(self, group: str) -> None:
@@ -166,15 +164,50 @@ class DeadLetterServicer(DeadLetterServiceServicer):
 
 
 class _Progress:
-    """Remembers how far sending back has come."""
+    """Remembers how far sending back has come, and ends it where it is enough for one call."""
 
-    def __init__(self, count: Any) -> None:
+    def __init__(self, is_enough: Callable[[Redrive], bool]) -> None:
         self.latest = Redrive()
-        self._count = count
+        self._is_enough = is_enough
 
     def __call__(self, now: Redrive) -> None:
         self.latest = now
-        self._count(now)
+        if self._is_enough(now):
+            raise _Enough
+
+
+def _wanted(request: letter_pb.RedriveDeadLettersRequest) -> list[DeadLetterFilter]:
+    """What a request means that is not done yet: one filter for each place, or for its query.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    places = list(request.places)
+    after = request.continue_after
+    if places and request.HasField("continue_after"):
+        if after not in places:
+            raise field_invalid("continue_after", "must be one of the places")
+        places = places[places.index(after) + 1 :]
+    if request.places:
+        return [
+            DeadLetterFilter(
+                broker_name=place.broker_name,
+                dead_queue_id=place.queue_id,
+                dead_queue_offset=place.queue_offset,
+            )
+            for place in places
+        ]
+    wanted = _filter(request.query)
+    if request.HasField("continue_after"):
+        place = after.broker_name, after.queue_id, after.queue_offset
+        wanted = replace(wanted, behind=_behind(request.consumer_group, *place))
+    return [wanted]
+
+
+def _behind(
+    group: str, broker_name: str, queue_id: int, queue_offset: int
+) -> tuple[MessageQueue, int]:
+    return MessageQueue(dead_letter_topic(group), broker_name, queue_id), queue_offset
 
 
 def _take(done: Redrive, one: Redrive) -> None:
@@ -210,9 +243,11 @@ def _letter_message(letter: DeadLetter, body_bytes_max: int) -> letter_pb.DeadLe
         cause=letter.last_error,
         give_up_time=time_of(letter.message.store_timestamp_ms),
         redriven=letter.redriven,
-        place=letter_pb.DeadLetterPlace(
-            broker_name=queue.broker_name,
-            queue_id=queue.queue_id,
-            queue_offset=letter.message.queue_offset,
-        ),
+        place=_place_at(queue, letter.message.queue_offset),
+    )
+
+
+def _place_at(queue: MessageQueue, queue_offset: int) -> letter_pb.DeadLetterPlace:
+    return letter_pb.DeadLetterPlace(
+        broker_name=queue.broker_name, queue_id=queue.queue_id, queue_offset=queue_offset
     )
