@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import zlib
 from dataclasses import replace
@@ -406,3 +407,25 @@ def test_hosts_are_written_as_they_are_given(tmp_path):
         if line.startswith("{")
     )
     assert (row["born_host"], row["store_host"]) == ("192.0.2.7:4711", "[::1]:10911")
+
+
+@pytest.mark.parametrize("command", ["dump", "verify", "fsck", "rebuild"])
+def test_an_error_of_the_system_is_said_in_words_and_with_what_to_do(tmp_path, command):
+    (tmp_path / "commitlog" / f"{0:020d}").mkdir(parents=True)
+    result = run(command, tmp_path)
+    assert result.exit_code == 2
+    [line] = result.stderr.splitlines()
+    assert "Errno" not in line
+    assert line == (
+        f"ariane store: {tmp_path}/commitlog/{0:020d}: Is a directory;"
+        " a store has a file there: move the folder away"
+    )
+
+
+def test_an_error_of_the_disk_says_what_to_do(root, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.EIO, "Input/output error", f"{root}/commitlog")
+
+    monkeypatch.setattr("ariane_storage.commands.verify.inspect", fail)
+    [line] = run("verify", root).stderr.splitlines()
+    assert "commitlog: Input/output error; the disk fails: copy the folder" in line

@@ -291,4 +291,6 @@ def test_a_folder_in_the_place_of_a_file_is_named(tmp_path, fill, place):
     path.mkdir()
     result = run("verify", tmp_path / "s")
     assert result.exit_code == 2
-    assert result.stderr.endswith(f"ariane store: [Errno 21] Is a directory: '{path}'\n")
+    assert result.stderr.endswith(
+        f"ariane store: {path}: Is a directory; a store has a file there: move the folder away\n"
+    )

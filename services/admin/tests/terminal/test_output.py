@@ -126,7 +126,19 @@ def test_a_thing_has_its_lists_as_fields_and_as_tables():
     assert "None:" not in text
 
 
-def test_progress_is_silent_where_nobody_sits(capfd):
+def test_progress_is_a_line_now_and_then_where_nobody_sits(capfd):
+    now_s = 0.0
+    with progress(lambda: now_s) as show:
+        for _ in range(400):
+            show(f"{now_s:.0f} s of work\a")
+            now_s += 0.5
+    out, err = capfd.readouterr()
+    assert out == ""
+    times = (5, 15, 35, 75, 135, 195)
+    assert err.splitlines() == [f"ariane: {time} s of work\\x07" for time in times]
+
+
+def test_what_is_quick_shows_no_progress_where_nobody_sits(capfd):
     with progress() as show:
         show("1,000 messages sent")
     assert capfd.readouterr() == ("", "")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import click
@@ -50,11 +52,39 @@ def one_line_errors(command: _C) -> _C:
             return command(*arguments, **options)
         except BrokenPipeError:
             raise  # The reader of the pipe has read enough; click ends quietly.
-        except (StorageError, OSError) as error:
+        except StorageError as error:
             click.echo(f"ariane store: {shown(str(error))}", err=True)
+            sys.exit(EXIT_FAILED)
+        except OSError as error:
+            click.echo(f"ariane store: {shown(_in_words(error))}", err=True)
             sys.exit(EXIT_FAILED)
 
     return wrapped  # type: ignore[return-value]
+
+
+_ADVICE: Final = MappingProxyType(
+    {
+        errno.EACCES: "run this as the user that the broker runs as",
+        errno.EPERM: "run this as the user that the broker runs as",
+        errno.EROFS: "mount the file system for writing",
+        errno.EISDIR: "a store has a file there: move the folder away",
+        errno.ENOTDIR: "a store has a folder there: move the file away",
+        errno.EIO: "the disk fails: copy the folder to another one, and look at that",
+        errno.ENOSPC: "make room on the disk",
+        errno.EDQUOT: "make room on the disk, or have a larger quota",
+        errno.EMFILE: "allow more open files: ulimit -n",
+    }
+)
+"""What a person does about an error of the system."""
+
+
+def _in_words(error: OSError) -> str:
+    """An error of the system: where, what, and what to do, without its number."""
+    if not error.strerror:
+        return str(error) or type(error).__name__
+    place = "" if error.filename is None else f"{error.filename}: "
+    advice = _ADVICE.get(error.errno or 0, "")
+    return f"{place}{error.strerror}{advice and f'; {advice}'}"
 
 
 @contextmanager

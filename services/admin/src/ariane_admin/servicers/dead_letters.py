@@ -135,7 +135,9 @@ class DeadLetterServicer(DeadLetterServiceServicer):
         """Dead letters of a broker behind the page before."""
         here = replace(wanted, broker_name=broker.broker_name)
         if page.last and page.last[0] == broker.broker_name:
-            here = replace(here, behind=_behind(request.consumer_group, *page.last))
+            name, queue_id, queue_offset = page.last
+            behind = _behind(request.consumer_group, str(name), int(queue_id), int(queue_offset))
+            here = replace(here, behind=behind)
         found: list[letter_pb.DeadLetter] = []
         letters = self._cluster.reader.read(request.consumer_group, here)
         async with aclosing(letters) as reading:  # type: ignore[type-var]

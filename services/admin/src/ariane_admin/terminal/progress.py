@@ -1,14 +1,29 @@
-"""How far a long work is: one line on a terminal's standard error, gone when the work is done."""
+"""How far a long work is: one line on a terminal's standard error, gone when the work is done.
+
+Where nobody sits at a terminal, standard error is read later, or by a pipe: there a line is written
+now and then, the first after some seconds, so that what is quick says nothing.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
+
+from ariane_admin.errors import say_error
+
+SAY_S_MIN: Final = 5.0
+SAY_S_MAX: Final = 60.0
+"""Seconds to the first line off a terminal; to each next one twice as many, up to so many."""
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[str], None]]:
-    """Show one changing line for the length of a block; nothing where nobody sits at a terminal.
+def progress(now_s: Callable[[], float] = time.monotonic) -> Iterator[Callable[[str], None]]:
+    """Show how far a work is for the length of a block.
+
+    Args:
+        now_s: A clock, in seconds.
 
     Yields:
         What tells the line anew.
@@ -17,7 +32,25 @@ def progress() -> Iterator[Callable[[str], None]]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda _line: None
+        yield _Lines(now_s).tell
         return
     with console.status("") as status:
         yield status.update
+
+
+class _Lines:
+    """Writes a line now and then."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._pause_s = SAY_S_MIN
+        self._next_s = now_s() + self._pause_s
+
+    def tell(self, line: str) -> None:
+        """Write a line if it is time for one."""
+        now_s = self._now_s()
+        if now_s < self._next_s:
+            return
+        self._pause_s = min(2 * self._pause_s, SAY_S_MAX)
+        self._next_s = now_s + self._pause_s
+        say_error(line)
