@@ -84,7 +84,7 @@ def test_there_are_as_many_steps_as_the_test_above_cuts(tmp_path, cut_power_at):
         write_whole(tmp_path / "state.json", b"{}")
 
 
-@pytest.mark.parametrize("damage", [b"", b'{"a": ', b"[]", b"\xff\xfe"])
+@pytest.mark.parametrize("damage", [b"", b'{"a": ', b"[]", b"\xff\xfe", b"[" * 100_000])
 def test_the_previous_generation_stands_in_for_a_damaged_file(tmp_path, damage):
     file = JsonFile(tmp_path / "state.json")
     file.save({"generation": 1})

@@ -41,6 +41,13 @@ def test_bare_integer_keys_are_read():
     assert state["dataVersion"]["timestamp"] == 1_700_000_000_000
 
 
+def test_what_is_nested_too_deeply_is_no_state():
+    with pytest.raises(ValueError, match="nested too deeply"):
+        decode_state(b'{"offsetTable":' + b"[" * 100_000)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        decode_state(b'{"offsetTable":{0:' + b"[" * 100_000)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),

@@ -60,7 +60,7 @@ class JsonFile:
                 content = json.loads(generation.read_bytes())
             except FileNotFoundError:
                 continue
-            except (ValueError, OSError) as error:
+            except (ValueError, RecursionError, OSError) as error:
                 reason = reason or f"{generation.name}: {error}"
                 continue
             if not isinstance(content, dict):

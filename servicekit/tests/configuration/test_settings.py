@@ -154,6 +154,7 @@ def test_a_missing_setting_is_named_by_its_flag():
         ("size = 0\n", "size in {path}: input should be greater than or equal to 1 (given: 0)"),
         ("size = \n", "Invalid value (at line 1, column 8)"),
         ("[shop]\nsize = 1\n", "unknown key shop; "),
+        (f"size = {'[' * 10_000}", "recursion"),
     ],
 )
 def test_what_is_wrong_in_a_file_names_the_file(tmp_path, content, text):

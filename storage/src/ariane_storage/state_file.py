@@ -164,7 +164,7 @@ class StateFile:
             if content is None:
                 return None, ""
             return set(json.loads(content)["crc32"]), ""
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, RecursionError, KeyError, TypeError):
             # Then the generations must speak for themselves; parsing is the best there is.
             return None, f"{self._sums.name} is damaged"
 
@@ -237,9 +237,12 @@ def decode_state(content: bytes) -> dict[str, Any]:
     """
     text = content.decode()
     try:
-        state = json.loads(text)
-    except json.JSONDecodeError:
-        state = json.loads(_BARE_KEY.sub(_quoted_key, text))
+        try:
+            state = json.loads(text)
+        except json.JSONDecodeError:
+            state = json.loads(_BARE_KEY.sub(_quoted_key, text))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
     if not isinstance(state, dict):
         raise ValueError("not an object")  # noqa: TRY004 - the content is wrong, not a type.
     return state

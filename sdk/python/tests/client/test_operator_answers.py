@@ -8,6 +8,7 @@ from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane_record import RecordFields, encode_record
 from ariane_sdk import PushSettings
 from ariane_sdk.client import operator_answers as module
+from ariane_sdk.client import stacks
 from ariane_sdk.client.operator_answers import OperatorAnswers, settings_facts
 from ariane_sdk.client.stacks import stacks_now
 from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
@@ -40,13 +41,13 @@ async def test_stacks_name_the_places_where_threads_and_tasks_are():
     thread.start()
     await asyncio.to_thread(running.wait)
     await asyncio.sleep(0)
-    stacks, cut = stacks_now()
+    told, cut = stacks_now()
     ended.set()
     waited.set()
     await task
     await asyncio.to_thread(thread.join)
     assert not cut
-    by_name = {stack.name: stack for stack in stacks}
+    by_name = {stack.name: stack for stack in told}
     of_task, of_thread = by_name["the-task"], by_name["the-thread"]
     assert [frame.rpartition(" in ")[2] for frame in of_task.frames] == [
         *("outer_wait", "inner_wait", "Event.wait"),
@@ -54,6 +55,44 @@ async def test_stacks_name_the_places_where_threads_and_tasks_are():
     assert (of_task.is_thread, of_thread.is_thread) == (False, True)
     assert any(frame.endswith(" in wait_in_thread") for frame in of_thread.frames)
     assert f"{__file__}:" in of_task.frames[0]
+
+
+async def test_of_very_many_tasks_only_those_that_are_told_are_looked_into(monkeypatch):
+    looked_into = []
+    of_awaited = stacks._of_awaited
+    monkeypatch.setattr(
+        stacks, "_of_awaited", lambda one: looked_into.append(one) or of_awaited(one)
+    )
+    waited = asyncio.Event()
+    tasks = [asyncio.create_task(waited.wait(), name=f"waits-{n:05}") for n in range(2000)]
+    await asyncio.sleep(0)
+    told, cut = stacks_now()
+    assert cut
+    assert len(told) == stacks.STACKS_MAX
+    assert len(looked_into) <= stacks.STACKS_MAX
+    assert [each.name for each in told if each.name.startswith("waits-")] == [
+        f"waits-{n:05}" for n in range(sum(each.name.startswith("waits-") for each in told))
+    ]
+    waited.set()
+    await asyncio.gather(*tasks)
+
+
+def test_of_a_deep_stack_only_what_is_told_is_named(monkeypatch):
+    named = []
+    place = stacks._place
+    monkeypatch.setattr(stacks, "_place", lambda *where: named.append(where) or place(*where))
+
+    async def ask():
+        return stacks_now()
+
+    def deep(count):
+        return deep(count - 1) if count else asyncio.run(ask())
+
+    told, _ = deep(500)
+    [here] = [each for each in told if each.name == "MainThread"]
+    assert len(here.frames) == stacks.STACK_FRAMES_MAX
+    assert here.frames[-1].endswith("in stacks_now")
+    assert len(named) <= stacks.STACK_FRAMES_MAX * (threading.active_count() + 1)
 
 
 async def test_a_state_is_bounded_and_stacks_can_be_refused(monkeypatch):
@@ -157,3 +196,19 @@ async def test_one_message_at_a_time_is_consumed_on_request():
     deaf = OperatorAnswers(facts=dict)
     deaf.consume(wanted(), "broker-a", said.put_nowait)
     assert (await said.get()).consume_answer.outcome == question_pb.CONSUME_OUTCOME_REFUSED
+
+
+async def test_after_its_end_a_client_consumes_nothing_on_request():
+    said = asyncio.Queue()
+
+    async def listen(messages):
+        raise AssertionError
+
+    answers = OperatorAnswers(facts=dict, consume=consumption(listen).consume)
+    await answers.close(60)
+    answers.consume(wanted(), "broker-a", said.put_nowait)
+    refused = said.get_nowait().consume_answer
+    assert (refused.outcome, refused.cause) == (
+        question_pb.CONSUME_OUTCOME_REFUSED,
+        "the consumer is closing",
+    )

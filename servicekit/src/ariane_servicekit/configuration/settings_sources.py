@@ -189,7 +189,7 @@ def _read_file(settings_class: type[ServiceSettings], path: Path) -> dict[str, A
     except OSError as error:
         msg = f"--config {path}: {error.strerror}"
         raise SettingsError(msg) from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         msg = f"--config {path}: {error}"
         raise SettingsError(msg) from None
     for name in values:

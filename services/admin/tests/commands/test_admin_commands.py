@@ -5,7 +5,18 @@ import sqlite3
 import subprocess
 import sys
 
+import pytest
+
 from ariane_admin.terminal.exits import ExitStatus
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"topics":' * 900 + "1" + "}" * 900, "{", "7"])
+def test_a_file_that_holds_no_definitions_is_one_line(ariane, tmp_path, content):
+    file = tmp_path / "definitions.json"
+    file.write_text(content)
+    said = ariane("definition", "import", str(file), "--yes", status=ExitStatus.USAGE)
+    assert str(file) in said
+    assert len(said.splitlines()) == 1
 
 
 def test_definitions_leave_entries_and_an_altered_trail_is_found(

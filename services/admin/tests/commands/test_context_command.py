@@ -110,3 +110,11 @@ def test_a_file_that_cannot_be_written_is_named(run, tmp_path):
     folder.write_text("a file")
     line = run("context", "add", "a", "--name-servers", "h:1", status=ExitStatus.FAILED)
     assert str(folder) in line
+
+
+def test_a_file_that_is_nested_too_deeply_is_one_line(run, tmp_path):
+    [path] = [each for each in tmp_path.rglob("*") if each.is_file()]
+    path.write_text("[" * 100_000)
+    said = run("context", "list", status=ExitStatus.FAILED)
+    assert f"{path} cannot be read" in said
+    assert "mend or delete it" in said

@@ -74,6 +74,14 @@ async def test_a_redrive_of_many_calls_goes_on_and_shows_how_far_it_is():
     assert asked == [None, place]
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, "{", "7", '{"no_such": 1}'])
+async def test_definitions_that_are_none_are_refused(text):
+    api = Api.__new__(Api)
+    api._proof = ""
+    with pytest.raises(WronglyFilled):
+        await CHANGES["/definitions/import"].perform(Asker(api, ""), {"definitions": text})
+
+
 async def test_a_token_goes_to_the_api_and_to_no_page():
     said = []
 

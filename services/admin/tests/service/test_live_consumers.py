@@ -7,6 +7,7 @@ from google.protobuf.duration_pb2 import Duration
 from grpc import StatusCode
 from grpc.aio import AioRpcError
 
+from ariane.admin.v1 import audit_service_pb2 as audit_pb
 from ariane.admin.v1 import client_service_pb2 as client_pb
 from ariane.admin.v1 import message_service_pb2 as message_pb
 from ariane.admin.v1.client_service_pb2_grpc import ClientServiceStub
@@ -134,6 +135,13 @@ async def test_a_message_is_consumed_once_more_and_no_offset_moves(cluster, admi
     assert {entry.method.rpartition("/")[2] for entry in trail} == {"ConsumeMessage"}
     assert len(trail) == 5
     assert '"CONSUME_OUTCOME_RAISED"' in trail[1].after_json
+    ends = [(each.outcome, each.failure_reason) for each in trail]
+    failed = audit_pb.AUDIT_OUTCOME_FAILED
+    assert ends[:3] == [
+        (audit_pb.AUDIT_OUTCOME_DONE, ""),
+        (failed, "CONSUME_RAISED"),
+        (failed, "CONSUME_RETRY"),
+    ]
 
 
 async def _check_silent(messages, listener, request):

@@ -178,7 +178,7 @@ def parse_queues(text: str) -> frozenset[MessageQueue]:
 def _parse(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_without_repeats)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise OffsetsMalformed(f"no JSON: {error}") from error
 
 

@@ -84,5 +84,5 @@ def _positions(offsets: str | None) -> Positions:
     try:
         nested = json.loads(offsets or "null")
         return from_json(nested) if nested else {}
-    except (json.JSONDecodeError, OffsetsMalformed):
+    except (json.JSONDecodeError, RecursionError, OffsetsMalformed):
         return {}

@@ -58,6 +58,7 @@ class OperatorAnswers:
         self._consume = consume
         self._consume_refusal = consume_refusal
         self._consuming: asyncio.Task[None] | None = None
+        self._closed = False
 
     def state(self, question: ClientStateQuestion) -> ClientState:
         """How the client is now."""
@@ -84,6 +85,8 @@ class OperatorAnswers:
         """Have a message consumed, one at a time, and say what became of it when that is known."""
         if self._consume is None:
             cause = self._consume_refusal
+        elif self._closed:
+            cause = "the consumer is closing"
         elif self._consuming is not None:
             cause = "the listener is at another message that it was asked to consume"
         else:
@@ -96,7 +99,8 @@ class OperatorAnswers:
         say(AttachRequest(consume_answer=refusal))
 
     async def close(self, timeout_s: float) -> None:
-        """Wait a while for the listener, and then no longer."""
+        """Wait a while for the listener, and then no longer; what comes later is refused."""
+        self._closed = True
         if self._consuming is not None:
             _, busy = await asyncio.wait([self._consuming], timeout=timeout_s)
             for task in busy:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator
+from heapq import nsmallest
+from itertools import islice
 from types import CodeType, FrameType
 from typing import Any, Final
 
@@ -22,27 +25,31 @@ PLACE_LENGTH_MAX: Final = 300
 def stacks_now() -> tuple[list[ClientStack], bool]:
     """What each thread, and each task of the running loop is at.
 
+    A process may have very many tasks: only those that are told are looked into.
+
     Returns:
         Threads by name, then tasks by name; and whether some were left out.
     """
-    threads = {thread.ident: thread.name for thread in threading.enumerate()}
-    running = [
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    frames = sys._current_frames()  # noqa: SLF001 - documented, and the one way.
+    threads = [(names.get(ident, f"thread {ident}"), frame) for ident, frame in frames.items()]
+    tasks = [(task.get_name(), task) for task in asyncio.all_tasks()]
+    told = [
         ClientStack(
-            name=threads.get(ident, f"thread {ident}")[:NAME_LENGTH_MAX],
+            name=name[:NAME_LENGTH_MAX],
             is_thread=True,
-            frames=_innermost(list(_of_frame(frame))[::-1]),
+            frames=list(islice(_of_frame(frame), STACK_FRAMES_MAX))[::-1],
         )
-        for ident, frame in sys._current_frames().items()  # noqa: SLF001 - documented, and the one way.
+        for name, frame in nsmallest(STACKS_MAX, threads, key=_name)
     ]
-    tasks = [
+    told += [
         ClientStack(
-            name=task.get_name()[:NAME_LENGTH_MAX],
-            frames=_innermost(list(_of_awaited(task.get_coro()))),
+            name=name[:NAME_LENGTH_MAX],
+            frames=deque(_of_awaited(task.get_coro()), STACK_FRAMES_MAX),
         )
-        for task in asyncio.all_tasks()
+        for name, task in nsmallest(STACKS_MAX - len(told), tasks, key=_name)
     ]
-    stacks = sorted(running, key=_name) + sorted(tasks, key=_name)
-    return stacks[:STACKS_MAX], len(stacks) > STACKS_MAX
+    return told, len(threads) + len(tasks) > STACKS_MAX
 
 
 def _of_frame(frame: FrameType | None) -> Iterator[str]:
@@ -69,9 +76,5 @@ def _place(code: CodeType, line: int | None) -> str:
     return f"{code.co_filename}:{line} in {code.co_qualname}"[-PLACE_LENGTH_MAX:]
 
 
-def _innermost(frames: list[str]) -> list[str]:
-    return frames[-STACK_FRAMES_MAX:]
-
-
-def _name(stack: ClientStack) -> str:
-    return stack.name
+def _name(named: tuple[str, object]) -> str:
+    return named[0]

@@ -124,7 +124,7 @@ def load_contexts() -> Contexts:
         return _checked(stored)
     except FileNotFoundError:
         return Contexts()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CommandFailed(f"{path} cannot be read: {error}; mend or delete it") from error
 
 

@@ -21,6 +21,8 @@ from ariane.admin.v1.audit_service_pb2 import (
     AUDIT_OUTCOME_PARTLY,
     AUDIT_OUTCOME_UNKNOWN,
 )
+from ariane.admin.v1.message_service_pb2 import ConsumeMessageResponse
+from ariane.broker.v1.client_question_pb2 import CONSUME_OUTCOME_CONSUMED, ConsumeOutcome
 from ariane.common.v1 import access_pb2
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.audit.caller import caller_of
@@ -42,6 +44,9 @@ CHANGING: Final = frozenset(
 
 _SHORTFALLS: Final = ("not_told", "failures", "silent_brokers")
 """Fields of answers that name who did not do its part."""
+
+_CAUSE_LENGTH_MAX: Final = 1000
+"""Of what a consumer says of its failure."""
 
 _Context = aio.ServicerContext[Any, Any]
 _Behavior = Callable[[Any, _Context], Awaitable[Message]]
@@ -187,9 +192,21 @@ class _Audited:
 
 
 def _success(answer: Message) -> Ended:
+    if isinstance(answer, ConsumeMessageResponse):
+        return _consumed(answer)
     parts = [each for name in ("outcomes", "changes") for each in getattr(answer, name, ())]
     partly = any(map(_failed, parts)) or any(getattr(answer, name, ()) for name in _SHORTFALLS)
     return Ended(AUDIT_OUTCOME_PARTLY if partly else AUDIT_OUTCOME_DONE, told(answer))
+
+
+def _consumed(answer: ConsumeMessageResponse) -> Ended:
+    """The end of a message that a consumer was asked to consume: its word is in the answer."""
+    said = answer.answer
+    if said.outcome == CONSUME_OUTCOME_CONSUMED:
+        return Ended(AUDIT_OUTCOME_DONE, told(answer))
+    reason = ConsumeOutcome.Name(said.outcome).removeprefix("CONSUME_OUTCOME_")
+    cause = said.cause[:_CAUSE_LENGTH_MAX]
+    return Ended(AUDIT_OUTCOME_FAILED, told(answer), f"CONSUME_{reason}", cause)
 
 
 def _failed(part: Any) -> bool:

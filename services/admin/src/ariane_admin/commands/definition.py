@@ -96,7 +96,7 @@ def import_definitions(
         if not isinstance(read, dict):
             raise ParseError("an object with topics and groups is expected")  # noqa: TRY301 - one end
         definitions = ParseDict(read, definition_pb.Definitions())
-    except (ValueError, ParseError) as error:
+    except (ValueError, ParseError, RecursionError) as error:
         raise CommandFailed(f"{file.name}: {error}", ExitStatus.USAGE) from error
     if not dry_run:
         count = len(definitions.topics) + len(definitions.groups)

@@ -253,7 +253,7 @@ async def _import(ask: Asker, given: Given) -> str:
         if not isinstance(read, dict):
             raise WronglyFilled("An object with topics and groups is expected.")
         definitions = ParseDict(read, definition_pb.Definitions())
-    except (ValueError, ParseError) as error:
+    except (ValueError, ParseError, RecursionError) as error:
         raise WronglyFilled(f"These are no definitions: {error}") from error
     changes: list[definition_pb.DefinitionChange] = []
     for part in parts_of(definitions):
