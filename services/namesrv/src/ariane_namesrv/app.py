@@ -34,7 +34,7 @@ from ariane_servicekit.telling.measures import Measures, one
 
 
 class NamesrvApp:
-    """A name server: one table, what operators decided, one loop, three services."""
+    """A name server: one route table, operators' state, one loop, three services."""
 
     def __init__(
         self, settings: NamesrvSettings, _stop: StopRequest, clock: Clock | None = None
@@ -52,7 +52,7 @@ class NamesrvApp:
             "broker-expiry", self._expire, interval_s=settings.scan_interval_s, clock=clock
         )
         self.error_rules: ErrorRules = NO_RULES
-        # Brokers that stop at the same time still say goodbye.
+        # Brokers that stop at the same time still unregister.
         self.open_while_draining: Collection[str] = (
             "/ariane.namesrv.v1.RegistrationService/UnregisterBroker",
         )
@@ -107,19 +107,19 @@ class NamesrvApp:
             measures.gauge(name, unit, description, read)
 
     async def recover(self, address: Address) -> None:  # noqa: ARG002 - same for all services
-        """Load what operators decided. Routes come from the brokers by themselves."""
+        """Load operators' state. Routes come from the brokers by themselves."""
         await self._operator.open()
 
     async def serve_started(self, _address: Address) -> None:
-        """Begin to look for silent brokers, and to know those that live."""
+        """Begin to expire silent brokers, and to count the warm-up."""
         self._warm_up.begin()
         self._expiry.start()
 
     async def drain(self) -> None:
-        """Nothing is held: clients go to another name server."""
+        """Do nothing: clients go to another name server."""
 
     async def stop(self) -> None:
-        """Stop the loop, then give the folder back."""
+        """Stop the loop, then release the folder."""
         await self._expiry.stop()
         self._operator.close()
 

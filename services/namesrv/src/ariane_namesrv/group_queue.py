@@ -1,4 +1,4 @@
-"""Where the messages of one group go, among the queues of all brokers of a topic."""
+"""The queue of a message group, among the queues of all brokers of a topic."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ariane_record.message_groups import BrokerQueue, group_position, queues_in_
 def group_queue(
     message_group: str, brokers: Sequence[BrokerRoute], queue_order: str
 ) -> BrokerQueue | None:
-    """The queue of a group, as every producer of ours chooses it; None while nobody may choose.
+    """The queue of a group, as every producer chooses it; None while the order is unknown.
 
     Args:
         message_group: The group.
-        brokers: Those that carry the topic now.
-        queue_order: Of a topic of type FIFO; empty for others, and where it is not known.
+        brokers: The brokers that have the topic now.
+        queue_order: The queue order of a FIFO topic; empty for others, and if unknown.
     """
     queues = queues_in_order(queue_order)
     if not queues:
@@ -27,7 +27,7 @@ def group_queue(
 
 
 def primary_address(brokers: Iterable[BrokerRoute], broker_name: str) -> str:
-    """Where a broker takes messages of the topic now; empty when it takes none."""
+    """The address at which a broker takes messages of the topic; empty if it takes none."""
     for broker in brokers:
         if broker.broker_name == broker_name and Permission.WRITE in broker.permission:
             return broker.addresses.get(PRIMARY_ID, "")

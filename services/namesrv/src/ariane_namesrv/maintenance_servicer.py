@@ -1,4 +1,4 @@
-"""Translates MaintenanceService: operators change what the name server keeps."""
+"""Translates MaintenanceService: operators change the name server's state."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""What operators decided, kept on disk: key values, and brokers whose write permission is wiped.
+"""Operators' state on disk: key values, and brokers whose write permission is wiped.
 
 One JSON object, ``kvConfig.json``, replaced whole with each change, in RocketMQ's shape::
 
     {"configTable": {"ORDER_TOPIC_CONFIG": {"trades": "broker-a:4;broker-b:4"},
                      "ARIANE_WIPED_BROKERS": {"broker-b": "true"}}}
 
-RocketMQ keeps no wipes: its own last until the broker registers again. Ours stand in a namespace of
-their own, so that a RocketMQ name server that is given the file carries them along unseen.
+RocketMQ does not store wipes: there a wipe lasts until the broker registers again. Ours are in a
+namespace of their own, so that a RocketMQ name server with this file keeps them without using them.
 
-A change is on disk before it is seen: what a caller was told holds after a crash.
+A change is on disk before it is visible: what a caller was told is still true after a crash.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 """Namespace of the order of brokers for topics whose global order matters. RocketMQ's name."""
 
 WIPED_NAMESPACE: Final = "ARIANE_WIPED_BROKERS"
-"""Namespace of the file that holds wiped brokers; nobody puts a key there."""
+"""Namespace of the file that holds wiped brokers; callers cannot put keys there."""
 
 FILE_NAME: Final = "kvConfig.json"
-"""In the data folder. RocketMQ's name."""
+"""The file's name in the data folder, which is RocketMQ's."""
 
 NAME_LENGTH_MAX: Final = 255
 """Characters of a namespace or key."""
@@ -43,7 +43,7 @@ _KeyValues: TypeAlias = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class _Decisions:
-    """One generation of the file. Replaced whole in memory as it is on disk."""
+    """One version of the file's content, replaced as a whole in memory as on disk."""
 
     key_values: _KeyValues = field(default_factory=dict)
     """By namespace and key; no namespace is empty."""
@@ -65,12 +65,12 @@ class _Decisions:
 
 
 class OperatorState:
-    """Reads and changes what operators decided. Changes are made one after another.
+    """Reads and changes operators' state; one change runs after the other.
 
     Args:
-        data_path: Where the file lies. None: nothing is known, and changes are refused.
+        data_path: The folder of the file. None: the state is empty, and changes are refused.
         key_values_bytes_max: Size of all keys and values together.
-        show_wiped: Told which brokers are wiped, when that is loaded and whenever it changes.
+        show_wiped: Called with the wiped brokers after loading and after every change.
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class OperatorState:
         self._turn = asyncio.Lock()
 
     async def open(self) -> None:
-        """Take the folder and load the file.
+        """Lock the folder and load the file.
 
         Raises:
-            StartRefused: The folder is another process's, or the file is damaged.
+            StartRefused: Another process uses the folder, or the file is damaged.
         """
         if self._folder_lock is None or self._file is None:
             return
@@ -106,7 +106,7 @@ class OperatorState:
             raise StartRefused(msg) from None
 
     def close(self) -> None:
-        """Give the folder back."""
+        """Release the folder."""
         if self._folder_lock is not None:
             self._folder_lock.release()
 
@@ -155,20 +155,20 @@ class OperatorState:
         return await self._change(without_key)
 
     async def wipe(self, broker_name: str) -> bool:
-        """Keep that a broker's write permission is wiped; return whether that is new."""
+        """Store that a broker's write permission is wiped; return whether that is new."""
         return await self._change(
             lambda now: replace(now, wiped_brokers=now.wiped_brokers | {broker_name})
         )
 
     async def restore(self, broker_name: str) -> bool:
-        """Keep that a broker has its write permission again; return whether that is new."""
+        """Store that a broker has its write permission again; return whether that is new."""
         return await self._change(
             lambda now: replace(now, wiped_brokers=now.wiped_brokers - {broker_name})
         )
 
     async def _change(self, decide: Callable[[_Decisions], _Decisions]) -> bool:
-        # A caller that gives up does not stop a write half way: the next change must find this one
-        # on disk and in memory, or in neither.
+        # A caller that is cancelled must not interrupt a write: the next change must find this one
+        # both on disk and in memory, or in neither.
         return await asyncio.shield(asyncio.create_task(self._apply(decide)))
 
     async def _apply(self, decide: Callable[[_Decisions], _Decisions]) -> bool:

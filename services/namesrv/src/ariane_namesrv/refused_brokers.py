@@ -1,6 +1,7 @@
-"""Brokers that asked to be registered and were refused: for those who look why one is missing.
+"""Brokers whose registration was refused, for operators who look for a missing broker.
 
-They are kept for as long as a living broker needs to ask again, and few of them: anybody may ask.
+They are kept for as long as a living broker takes to try again, and their number is limited, since
+any client may cause them.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ KEPT_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class RefusedBroker:
-    """One of them."""
+    """A refused registration."""
 
     key: BrokerKey
     address: str
     cause: str
     refused_at_s: float
-    """By monotonic time."""
+    """When, by monotonic time."""
 
 
 class RefusedBrokers:
-    """Those of the last two minutes, in memory.
+    """The refused registrations of the last two minutes, in memory.
 
     Args:
-        clock: Tells how long ago that was.
+        clock: Tells how long ago a refusal was.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -38,7 +39,7 @@ class RefusedBrokers:
         self._refused: dict[tuple[BrokerKey, str], RefusedBroker] = {}
 
     def add(self, key: BrokerKey, address: str, cause: str) -> None:
-        """Remember one; the oldest goes when there are too many."""
+        """Remember a refusal; the oldest is dropped if there are too many."""
         self._refused.pop((key, address), None)
         refused = RefusedBroker(key, address, cause, self._clock.monotonic())
         self._refused[key, address] = refused
@@ -46,11 +47,11 @@ class RefusedBrokers:
             del self._refused[next(iter(self._refused))]
 
     def forget(self, key: BrokerKey, address: str) -> None:
-        """It is registered now."""
+        """Forget a refusal: the broker is registered now."""
         self._refused.pop((key, address), None)
 
     def all(self, cluster_name: str = "") -> list[RefusedBroker]:
-        """Those of a cluster, or of all, the oldest first."""
+        """The refusals of a cluster, or all, oldest first."""
         since_s = self._clock.monotonic() - KEPT_S
         return [
             one

@@ -1,4 +1,4 @@
-"""What a broker says of itself, in plain values, and what becomes of it in routes."""
+"""A broker's registration as plain values, and its routes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PRIMARY_ID: Final = 0
 
 
 class Permission(IntFlag):
-    """What may be done with a topic on a broker. RocketMQ's numbers."""
+    """What clients may do with a topic on a broker. RocketMQ's numbers."""
 
     NONE = 0
     WRITE = 2
@@ -20,7 +20,7 @@ class Permission(IntFlag):
 
 
 class BrokerKey(NamedTuple):
-    """Names one broker process. Sorts as lists of brokers do."""
+    """The name of one broker process. Sorts as lists of brokers do."""
 
     cluster_name: str
     broker_name: str
@@ -29,7 +29,7 @@ class BrokerKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicLayout:
-    """How a topic lies on one broker."""
+    """A topic's queues and settings on one broker."""
 
     read_queue_count: int
     write_queue_count: int
@@ -40,7 +40,7 @@ class TopicLayout:
 
 
 class RefusedTopic(NamedTuple):
-    """A topic that stands in no route although a broker announced it, and why."""
+    """A topic that a broker announced but that is in no route, with the cause."""
 
     topic: str
     cause: str
@@ -53,7 +53,7 @@ class Registration:
     key: BrokerKey
     address: str
     incarnation: str
-    """Drawn by the process at its start."""
+    """Random, drawn by the process at its start."""
     topics: Mapping[str, TopicLayout]
     topics_version: int
     silence_s_max: float
@@ -61,27 +61,27 @@ class Registration:
     writable: bool = True
     filter_server_addresses: Sequence[str] = ()
     refused_topic_count: int = 0
-    """Topics that it has and that stand in no route."""
+    """Topics of the broker that are in no route."""
     refused_topics: Sequence[RefusedTopic] = ()
-    """The first of them."""
+    """The first of these."""
     epoch: int = 0
-    """In which it is primary; 0 for one without replicas."""
+    """The epoch in which it is primary; 0 for a broker without replicas."""
     replica_addresses: Mapping[int, str] = field(default_factory=dict)
-    """Where its replicas are reached, by broker id."""
+    """Addresses of its replicas, by broker id."""
 
 
 @dataclass(slots=True)
 class BrokerEntry:
-    """What the table knows of one broker."""
+    """A registered broker in the table."""
 
     registration: Registration
     heard_at_s: float
-    """When it was last heard of, by monotonic time: decides about life."""
+    """When it was last heard of, by monotonic time; decides whether it is alive."""
     heard_at_ms: int
-    """The same by the wall clock: shown to people."""
+    """The same by the wall clock, for people."""
 
     def is_live(self, now_s: float) -> bool:
-        """Whether its silence is within what it announced."""
+        """Whether its silence is within the time that it announced."""
         return now_s - self.heard_at_s <= self.registration.silence_s_max
 
 

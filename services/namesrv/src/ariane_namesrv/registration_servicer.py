@@ -67,13 +67,13 @@ class RegistrationServicer(RegistrationServiceServicer):
         return registration
 
     def _note_refusal(self, request: RegisterBrokerRequest, refusal: ServiceError) -> None:
-        """Keep for operators who was refused, if it said who it is."""
+        """Keep a refusal for operators, if the request names the broker."""
         identity = request.identity
         try:
             key = read_broker_key(identity.cluster_name, identity.broker_name, identity.broker_id)
             address = read_address("identity.address", identity.address)
         except ServiceError:
-            return  # Nobody could find it by that.
+            return  # Operators could not find it by that.
         self._refused.add(key, address, refusal.message)
 
     @override

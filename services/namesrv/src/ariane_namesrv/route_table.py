@@ -1,19 +1,20 @@
 """The route table: which brokers live, and where topics are.
 
-Everything a name server knows of brokers is here, in memory, told by the brokers themselves. One
-loop calls; no method waits. The table is a function of what it was told and of the clock:
+All knowledge of a name server about brokers is in this table, in memory; the brokers themselves
+report it. One loop calls; no method waits. The table depends only on these reports and on the
+clock:
 
-* A broker is one ``(cluster, name, id)``. It lives until it says goodbye or is found silent.
-* Two living processes cannot bear one key. A new process on the *same address* is a restart, since
-  the old one cannot hold the port any more, and replaces it; on another address it is refused for
-  as long as the first is heard of. Primaries of one set bear one key: the one of the later epoch
-  replaces the other at once, and one of an earlier epoch is refused.
-* A registration replaces all topics of its broker, unless it is older than what is known: calls
-  that arrive late never turn time back.
-* A route shows the primary's layout. Without a living primary it shows that of the replica with
-  the lowest id, for reading only.
-* Wiping the write permission is about a broker's name and outlives registrations, silence and
-  restarts of that broker: only restoring ends it.
+* A broker is one ``(cluster, name, id)``. It is alive until it unregisters or is silent too long.
+* Two living processes cannot have the same key. A new process at the *same address* is a restart,
+since the old one cannot hold the port any more, and replaces it; at another address it is refused
+for as long as the first one is heard of. Primaries of one set have the same key: the one of the
+later epoch replaces the other at once, and one of an earlier epoch is refused.
+* A registration replaces all topics of its broker, unless it is older than the known one: calls
+that arrive late change nothing.
+* A route has the primary's layout. Without a living primary it has that of the replica with the
+lowest id, for reading only.
+* A wipe of the write permission belongs to a broker's name and outlives registrations, silence and
+restarts of that broker: only a restore ends it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class RouteTable:
     """Registered brokers and the index of their topics.
 
     Args:
-        clock: Tells what silence is.
+        clock: Measures silence.
         brokers_max: How many brokers may be registered.
     """
 
@@ -50,14 +51,14 @@ class RouteTable:
         self._keys_by_topic: dict[str, set[BrokerKey]] = {}
         self._wiped: set[str] = set()
 
-    # What brokers say
+    # Calls of brokers
 
     def register(self, registration: Registration) -> None:
-        """Take a broker's announcement in place of what was known of it.
+        """Register a broker; replaces what it announced before.
 
         Raises:
-            ServiceError: BROKER_NAME_TAKEN while another living process bears the key;
-                SERVICE_BUSY when the table is full.
+            ServiceError: BROKER_NAME_TAKEN while another living process has the key; SERVICE_BUSY
+                when the table is full.
         """
         key = registration.key
         entry = self._entries.get(key)
@@ -85,10 +86,10 @@ class RouteTable:
         )
 
     def heartbeat(self, key: BrokerKey, incarnation: str, topics_version: int) -> Registration:
-        """Hear of a broker; return its registration.
+        """Note that a broker is alive; return its registration.
 
         Raises:
-            ServiceError: BROKER_NOT_REGISTERED when it has to register (again).
+            ServiceError: BROKER_NOT_REGISTERED if it must register (again).
         """
         entry = self._entries.get(key)
         if entry is None:
@@ -102,7 +103,7 @@ class RouteTable:
         return known
 
     def unregister(self, key: BrokerKey, incarnation: str) -> bool:
-        """Let a broker go at once; return False when this process of it is not known."""
+        """Remove a broker at once; return False if this process of it is not known."""
         entry = self._entries.get(key)
         if entry is None or entry.registration.incarnation != incarnation:
             return False
@@ -111,7 +112,7 @@ class RouteTable:
         return True
 
     def expire(self) -> list[BrokerKey]:
-        """Remove the brokers that were silent for too long, and return them."""
+        """Remove brokers that were silent for too long, and return them."""
         now_s = self._clock.monotonic()
         silent = [key for key, entry in self._entries.items() if not entry.is_live(now_s)]
         for key in silent:
@@ -120,12 +121,12 @@ class RouteTable:
             self._remove(key)
         return silent
 
-    # What clients ask
+    # Calls of clients
 
     def route(self, topic: str) -> list[BrokerRoute]:
-        """Return where a topic is, sorted by cluster and broker name; empty when nowhere."""
+        """Return where a topic is, sorted by cluster and broker name; empty if no broker has it."""
         keys = sorted(self._keys_by_topic.get(topic, ()))
-        # Keys of one name stand together, the lowest id first.
+        # Keys of one name are neighbours, the lowest id first.
         return [
             self._broker_route(topic, [self._entries[key].registration for key in group])
             for _, group in groupby(keys, key=lambda key: key[:2])
@@ -140,7 +141,7 @@ class RouteTable:
         )
 
     def topics_of(self, key: BrokerKey) -> Collection[str]:
-        """Return the topics that a broker has in routes; none for one that is not known."""
+        """Return a broker's topics that are in routes; none for an unknown broker."""
         entry = self._entries.get(key)
         return () if entry is None else entry.registration.topics.keys()
 
@@ -152,7 +153,7 @@ class RouteTable:
             if not cluster_name or key.cluster_name == cluster_name
         ]
 
-    # What operators decide
+    # Calls of operators
 
     @property
     def wiped(self) -> frozenset[str]:
@@ -160,14 +161,14 @@ class RouteTable:
         return frozenset(self._wiped)
 
     def replace_wiped(self, broker_names: Iterable[str]) -> None:
-        """Take over what an earlier process of this name server kept."""
+        """Take over the wipes that an earlier process of this name server stored."""
         self._wiped = set(broker_names)
 
     def count_writable_topics(self, broker_name: str) -> int:
-        """Return how many topics a wipe of this name takes write permission from, or gave back.
+        """Return how many topics a wipe of this name makes read-only, or a restore writable.
 
         Raises:
-            ServiceError: BROKER_NOT_REGISTERED when neither a broker nor a wipe bears the name.
+            ServiceError: BROKER_NOT_REGISTERED if neither a broker nor a wipe has the name.
         """
         registrations = [
             entry.registration
@@ -190,10 +191,10 @@ class RouteTable:
             }
         )
 
-    # Inside
+    # Internals
 
     def _broker_route(self, topic: str, registrations: list[Registration]) -> BrokerRoute:
-        first = registrations[0]  # The primary, if it lives.
+        first = registrations[0]  # The primary, if it is alive.
         layout = first.topics[topic]
         permission = layout.permission
         if (

@@ -1,7 +1,7 @@
-"""Which of the topics that a broker announces stand in routes.
+"""Which topics of a broker's announcement get into routes.
 
-One that breaks a rule, or is beyond the limit, is left out by itself: a broker whose every topic
-vanished because of the last one would be worse off than with any choice.
+A topic that breaks a rule, or exceeds the limit, is left out alone: refusing the whole announcement
+would make all topics of the broker vanish because of one.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import Final
 from ariane_namesrv.registration import RefusedTopic, TopicLayout
 
 NAMED_MAX: Final = 20
-"""Refused topics that are kept by name; the others are counted."""
+"""Refused topics that are kept by name; the others are only counted."""
 
 _SHOWN_MAX: Final = 255
 
 
 @dataclass(slots=True)
 class TopicRefusals:
-    """Topics of one announcement that were not taken.
+    """The refused topics of one announcement.
 
     Attributes:
         count: How many.
-        named: The first of them.
+        named: The first of them by name.
     """
 
     count: int = 0
     named: list[RefusedTopic] = field(default_factory=list)
 
     def add(self, topic: str, cause: str) -> None:
-        """Refuse a topic; names that no topic bears are escaped."""
+        """Refuse a topic; illegal names are escaped."""
         self.count += 1
         if len(self.named) < NAMED_MAX:
             shown = topic if topic.isprintable() else ascii(topic)[1:-1]
@@ -45,16 +45,16 @@ def chosen_topics(
     *,
     topics_max: int,
 ) -> Mapping[str, TopicLayout]:
-    """The topics that stand in routes from now on.
+    """The topics that are in routes from now on.
 
-    When there are too many, those that stand already go before others, so that nobody who makes
-    topics takes one out of the routes that is in use; then those that were changed least lately.
+    If there are too many, topics already in routes come first, so that creating topics pushes no
+    used topic out of the routes; then the topics that were changed least recently.
 
     Args:
-        announced: All that follow the rules, by name.
-        standing: Those that the broker has in routes now.
-        refusals: Takes those that do not.
-        topics_max: How many may stand.
+        announced: All topics that follow the rules, by name.
+        standing: The broker's topics in routes now.
+        refusals: Takes the refused topics.
+        topics_max: How many may be in routes.
     """
     if len(announced) <= topics_max:
         return announced

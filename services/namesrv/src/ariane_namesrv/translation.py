@@ -1,4 +1,4 @@
-"""Between the contract's messages and the values of the route table."""
+"""Conversion between the contract's messages and the values of the route table."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SILENCE_S_MAX: Final = 3600
 """The longest silence that a broker may ask for, in seconds."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,120}")
-# Brokers check the names of topics by their rules; here only what would spoil lists and logs.
+# Brokers check the names of their topics; these checks only protect lists and logs.
 _TOPIC: Final = re.compile(r"[^\x00-\x20\x7f-\x9f]{1,255}")
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,128}")
 _ZONE: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f]{0,120}")
@@ -75,13 +75,13 @@ def read_registration(
     topics_max: int,
     standing: Callable[[BrokerKey], Collection[str]],
 ) -> Registration:
-    """Return what a broker announces, with those of its topics that are taken.
+    """Return a broker's announcement, with those of its topics that are accepted.
 
     Args:
         request: The request.
-        silence_s_max: Of a broker that asks for none.
-        topics_max: How many of its topics may stand in routes.
-        standing: Topics of a broker that do so now.
+        silence_s_max: For a broker that announces no limit of its own.
+        topics_max: How many of its topics may be in routes.
+        standing: The broker's topics in routes now.
 
     Raises:
         ServiceError: FIELD_INVALID.
@@ -132,7 +132,7 @@ def read_registration(
 
 
 def write_route(topic: str, brokers: list[BrokerRoute], queue_order: str) -> route_pb2.Route:
-    """Return a route for the wire."""
+    """Encode a route."""
     return route_pb2.Route(
         topic=topic,
         brokers=[
@@ -156,7 +156,7 @@ def write_route(topic: str, brokers: list[BrokerRoute], queue_order: str) -> rou
 def write_liveness(
     entry: BrokerEntry, *, is_wiped: Callable[[str], bool]
 ) -> route_pb2.BrokerLiveness:
-    """Return what is known of a broker for the wire."""
+    """Encode a broker's liveness."""
     registration = entry.registration
     heard = Timestamp()
     heard.FromMilliseconds(entry.heard_at_ms)
@@ -181,7 +181,7 @@ def write_liveness(
 
 
 def write_refused_broker(refused: RefusedBroker) -> route_pb2.RefusedBroker:
-    """Return a broker that was refused for the wire."""
+    """Encode a refused broker."""
     return route_pb2.RefusedBroker(
         identity=route_pb2.BrokerIdentity(
             cluster_name=refused.key.cluster_name,
@@ -194,14 +194,14 @@ def write_refused_broker(refused: RefusedBroker) -> route_pb2.RefusedBroker:
 
 
 def write_duration(seconds: float) -> Duration:
-    """Return a span for the wire, to the millisecond."""
+    """Encode a duration, to the millisecond."""
     duration = Duration()
     duration.FromMilliseconds(round(seconds * 1000))
     return duration
 
 
 def write_refused_topics(topics: Iterable[RefusedTopic]) -> list[route_pb2.RefusedTopic]:
-    """Return refused topics for the wire."""
+    """Encode refused topics."""
     return [route_pb2.RefusedTopic(topic=one.topic, cause=one.cause) for one in topics]
 
 
@@ -225,7 +225,7 @@ def _read_topics(
 
 
 def _broken_rule(topic: route_pb2.TopicRegistration) -> str:
-    """Which rule a topic breaks; empty for none."""
+    """The rule that a topic breaks; empty if none."""
     if not _TOPIC.fullmatch(topic.topic):
         return "its name is empty, too long or holds spaces or control characters"
     for field in ("read_queue_count", "write_queue_count"):
@@ -235,7 +235,7 @@ def _broken_rule(topic: route_pb2.TopicRegistration) -> str:
 
 
 def read_address(field: str, text: str) -> str:
-    """Return an address that clients can reach, as it is spelt in routes.
+    """Return an address that clients can reach, in the spelling of routes.
 
     Raises:
         ServiceError: FIELD_INVALID.

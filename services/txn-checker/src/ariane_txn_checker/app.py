@@ -33,7 +33,7 @@ from ariane_txn_checker.settings import CheckerSettings
 from ariane_txn_checker.watching.broker_watch import BrokerWatch
 
 BROKERS_INTERVAL_S: Final = 5.0
-"""Seconds between two questions which brokers there are."""
+"""Seconds between two queries of the brokers that exist."""
 
 
 class CheckerApp:
@@ -49,7 +49,7 @@ class CheckerApp:
         self._brokers = RemoteBrokers(
             settings.name_servers, answer_ms_max=round(settings.answer_s_max * 1000)
         )
-        # Unique among all that ever lived: a lease's holder is told by it.
+        # Unique for all time, because leases name their holder by it.
         self.checker_id = f"{socket.gethostname()[:200]}-{os.getpid()}-{token_hex(4)}"
         self.watch = BrokerWatch(
             self._brokers,
@@ -127,17 +127,17 @@ class CheckerApp:
             raise StartRefused(str(error)) from error
 
     async def serve_started(self, _address: Address) -> None:
-        """Begin to look for brokers, and to take those that nobody looks after."""
+        """Begin to look for brokers, and to take brokers without a checker."""
         self._finding.start(at_once=True)
         self._sharing.start(at_once=True)
 
     async def drain(self) -> None:
-        """Give the brokers back at once, so that others need not wait for the leases' ends."""
+        """Release all brokers at once, so that other checkers need not wait for leases to end."""
         await self._sharing.stop()
         await self._keeper.close()
 
     async def stop(self) -> None:
-        """Stop loops, end connections, let the database go."""
+        """Stop the loops, close the connections and the database."""
         await self._finding.stop()
         await self._sharing.stop()
         await self._keeper.drop_all()

@@ -1,4 +1,4 @@
-"""What operators have done about transactions. The broker's word stands; rows only repeat it."""
+"""Decisions of operators about transactions. The broker's outcome stands; rows only repeat it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = get_logger(__name__)
 
 
 class OperatorDecisions:
-    """Decides and resumes, for whichever broker, whoever looks after it."""
+    """Decides and resumes transactions of any broker, whichever checker watches it."""
 
     def __init__(self, database: Database, brokers: Brokers) -> None:
         self._database = database
@@ -26,7 +26,7 @@ class OperatorDecisions:
         self._brokers = brokers
 
     async def find(self, transaction_id: str) -> CheckedTransaction:
-        """The transaction of an id.
+        """Return the transaction with an id.
 
         Raises:
             ServiceError: TRANSACTION_NOT_FOUND.
@@ -37,15 +37,15 @@ class OperatorDecisions:
         return found
 
     async def decide(self, transaction_id: str, outcome: Outcome, cause: str) -> CheckedTransaction:
-        """End a transaction by an operator's word; return it as it is then.
+        """End a transaction by an operator's decision; return its new state.
 
-        The intention is written down before the broker is told: whichever checker learns the
-        outcome knows then whose it is.
+        The decision is noted before the broker is told, so that any checker that learns the outcome
+        knows its author.
 
         Raises:
-            ServiceError: TRANSACTION_NOT_FOUND; TRANSACTION_DECIDED with the outcome that stands;
-                FIELD_INVALID; SERVICE_BUSY when the broker cannot be reached: nothing is decided;
-                DEADLINE_PASSED when it may be.
+            ServiceError: TRANSACTION_NOT_FOUND; TRANSACTION_DECIDED with the outcome;
+                FIELD_INVALID; SERVICE_BUSY if the broker cannot be reached: nothing is decided;
+                DEADLINE_PASSED if the transaction may be decided.
         """
         if not outcome.decides:
             raise field_invalid("outcome", "must be commit or rollback")
@@ -72,7 +72,7 @@ class OperatorDecisions:
         return _if_the_same(await self.find(transaction_id), outcome)
 
     async def resume(self, transaction_id: str) -> CheckedTransaction:
-        """Put a parked transaction under check again; return it as it is then.
+        """Put a parked transaction under check again; return its new state.
 
         Raises:
             ServiceError: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED.

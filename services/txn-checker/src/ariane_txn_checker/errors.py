@@ -3,13 +3,13 @@
 ::
 
     CheckerError
-    ├── LeaseLost             another checker looks after the broker now; nothing was written
-    └── BrokerRefusal         a broker did not do what was asked
-        ├── BrokerUnreachable     it did not get what was asked: surely nothing was done
-        ├── BrokerFailed          it failed at what was asked: that may or may not have been done
-        ├── NobodyAnswered        it asked, or had nobody to ask: the producer's side is silent
+    ├── LeaseLost             another checker has taken the broker over; nothing was written
+    └── BrokerRefusal         a broker did not do what the checker asked
+        ├── BrokerUnreachable     the call did not reach it: surely nothing was done
+        ├── BrokerFailed          the call failed: it may or may not have had an effect
+        ├── NobodyAnswered        no producer was there, or none answered
         ├── OutcomeStands         the transaction has an outcome already
-        └── TransactionForgotten  it does not know the transaction (any more)
+        └── TransactionForgotten  the broker does not know the transaction (any more)
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class CheckerError(Exception):
 
 
 class LeaseLost(CheckerError):
-    """Another checker looks after the broker now.
+    """Another checker has taken the broker over.
 
     Attributes:
-        broker: Whose lease it was.
-        fencing_token: The token that is behind the times.
+        broker: The broker of the lease.
+        fencing_token: The outdated token.
     """
 
     def __init__(self, broker: BrokerKey, fencing_token: int) -> None:
@@ -36,15 +36,15 @@ class LeaseLost(CheckerError):
 
 
 class BrokerRefusal(CheckerError):
-    """A broker did not do what was asked."""
+    """A broker did not do what the checker asked."""
 
 
 class BrokerUnreachable(BrokerRefusal):
-    """A broker did not get what was asked, or did not take it: surely nothing was done."""
+    """A broker did not get the call, or did not accept it: surely nothing was done."""
 
 
 class BrokerFailed(BrokerRefusal):
-    """A broker failed at what was asked, or was lost: that may or may not have been done.
+    """A broker failed during a call, or was lost: the call may or may not have had an effect.
 
     Attributes:
         reason: An error reason such as ``"STORE_FULL"``.
@@ -56,7 +56,7 @@ class BrokerFailed(BrokerRefusal):
 
 
 class NobodyAnswered(BrokerRefusal):
-    """No producer told how the transaction ended.
+    """No producer answered how the transaction ended.
 
     Attributes:
         reason: An error reason such as ``"CLIENT_NOT_ATTACHED"``.
@@ -71,7 +71,7 @@ class OutcomeStands(BrokerRefusal):
     """The transaction has an outcome already.
 
     Attributes:
-        outcome: The one that stands.
+        outcome: The outcome.
     """
 
     def __init__(self, outcome: Outcome) -> None:
@@ -80,4 +80,4 @@ class OutcomeStands(BrokerRefusal):
 
 
 class TransactionForgotten(BrokerRefusal):
-    """The broker does not know the transaction, or not any more."""
+    """The broker does not know the transaction, or no longer knows it."""

@@ -1,7 +1,8 @@
-"""Sharing the brokers with other checkers.
+"""Shares the brokers among checkers.
 
-Every checker wants its share: brokers by living checkers, rounded up. It takes what nobody looks
-after, up to that share, and lets go what is beyond it, so that one that comes finds something.
+Every checker's share is the number of brokers divided by that of living checkers, rounded up. A
+checker takes brokers without a checker up to its share, and releases those beyond it, so that a new
+checker finds some.
 """
 
 from __future__ import annotations
@@ -19,26 +20,26 @@ from ariane_txn_checker.transaction import BrokerKey, Lease
 from ariane_txn_checker.watching.broker_door import Brokers
 
 RENEWALS_PER_LEASE: Final = 3
-"""Two may fail before a lease runs out."""
+"""Renewals per lease: two may fail before it expires."""
 
 Watch = Callable[[Lease], Awaitable[None]]
-"""Looks after a broker until it is cancelled or the lease is lost."""
+"""Watches a broker until it is cancelled or the lease is lost."""
 
 _log = get_logger(__name__)
 
 
 @dataclass(slots=True)
 class _Held:
-    """A lease in our hands."""
+    """A lease that this checker holds."""
 
     lease: Lease
     watching: asyncio.Task[None]
     end_s: float
-    """When it runs out, by our own monotonic clock: begun before the database was asked."""
+    """When it expires, by this machine's monotonic clock: counted from before the database call."""
 
 
 class LeaseKeeper:
-    """Takes, renews and gives back leases, and has the brokers looked after meanwhile."""
+    """Takes, renews and releases leases, and watches their brokers meanwhile."""
 
     def __init__(
         self,
@@ -66,11 +67,11 @@ class LeaseKeeper:
 
     @property
     def held(self) -> frozenset[BrokerKey]:
-        """The brokers that are looked after here."""
+        """The brokers that this checker watches."""
         return frozenset(self._held)
 
     async def turn(self) -> None:
-        """Renew, take and let go. A database that does not answer costs leases, not more."""
+        """Renew, take and release leases. A database that does not answer costs leases, no more."""
         try:
             async with asyncio.timeout(self.interval_s):
                 await self._share()
@@ -80,7 +81,7 @@ class LeaseKeeper:
             await self._drop_lapsed()
 
     async def close(self) -> None:
-        """Look after nothing any more, and let others have it at once."""
+        """Stop watching, and release all brokers at once."""
         await self.drop_all()
         try:
             await self._database.call(self._leases.leave, self._checker_id)
@@ -88,7 +89,7 @@ class LeaseKeeper:
             _log.warning("leases_not_given_back", cause=repr(error))
 
     async def drop_all(self) -> None:
-        """Look after nothing any more; the leases run out by themselves."""
+        """Stop watching; the leases expire by themselves."""
         for broker in tuple(self._held):
             await self._drop(broker)
 
@@ -118,7 +119,7 @@ class LeaseKeeper:
                 await self._drop(broker)
         for lease in renewed:
             if lease.broker not in self._held:
-                # It was dropped here, and is ours in the database: begin anew.
+                # Dropped here, but still ours in the database: begin anew.
                 self._hold(lease, end_s)
 
     async def _take(self, broker: BrokerKey, span_ms: int) -> None:

@@ -127,7 +127,7 @@ class CheckerSettings(ServiceSettings):
 
     @property
     def rules(self) -> CheckRules:
-        """How often is asked, and how many at once."""
+        """How often a transaction is checked, and how many at once."""
         return CheckRules(
             interval_ms=_ms(self.check_interval_s),
             check_count_max=self.check_count_max,
@@ -138,7 +138,7 @@ class CheckerSettings(ServiceSettings):
 
     @property
     def times(self) -> SurveyTimes:
-        """When half messages are noted and forgotten."""
+        """When half messages are noted and deleted."""
         return SurveyTimes(
             first_check_ms=_ms(self.first_check_s),
             note_age_ms=_ms(self.note_age_s),

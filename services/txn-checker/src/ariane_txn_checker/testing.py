@@ -31,12 +31,12 @@ ANSWER_S_MAX = 3.0
 """How long a broker waits for a producer."""
 
 Producer = Callable[[str], Outcome | None]
-"""Says how a transaction ended; None: it does not answer."""
+"""Tells how a transaction ended; None if it does not answer."""
 
 
 @dataclass(slots=True)
 class StoredHalf:
-    """A half message in the broker's log, and what became of it."""
+    """A half message in the broker's log, and its history."""
 
     half_message: HalfMessage
     outcome: Outcome | None = None
@@ -54,9 +54,9 @@ class TwinBroker:
     Attributes:
         halves: Every half message by transaction id.
         producers: One living producer by group.
-        reachable: Whether it answers.
-        lost_answer_count: So many of its next answers are lost, when all was done.
-        between_pages: What happens while a list is turned over, once.
+        reachable: Whether the broker answers.
+        lost_answer_count: Number of next answers to lose after the work was done.
+        between_pages: Called once between two pages of a list.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -88,7 +88,7 @@ class TwinBroker:
         )
 
     def settle(self, transaction_id: str, outcome: Outcome) -> Outcome:
-        """End a transaction, as its producer does; return the outcome that stands."""
+        """End a transaction, as its producer does; return the outcome that now stands."""
         stored = self._stored(transaction_id)
         if stored.outcome is None:
             stored.outcome = outcome
@@ -97,13 +97,13 @@ class TwinBroker:
         return stored.outcome
 
     def carry_forward(self, transaction_id: str) -> None:
-        """Store a half message anew at the end, as a broker does before retention comes."""
+        """Store a half message anew at the end, as a broker does before retention reaches it."""
         stored = self._stored(transaction_id)
         offset = next(self._offsets)
         stored.half_message = replace(stored.half_message, half_queue_offset=offset)
 
     def lose_outcome(self, transaction_id: str) -> None:
-        """Lose the end of the log, and with it how a transaction ended; others write on."""
+        """Lose the end of the log and with it a transaction's outcome; other records follow."""
         stored = self._stored(transaction_id)
         stored.outcome = None
         stored.decisions.clear()
@@ -117,7 +117,7 @@ class TwinBroker:
     async def list_half_messages(
         self, *, page_size: int, page_token: str = "", begin_queue_offset: int = 0
     ) -> HalfMessagePage:
-        """List what has no outcome."""
+        """List half messages without an outcome."""
         self._reach()
         begin = max(begin_queue_offset, int(page_token or 0))
         found = [
@@ -170,7 +170,7 @@ class TwinBroker:
         return standing
 
     async def park(self, transaction_id: str, *, check_count: int) -> None:  # noqa: ARG002 - as the contract has it
-        """Put a copy aside, once."""
+        """Park a copy, once."""
         self._reach()
         stored = self._open(transaction_id)
         stored.copy_count = 1
@@ -200,25 +200,25 @@ class TwinBroker:
 
 
 class TwinBrokers:
-    """Brokers that are known by hand.
+    """Brokers that a test adds by hand.
 
     Attributes:
-        brokers: Those that live.
+        brokers: The living brokers.
     """
 
     def __init__(self) -> None:
         self.brokers: dict[BrokerKey, TwinBroker] = {}
 
     async def refresh(self) -> None:
-        """Ask nobody."""
+        """Do nothing."""
 
     @property
     def keys(self) -> frozenset[BrokerKey]:
-        """Those that live."""
+        """The living brokers."""
         return frozenset(self.brokers)
 
     def door(self, broker: BrokerKey) -> BrokerDoor:
-        """The broker itself."""
+        """The twin itself."""
         try:
             return self.brokers[broker]
         except KeyError:

@@ -1,4 +1,4 @@
-"""What a checker knows of half messages.
+"""The nouns of the checker: half messages, transactions, checks, leases.
 
 A transaction's life here::
 
@@ -12,7 +12,7 @@ A transaction's life here::
             |                                                            |
             +---------> DECIDED <--- a producer, or an operator ---------+
 
-The broker's log is the truth: every row can be made again from what the broker lists.
+The broker's log is the truth: every row can be rebuilt from the broker's list.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from enum import IntEnum
 
 
 class Outcome(IntEnum):
-    """How a transaction ended; the numbers are those of the contract."""
+    """How a transaction ended; numbers of the contract."""
 
     UNSPECIFIED = 0
     UNKNOWN = 1
@@ -32,12 +32,12 @@ class Outcome(IntEnum):
 
     @property
     def decides(self) -> bool:
-        """Whether it ends a transaction."""
+        """Whether this outcome ends a transaction."""
         return self in {Outcome.COMMIT, Outcome.ROLLBACK}
 
 
 class State(IntEnum):
-    """Where a transaction stands; the numbers are those of the contract, and of the database."""
+    """The state of a transaction; numbers of the contract, and of the database."""
 
     WAITING = 1
     ASKING = 2
@@ -49,7 +49,7 @@ OPERATOR = "operator"
 """The decider where an operator decided."""
 
 FORGOTTEN_CAUSE = "the broker no longer knows it"
-"""The cause where the outcome cannot be learned any more."""
+"""The cause if the outcome can no longer be learned."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -60,7 +60,7 @@ class BrokerKey:
     broker_name: str
 
     def __str__(self) -> str:
-        """As people write it."""
+        """The broker's name for people."""
         return f"{self.cluster_name}/{self.broker_name}"
 
 
@@ -84,7 +84,7 @@ class HalfMessage:
     store_ms: int
     """When it was stored, milliseconds since 1970 by the broker's clock."""
     immunity_ms: int | None
-    """How long it rests before its first check. None: as the checker is set."""
+    """How long it rests before its first check. None: as the settings say."""
     half_queue_offset: int
     parked: bool
 
@@ -103,7 +103,7 @@ class HalfMessagePage:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a producer said; if it does not know, also why."""
+    """A producer's answer; with a cause if it does not know."""
 
     outcome: Outcome
     client_id: str
@@ -112,7 +112,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class CheckedTransaction:
-    """One row: what the checkers know of a transaction. Instants are milliseconds since 1970."""
+    """A row: a transaction as the checkers know it. Instants are milliseconds since 1970."""
 
     key: TransactionKey
     unique_id: str
@@ -127,10 +127,10 @@ class CheckedTransaction:
     check_count: int
     """Checks since it was first seen, or since an operator had them resumed."""
     check_number_last: int
-    """Checks ever."""
+    """Checks in total."""
     state: State
     unlisted: bool
-    """Whether the broker lists it no more: its outcome is to be learned, without a check."""
+    """Whether the broker no longer lists it: then its outcome must be learned, without a check."""
     outcome: Outcome
     decider: str
     cause: str
@@ -152,7 +152,7 @@ class CheckRecord:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A checker's right to look after one broker."""
+    """A checker's right to watch one broker."""
 
     broker: BrokerKey
     checker_id: str

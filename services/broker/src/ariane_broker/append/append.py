@@ -1,8 +1,8 @@
 """Appends of producers: packed blocks and plain messages end here.
 
-All batches of a call are appended in one turn of the loop, each whole or not at all; then the call
-waits once for what the broker promises. A batch of an idempotent producer that is stored already is
-not stored again: it waits for the same promise, and gets its first result. Nothing here looks at a
+All batches of a call are appended in one turn of the loop, each as a whole or not at all; then the
+call waits once for the broker's promise. A repeated batch of an idempotent producer is not stored
+again: the call waits for the same promise, and returns the first result. No step here looks at a
 single message.
 """
 
@@ -34,7 +34,7 @@ from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage.errors import BlockRejected, StorageError, StorePoisoned
 
 _NEW_AT_ONCE: Final = 64
-"""Batches of new topics that are appended in one turn of the loop: each makes files."""
+"""Batches of new topics that are appended in one turn of the loop: each creates files."""
 
 _SEQUENCE_MAX: Final = 1 << 62
 
@@ -43,11 +43,11 @@ _as_queue: Final[Callable[[tuple[str, int]], QueueKey]] = partial(tuple.__new__,
 
 
 class AppendRecords:
-    """Appends batches and waits for what the broker promises.
+    """Appends batches, and waits for the broker's promise.
 
     Attributes:
-        draining: Whether nothing is taken any longer.
-        spans: Makes a span of each call that was sent in spans; None while nobody is told of them.
+        draining: Whether the broker takes no more messages.
+        spans: Makes a span of each call whose messages were sent in spans; None without tracing.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class AppendRecords:
 
     @property
     def traces(self) -> bool:
-        """Whether it matters in which spans messages were sent."""
+        """Whether the spans of messages are used."""
         return self.spans is not None
 
     async def append(
@@ -81,12 +81,12 @@ class AppendRecords:
         born_host: Host,
         trace_parents: Sequence[str] = (),
     ) -> Sequence[BatchOutcome]:
-        """Append batches, in order, each whole or not at all.
+        """Append batches in order, each as a whole or not at all.
 
         Args:
             batches: 1 to ``BATCHES_MAX``.
-            born_host: Where the producer was seen.
-            trace_parents: In which spans they were sent.
+            born_host: The producer's address as the broker sees it.
+            trace_parents: Spans in which the messages were sent.
 
         Returns:
             One outcome for each batch.
@@ -103,10 +103,10 @@ class AppendRecords:
         born_host: Host,
         trace_parents: Sequence[str] = (),
     ) -> Taken:
-        """``append`` for those who can do without a wait: appends now what can be.
+        """Append at once what needs no wait; like ``append``, but not a coroutine.
 
         Returns:
-            One outcome for each batch, or what they are to be waited for.
+            One outcome for each batch, or an awaitable of the outcomes.
 
         Raises:
             ServiceError: As ``append``.
@@ -135,7 +135,7 @@ class AppendRecords:
         return self._take_known(batches, born_host)
 
     async def _take_new(self, batches: Sequence[Batch], born_host: Host) -> Sequence[BatchOutcome]:
-        """Append batches, some of which need a topic that is not there yet."""
+        """Append batches, some of which need a topic that does not exist yet."""
         wanted = await self._create_topics(batches)
         outcomes: list[BatchOutcome] = []
         for begin in range(0, len(wanted), _NEW_AT_ONCE):
@@ -147,7 +147,7 @@ class AppendRecords:
     async def _take_demanding(
         self, batches: Sequence[Batch], born_host: Host
     ) -> Sequence[BatchOutcome]:
-        """Append batches, some of which are to be safer than the broker promises by itself."""
+        """Append batches, some of which must be safer than the broker's own promise."""
         outcomes: list[BatchOutcome] = []
         wanted = await self._create_topics(batches)
         self._append_each(wanted, born_host, outcomes)
@@ -176,7 +176,7 @@ class AppendRecords:
     def _append_each(
         self, batches: Sequence[Batch], born_host: Host, outcomes: list[BatchOutcome]
     ) -> None:
-        """Append batches one by one, and add how each ended to those before."""
+        """Append batches one by one, and add their outcomes to the earlier ones."""
         for batch in batches:
             try:
                 outcomes.append(self._append_one(batch, born_host))
@@ -192,7 +192,7 @@ class AppendRecords:
         return self._promised(partial(_acknowledged, outcomes), max(ends)) if ends else outcomes
 
     def _take_small(self, batches: SmallBatches, born_host: Host) -> Taken | None:
-        """Append all batches at once; None when nothing was done."""
+        """Append all batches at once; None if nothing was appended."""
         table = batches.table
         queues = list(map(_as_queue, zip(table.topics, table.queue_ids, strict=True)))
         appended = self._small.append(table, queues, born_host)
@@ -201,14 +201,14 @@ class AppendRecords:
         return self._promised(partial(SmallOutcomes, appended), int(appended.commit_log_edges[-1]))
 
     def _promised(self, acknowledged: Acknowledged, end: int) -> Taken:
-        """The outcomes with what the broker promises for all that lies before an offset."""
+        """The outcomes, once the promise holds for the log before an offset."""
         promise = self._log.promise
         if not promise.waits:
             return acknowledged(promise.level, None)
         return PromisedOutcomes(acknowledged, promise, end)
 
     async def _create_topics(self, batches: Sequence[Batch]) -> Sequence[Batch]:
-        """Make the topics that are missing, all in one turn; the batches as they go on."""
+        """Create missing topics, all in one turn; returns the batches, some perhaps refused."""
         find = self._topics.find
         missing = [place for place, batch in enumerate(batches) if find(batch.topic) is None]
         went_on = list(batches)
@@ -218,14 +218,14 @@ class AppendRecords:
         return went_on
 
     async def _create_topic(self, batch: Batch) -> Batch:
-        """Make a topic for a batch that could be stored in it; others are refused in their turn."""
+        """Create the topic of a batch that fits into it; other batches are refused later."""
         if batch.block is None:
             return batch
         try:
             await self._topics.find_or_create(batch.topic, batch.queue_id, batch.block)
         except ServiceError as error:
             if error.row.name == "TOPIC_LIMIT_REACHED":
-                # "Not found" would have the producer look for the topic elsewhere.
+                # "Not found" would make the producer look for the topic at another broker.
                 return batch._replace(block=None, error=error)
         except BlockRejected:
             pass
@@ -240,7 +240,7 @@ class AppendRecords:
         sequenced = None
         if batch.sequence is not None:
             sequenced = Sequenced(queue, batch.sequence)
-            # Before anything else: what was stored once is so whatever its topic has become.
+            # First of all: a batch that is stored stays stored, whatever its topic has become.
             try:
                 is_same = partial(
                     is_stored_as, self._log.store, block, home.queue_id, is_plain=batch.is_plain
@@ -248,7 +248,8 @@ class AppendRecords:
                 stored = self._sequences.duplicate_of(*sequenced, block.count, is_same)
             except ServiceError:
                 if config is None:
-                    # Its streams went with the topic: that is what is wrong, and no number.
+                    # The streams were deleted with the topic: report the topic, not the sequence
+                    # numbers.
                     check_place(batch, config)
                 raise
             if stored is not None:
@@ -267,7 +268,7 @@ def _acknowledged(
     level: AcknowledgedLevel,
     failure: ServiceError | None,
 ) -> list[BatchOutcome]:
-    """The outcomes once it is known how safe what was stored is."""
+    """The outcomes, once it is known which level was reached."""
     return [
         BatchOutcome(outcome.appended, failure, level, outcome.duplicate)
         if outcome.appended is not None
@@ -277,7 +278,7 @@ def _acknowledged(
 
 
 def _check_numbers(batch: Batch, position: int) -> None:
-    """Refuse numbers that no queue and no stream has."""
+    """Refuse a queue id or sequence that is out of range."""
     producer_id, epoch, first_sequence = batch.sequence or (1, 0, 0)
     if (
         batch.queue_id >= 0

@@ -1,4 +1,4 @@
-"""Spans of appends: one for each call that was sent in spans, whatever it carries."""
+"""Spans of appends: one for each call whose messages were sent in spans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ariane_servicekit.telling.tracing import WorkSpan, WorkTracer
 
 
 class AppendSpans:
-    """Makes them."""
+    """Makes spans of append calls."""
 
     def __init__(self, tracer: WorkTracer, broker_name: str) -> None:
         self._tracer = tracer
@@ -27,12 +27,12 @@ class AppendSpans:
         batches: Sequence[Batch] | SmallBatches,
         trace_parents: Sequence[str],
     ) -> Taken:
-        """Append under a span, which ends when what the broker promises is kept.
+        """Append under a span, which ends when the promise holds.
 
         Args:
             take: Appends.
-            batches: What it appends.
-            trace_parents: In which spans that was sent.
+            batches: The batches that it appends.
+            trace_parents: Spans in which the messages were sent.
         """
         topics = _topics_of(batches)
         topic = topics.pop() if len(topics) == 1 else ""
@@ -58,7 +58,7 @@ class AppendSpans:
 
 
 def _ended_with(span: WorkSpan, taken: Taken) -> Taken:
-    """The same, but that the span ends when the outcomes are known."""
+    """Return the same outcomes, and end the span when they are known."""
     if isinstance(taken, PromisedOutcomes):
         acknowledged = taken.acknowledged
 

@@ -1,4 +1,4 @@
-"""Whether a batch may be appended where it wants to go; the store checks its inside."""
+"""Whether a batch may be appended to its queue; the store checks the records themselves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ariane_servicekit.errors import ServiceError
 from ariane_storage.log.records.fields import FieldColumn
 
 BATCHES_MAX: Final = 4096
-"""Batches of one call: each costs some 20 us of the loop, and 100 where they go one by one."""
+"""Batches of one call: each costs some 20 us of the loop, and 100 when appended one by one."""
 
 _BODY_LENGTH_START: Final = HEADER_BYTES - 4
 _COUNT_BYTES: Final = 2
@@ -43,21 +43,21 @@ _PACKED_TYPES: Final = frozenset(
         TopicMessageType.MIXED,
     }
 )
-"""Types of topics that ordinary records go to; others have rooms of their own."""
+"""Types of topics that take ordinary records; other records have their own ways in."""
 
 
 class Batch(NamedTuple):
     """Records for one queue.
 
     Attributes:
-        block: The records with their columns; None when the columns made no sense.
-        topic: The topic of all of them.
-        queue_id: The queue of all of them.
+        block: The records with their columns; None if the columns were wrong.
+        topic: The topic of all records.
+        queue_id: The queue of all records.
         error: Why there is no block.
-        sequence: Where it stands in the stream of its producer; None stores every arrival.
-        delay: When it is to be delivered; None for at once.
-        is_plain: Whether the broker has encoded it, and filled in what messages did not say.
-        demand: What is wanted beyond what the broker promises; None: nothing.
+        sequence: The batch's place in its producer's stream; None: every arrival is stored.
+        delay: When the batch is to be delivered; None for at once.
+        is_plain: Whether the broker has encoded the batch, and filled in missing fields.
+        demand: The level to reach, where that is more than the broker's own; or None.
     """
 
     block: RecordBlock | None
@@ -71,7 +71,7 @@ class Batch(NamedTuple):
 
 
 def block_of(batch: Batch) -> RecordBlock:
-    """The records of a batch, which say the same of its sequence as the batch does.
+    """Return the records of a batch; they must have the same sequence as the batch.
 
     Raises:
         ServiceError: BLOCK_CORRUPTED.
@@ -85,18 +85,18 @@ def block_of(batch: Batch) -> RecordBlock:
 
 
 def check_place(batch: Batch, config: TopicConfig | None) -> None:
-    """Refuse a batch that does not belong where it wants to go.
+    """Refuse a batch that may not be appended to its queue.
 
     Args:
         batch: The batch.
-        config: Its topic, or None when that is not known.
+        config: Its topic; None if the broker does not know it.
 
     Raises:
         ServiceError: TOPIC_NOT_FOUND, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, TOPIC_NOT_WRITABLE,
             QUEUE_NOT_FOUND or MESSAGE_TYPE_MISMATCH.
     """
     if config is not None and batch.delay is None and batch.queue_id < config.plain_queue_count:
-        return  # As nearly always: nothing else is to be asked.
+        return  # The usual case: nothing more to check.
     if config is None or (config.system and batch.topic != TRACE_TOPIC):
         raise user_topic_error(batch.topic) or topic_not_found(batch.topic)
     if not config.writable:
@@ -110,7 +110,7 @@ def check_place(batch: Batch, config: TopicConfig | None) -> None:
 
 
 def check_takes_delayed(config: TopicConfig) -> None:
-    """Refuse messages that come later where the topic is not for such.
+    """Refuse delayed messages if the topic does not take them.
 
     Raises:
         ServiceError: MESSAGE_TYPE_MISMATCH.
@@ -120,7 +120,7 @@ def check_takes_delayed(config: TopicConfig) -> None:
 
 
 def check_sizes(block: RecordBlock, body_bytes_max: int) -> None:
-    """Refuse bodies and properties beyond their limits; looks only into records that are so large.
+    """Refuse bodies and properties over their limits; looks only into large records.
 
     Raises:
         ServiceError: MESSAGE_TOO_LARGE or MESSAGE_ILLEGAL.

@@ -14,10 +14,10 @@ class BatchOutcome(NamedTuple):
     """The outcome of one batch.
 
     Attributes:
-        appended: Where it is stored; None when nothing of it is.
-        error: Why it failed. With ``appended``: it is stored, and nobody knows how safely.
-        level: How safe it is.
-        duplicate: Whether it was stored before, and not now.
+        appended: Where the batch is stored; None if it is not.
+        error: Why it failed. With ``appended`` set: it is stored, and the level is unknown.
+        level: The level that it reached.
+        duplicate: Whether it had been stored before.
     """
 
     appended: Appended | None = None
@@ -27,12 +27,12 @@ class BatchOutcome(NamedTuple):
 
 
 class SmallOutcomes(Sequence[BatchOutcome]):
-    """The outcomes of batches that were stored at once: alike but for the place of each.
+    """The outcomes of batches that were stored at once: equal except for their places.
 
     Attributes:
         appended: Where they are stored.
-        level: How safe they are.
-        error: Why nobody knows how safe they are.
+        level: The level that they reached.
+        error: Why the level is unknown.
     """
 
     __slots__ = ("appended", "error", "level")
@@ -40,7 +40,6 @@ class SmallOutcomes(Sequence[BatchOutcome]):
     def __init__(
         self, appended: AppendedTable, level: AcknowledgedLevel, error: ServiceError | None = None
     ) -> None:
-        """Take what they have in common; see the class."""
         self.appended = appended
         self.level = level
         self.error = error

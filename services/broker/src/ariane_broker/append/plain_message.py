@@ -1,4 +1,4 @@
-"""A message that came by itself, and is made a record here."""
+"""A single message of a request, which the broker encodes as a record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ariane_record import BlockEncoder, IllegalProperty, RecordTooLarge
 from ariane_record.layout import BLANK_SIZE_MIN_BYTES
 
 CALL_BYTES_MAX: Final = 32 << 20
-"""Bytes of all records that plain messages of one call may become."""
+"""Bytes of all records that the plain messages of one call may become."""
 
 
 class PlainMessage(NamedTuple):
@@ -34,16 +34,16 @@ class PlainMessage(NamedTuple):
         position: int,
         system_properties: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Add it to a block.
+        """Add the message to a block.
 
         Args:
-            encoder: Of the block.
-            position: Of the message in the call, for errors.
-            system_properties: What the system says of the message.
+            encoder: The block's encoder.
+            position: The message's position in the call, for errors.
+            system_properties: Properties that the system adds.
 
         Raises:
             ServiceError: MESSAGE_ILLEGAL.
-            BlockFull: The block has no room for it.
+            BlockFull: The block has no room for the message.
         """
         try:
             encoder.add(
@@ -62,5 +62,5 @@ class PlainMessage(NamedTuple):
 
 
 def call_bytes_of(settings: BrokerSettings) -> int:
-    """Bytes of all records that plain messages of one call may become, and one segment holds."""
+    """Bytes that the records of one call's plain messages may have: they must fit a segment."""
     return min(settings.segment_bytes - BLANK_SIZE_MIN_BYTES, CALL_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""Outcomes that wait for what the broker promises, without a task for each request that does."""
+"""Outcomes that wait for the broker's promise, without a task for each request."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ariane_servicekit.errors import ServiceError
 _T = TypeVar("_T")
 
 Acknowledged: TypeAlias = Callable[[AcknowledgedLevel, ServiceError | None], Sequence[BatchOutcome]]
-"""Makes the outcomes once it is known how safe what was stored is, or why nobody knows."""
+"""Makes the outcomes from the level that was reached, or from the error that left it unknown."""
 
 Taken: TypeAlias = Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]]
-"""One outcome for each batch, or what they are to be waited for."""
+"""One outcome for each batch, or an awaitable of the outcomes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromisedOutcomes(Awaitable[Sequence[BatchOutcome]]):
-    """The outcomes of stored batches, told once the promise is kept.
+    """The outcomes of stored batches, available once the promise holds.
 
     Attributes:
         acknowledged: Makes the outcomes.
-        promise: What is waited for, once for all batches of a request.
-        end: Commit-log offset behind the last of them.
+        promise: The promise to wait for, once for all batches of a request.
+        end: Commit-log offset behind the last batch.
     """
 
     acknowledged: Acknowledged
@@ -35,7 +35,7 @@ class PromisedOutcomes(Awaitable[Sequence[BatchOutcome]]):
     end: int
 
     def then(self, say: Callable[[Sequence[BatchOutcome]], _T]) -> asyncio.Future[_T]:
-        """What is to be said of them, as soon as they are known."""
+        """Return a future of a function of the outcomes."""
         return self.promise.then(
             self.end, lambda level, error: say(self.acknowledged(level, error))
         )

@@ -1,15 +1,16 @@
-"""A batch that comes again: whether it is the one that is stored, and its first result.
+"""A repeated batch: whether it equals the stored one, and the first result.
 
-Records lie in the log as they came, but for what the broker fills in, and hosts of IPv6, which make
-the header of each longer::
+Records lie in the log as they came, except for the fields that the broker fills in, and for IPv6
+hosts, which make the header longer::
 
     came     [size .. both hosts, attempts, half offset][body length, body .. properties][digits]
     stored   [ the same, some of it owned by the broker][             the same          ][digits]
              0                             84 (+ 12, 24)                                 -11
 
-Compared are all bytes between the half offset and the digits of the record's checksum, and of the
-fields before them those that the producer fills in. Of plain messages the broker fills in more,
-each time anew (unique ids, times of birth): there it is the checksums of bodies that count.
+Two parts are compared: all bytes from the half offset to the digits of the record's checksum, and
+in the header the fields that the producer fills in. For plain messages the broker fills in more,
+with new values each time (unique ids, times of birth): there only the flag and the checksum of the
+body count.
 """
 
 from __future__ import annotations
@@ -52,16 +53,16 @@ def is_stored_as(
     *,
     is_plain: bool,
 ) -> bool:
-    """Whether a block is the batch that is stored with its numbers.
+    """Whether a block is the batch that is stored under its sequence numbers.
 
-    Records that the log has lost cannot be compared: there the numbers, and the size
-    of the batch, are all that counts.
+    Records that the log has lost cannot be compared: for them the sequence numbers and the size of
+    the batch decide.
 
     Args:
         log: The store.
         block: The block that came.
-        queue_id: The queue of its topic that it was stored in.
-        stored: The batch of the same numbers, with as many records.
+        queue_id: The queue in which it was stored.
+        stored: The stored batch of the same numbers, with as many records.
         is_plain: Whether the broker encoded it from plain messages.
     """
     extra = _extra_bytes(block, stored)
@@ -85,7 +86,7 @@ def is_stored_as(
 
 
 def first_result(stored: StoredBatch, block: RecordBlock) -> Appended:
-    """What the first copy of a batch was answered with."""
+    """The result that was returned for the first copy of a batch."""
     return Appended(
         first_queue_offset=QueueOffset(stored.first_queue_offset),
         count=stored.record_count,
@@ -97,25 +98,25 @@ def first_result(stored: StoredBatch, block: RecordBlock) -> Appended:
 
 
 def _is_whole(block: RecordBlock) -> bool:
-    """Whether its sizes may be those of its records: nobody has looked at it yet."""
+    """Whether the sizes can be those of the records; nothing else was checked before."""
     smallest, total = int(block.sizes.min()), int(block.sizes.sum(dtype=np.int64))
     return smallest >= HEADER_BYTES + CRC_PROPERTY_BYTES and total == len(block.records)
 
 
 def _extra_bytes(block: RecordBlock, stored: StoredBatch) -> int | None:
-    """By how much each stored record is longer; None when that cannot be."""
+    """How many bytes longer each stored record is; None if the sizes cannot fit."""
     extra, odd = divmod(stored.size_bytes - block.size_bytes, block.count)
     return extra if not odd and extra in {0, IPV6_EXTRA_BYTES, 2 * IPV6_EXTRA_BYTES} else None
 
 
 def _places(block: RecordBlock, stored: StoredBatch, extra: int) -> Int64s:
-    """Where each record of the stored batch starts."""
+    """Commit-log offset of each record of the stored batch."""
     sizes = block.sizes.astype(np.int64) + extra
     return np.cumsum(sizes) - sizes + stored.commit_log_offset
 
 
 def _is_kept(log: Store, commit_log_offset: int) -> bool:
-    """Whether the log has the first record: then the others are not where they were looked for."""
+    """Whether the log still has the first record: then the others are elsewhere than expected."""
     try:
         log.message_at(commit_log_offset)
     except StorageError:

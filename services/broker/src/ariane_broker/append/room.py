@@ -1,4 +1,4 @@
-"""The appending room: messages in."""
+"""The append room: builds what takes messages in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ariane_servicekit import ErrorTranslator
 
 @dataclass(frozen=True, slots=True)
 class AppendingRoom:
-    """Messages in."""
+    """The parts of the append room."""
 
     append_records: AppendRecords
     topics_for_send: TopicsForSend
@@ -34,7 +34,7 @@ def appending_room(
     changing: ChangingRoom,
     delaying: DelayingRoom,
 ) -> AppendingRoom:
-    """Messages in."""
+    """Build the append room."""
     settings = outside.settings
     topics_for_send = TopicsForSend(changing.topic_changes, check_block=block_check(settings))
     append_records = AppendRecords(

@@ -1,7 +1,7 @@
-"""Appending the small batches of a request at once: what is asked of each is asked of all together.
+"""Appending the small batches of a request at once: each check covers all of them.
 
-All of them are stored, or nothing is; then they go one by one, as if nobody had tried. So one that
-is refused, or was stored before, takes no other with it, and is told what it would be told anyway.
+Either all batches are stored or none is; in the latter case they are appended one by one. So a
+batch that is refused, or was stored before, takes no other with it and gets its usual outcome.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SmallAppend:
         self._log = log
         self._topics = topics
         self._sequences = sequences
-        # A record as large as this has neither body nor properties that are too large.
+        # A record of at most this size has neither a body nor properties that are too large.
         self._record_bytes_max = min(body_bytes_max, PRODUCER_PROPERTIES_BYTES_MAX)
 
     def append(
@@ -46,11 +46,12 @@ class SmallAppend:
 
         Args:
             table: The batches.
-            queues: The queue of each.
-            born_host: Where the producer was seen.
+            queues: The queue of each batch.
+            born_host: The producer's address as the broker sees it.
 
         Returns:
-            Where each went; None when nothing was stored and they are to go one by one.
+            Where each batch is stored; None if nothing was stored and the batches must go one by
+            one.
         """
         if int(table.sizes.max()) > self._record_bytes_max:
             return None
@@ -65,10 +66,10 @@ class SmallAppend:
         try:
             return self._log.append_table(table, queues, next_batches, born_host)
         except StorageError:
-            return None  # The first one by one is told the same.
+            return None  # Appended one by one, the first batch gets this error.
 
     def _typed(self, queues: Sequence[QueueKey]) -> dict[TopicMessageType, list[int]] | None:
-        """Which batches are to be of a type; None when something is to be said against a place."""
+        """Group batches by the type of their topics; None if a batch may not go to its queue."""
         find = self._topics.find
         typed: dict[TopicMessageType, list[int]] = {}
         for position, (topic, queue_id) in enumerate(queues):
@@ -81,9 +82,9 @@ class SmallAppend:
 
 
 def _are_of_type(table: BlockTable, message_type: TopicMessageType, positions: list[int]) -> bool:
-    """Whether a glance tells that some batches are of a type."""
+    """Whether a quick look shows that all these batches are of a type."""
     if int(table.sizes.min()) < 0 or not table.are_sizes_whole:
-        return False  # Sizes that go back and forth would have the same bytes copied many times.
+        return False  # Sizes that grow and shrink by turns would copy the same bytes many times.
     chosen = np.zeros(len(table), np.bool_)
     chosen[positions] = True
     sizes = table.sizes[np.repeat(chosen, table.counts)]

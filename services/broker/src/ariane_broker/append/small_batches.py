@@ -1,4 +1,4 @@
-"""Batches of a request that are so small that they are taken as one."""
+"""The small batches of a request, taken together."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ariane_storage.writing.block_table import BlockTable
 
 
 class SmallBatches:
-    """All batches of a request by column; as they are one by one only if somebody asks.
+    """All batches of a request by column; single batches are made only on demand.
 
     Attributes:
-        table: Their blocks and sequences, side by side. None of them is delayed.
-        each: Makes a batch of each.
+        table: Their blocks and sequences; none of them is delayed.
+        each: Makes a list of single batches.
     """
 
     __slots__ = ("each", "table")

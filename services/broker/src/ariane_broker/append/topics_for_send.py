@@ -1,4 +1,4 @@
-"""Topics as sends see them: found, or made by the first send where that is allowed."""
+"""Topics for sends: found, or created by the first send where that is allowed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ariane_record import RecordBlock
 
 
 class TopicsForSend:
-    """Finds the topics of messages that arrive, and makes those that are missing."""
+    """Finds the topics of arriving messages, and creates missing ones."""
 
     def __init__(
         self, topics: TopicChanges, *, check_block: Callable[[RecordBlock], object]
@@ -20,17 +20,17 @@ class TopicsForSend:
 
         Args:
             topics: The topics of this broker.
-            check_block: Raises when a block could not be appended; writes nothing.
+            check_block: Raises if the block could not be appended; writes nothing.
         """
         self._topics = topics
         self._check_block = check_block
 
     def find(self, topic: str) -> TopicConfig | None:
-        """The topic, or None when it is not known here."""
+        """Return the topic, or None if the broker does not know it."""
         return self._topics.find(topic)
 
     def check_block(self, block: RecordBlock) -> None:
-        """See that a block could be appended.
+        """Check that a block could be appended.
 
         Raises:
             BlockRejected: It is broken.
@@ -38,12 +38,12 @@ class TopicsForSend:
         self._check_block(block)
 
     async def find_or_create(self, topic: str, queue_id: int, block: RecordBlock) -> TopicConfig:
-        """The topic; made if it is missing, may be made, and would then take the block.
+        """Return the topic; create it if it is missing, may be created and could take the block.
 
         Args:
             topic: Its name.
             queue_id: The queue that the block goes to.
-            block: What goes to it: nothing broken makes a topic.
+            block: The block for that queue: a broken block creates no topic.
 
         Raises:
             ServiceError: TOPIC_NOT_FOUND, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED or QUEUE_NOT_FOUND.

@@ -1,4 +1,4 @@
-"""When a message is to be delivered, as its producer says it."""
+"""The delay of a message, as its producer gives it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ariane_storage.log.records.fields import Int64s
 
 @dataclass(frozen=True, slots=True)
 class DelayLevel:
-    """After the delay of a level.
+    """Delivery after the delay of a level.
 
     Attributes:
-        level: From 1; above the highest one it is the highest.
+        level: From 1; numbers above the highest level mean the highest.
     """
 
     level: int
@@ -20,7 +20,7 @@ class DelayLevel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeliveryTimes:
-    """Each message at a time of its own.
+    """Delivery of each message at a time of its own.
 
     Attributes:
         times_ms: Milliseconds since the epoch, one for each record.

@@ -1,4 +1,4 @@
-"""Counts for operators: messages that wait for their delivery, and how deliveries went."""
+"""Counts for operators: messages that wait for delivery, and past deliveries."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ariane_broker.delay.timer.timer_queue import TimerQueue
 
 
 class PendingLevel(NamedTuple):
-    """Messages of one delay level that wait.
+    """The waiting messages of one delay level.
 
     Attributes:
         level: The level.
-        wait_ms: How long a message of it waits; 0 when the table has no such level any more.
-        pending_count: How many wait.
+        wait_ms: The delay of the level; 0 if the table no longer has the level.
+        pending_count: Number of waiting messages.
         next_due_ms: When the first of them is due, milliseconds since the epoch.
     """
 
@@ -44,7 +44,7 @@ class DelayedCounts:
 
     @property
     def timed_pending_count(self) -> int:
-        """Messages that wait for a time of their own."""
+        """Number of messages that wait for a time of their own."""
         return self._timer.pending_count
 
     @property
@@ -63,7 +63,7 @@ class DelayedCounts:
         return self._delivery.lateness
 
     def pending_levels(self) -> list[PendingLevel]:
-        """The levels of which messages wait."""
+        """The levels with waiting messages."""
         found = []
         for level in self._levels.levels:
             count, next_due_ms = self._levels.pending_of(level)

@@ -1,4 +1,4 @@
-"""Delivering parked records: back to the topic and queue that they were sent to."""
+"""Delivery of parked records to the topic and queue that they were sent to."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ _log = get_logger(__name__)
 
 
 class Delivery:
-    """Appends parked records to where they are going.
+    """Appends due records to their destinations.
 
     Attributes:
         delivered_count: Messages delivered since the start.
-        dropped_count: Messages that could not be: their topic is gone, or they are damaged.
+        dropped_count: Messages that could not be delivered: their topic is gone, or they are
+            damaged.
         lateness: How late they were.
     """
 
@@ -43,20 +44,20 @@ class Delivery:
         self.lateness = Lateness()
 
     def deliver(self, queue: QueueKey, rows: ParkedRows, mark: Callable[[Int64s], None]) -> None:
-        """Deliver records of one queue.
+        """Deliver records of one parked queue.
 
-        Those of one connection for the same queue come in the order of ``rows``. A block has one
-        ``born_host``, so those of several connections do not alternate: whose first message was
-        parked first comes first.
+        Records of one connection for the same destination keep the order of ``rows``. A block has
+        one ``born_host``, so records of several connections are not interleaved: the connection
+        whose first record was parked first comes first.
 
         Args:
-            queue: Where they are parked.
-            rows: What is due.
-            mark: Is told the queue offsets of what is done with, at once.
+            queue: The queue in which they are parked.
+            rows: The due records.
+            mark: Called at once with the queue offsets of records that are done.
 
         Raises:
-            QueueUnderRepair: An entry leads astray; nothing was delivered.
-            StorageError: The store takes nothing more; what was delivered is marked.
+            QueueUnderRepair: An entry points to a wrong place; nothing was delivered.
+            StorageError: The store accepts no more; delivered records are marked.
         """
         parked = read_parked(self._parked, queue, rows)
         found = rows.queue_offsets[:0] if parked is None else parked.queue_offsets
@@ -67,7 +68,7 @@ class Delivery:
         if len(notes):
             mark(found[notes])
             rows = rows.take(~np.isin(rows.queue_offsets, found[notes]))
-        # From the order of the log back to that of ``rows``.
+        # From the order of the log back to the order of ``rows``.
         place_of = dict(zip(found.tolist(), range(len(found)), strict=True))
         wanted = filter(place_of.__contains__, rows.queue_offsets.tolist())
         self._deliver_groups(parked, list(map(place_of.__getitem__, wanted)), mark)
@@ -85,7 +86,7 @@ class Delivery:
                 strict=True,
             )
         )
-        # Together what goes together, in the order of the first of each; no statement for each row.
+        # Records with one destination are grouped without a Python step for each row.
         wishes = list(map(going.__getitem__, places))
         rank_of_wish = dict(zip(reversed(wishes), range(len(wishes), 0, -1), strict=True))
         rank_of = dict(zip(places, map(rank_of_wish.__getitem__, wishes), strict=True))
@@ -122,7 +123,7 @@ class Delivery:
         self.lateness.delivered(parked.due_ms[places], parked_ms, appended.store_timestamp_ms)
 
     def _target(self, topic: str, queue_id: str) -> QueueKey | None:
-        """Where messages go; a queue that is there no more is replaced by one that is."""
+        """The destination queue; a queue that no longer exists is replaced by an existing one."""
         config = self._find_topic(topic)
         if config is None or not queue_id.isdecimal():
             return None

@@ -1,4 +1,4 @@
-"""The loop that delivers what is due, in slices between which everything else has its turn."""
+"""The loop that delivers due records in slices; other tasks get their turn in between."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ariane_servicekit import Clock, Loop, get_logger
 from ariane_storage.errors import QueueUnderRepair, StoreFull, StorePoisoned
 
 WAIT_SECONDS_MAX: Final = 1.0
-"""The clock of the machine may be set: it is looked at as often as that."""
+"""The machine's clock may be set: the loop looks at it this often."""
 
 ROUND_SLICES: Final = 16
-"""Slices of one level, or of the timer topic, before the others have their turn."""
+"""Slices of one level, or of the timer topic, before the others get their turn."""
 
 _log = get_logger(__name__)
 
 
 class DeliveryLoop:
-    """Delivers what is due."""
+    """Delivers due records."""
 
     def __init__(
         self,
@@ -51,24 +51,24 @@ class DeliveryLoop:
         self.loop = Loop("deliver-delayed", self.turn, interval_s=WAIT_SECONDS_MAX, clock=clock)
 
     def parked(self, due_ms: int) -> None:
-        """A record was parked: perhaps it is due before everything else."""
+        """Note that a record was parked, which may be due before all others."""
         if self._wakes_ms is None or due_ms < self._wakes_ms:
             self._wake_at(due_ms)
 
     async def turn(self) -> None:
-        """Deliver all that is due by now."""
+        """Deliver everything that is due."""
         self._was_repairing, self._is_repairing = self._is_repairing, False
         try:
             while await self._deliver_round():
                 pass
             self._is_full = False
         except StorePoisoned:
-            return  # The process is on its way out.
+            return  # The process is about to end.
         except StoreFull as error:
             if not self._is_full:
                 _log.error("delayed_messages_wait", reason=error.reason)
             self._is_full = True
-            return  # Another try with the next turn.
+            return  # The next turn tries again.
         if self._is_repairing:
             return
         due = [self._levels.next_due_ms(), self._timer_queue.next_due_ms()]
@@ -78,9 +78,9 @@ class DeliveryLoop:
                 self.parked(due_ms)
 
     async def _deliver_round(self) -> bool:
-        """Deliver some of everything that is due; whether there may be more.
+        """Deliver some of everything that is due; returns whether there may be more.
 
-        What falls due faster than it can be delivered holds up itself, and nothing else.
+        Records that fall due faster than they can be delivered delay only one another.
         """
         before = self._delivery.delivered_count
         try:
@@ -118,14 +118,14 @@ class DeliveryLoop:
         return True
 
     def _deliver_slice(self, rows: ParkedRows) -> bool:
-        """Deliver some records of the timer topic; what is not done with waits on.
+        """Deliver some records of the timer topic; records that are not done keep waiting.
 
         Returns:
-            Whether its queue can be read; if not, what entries have said is void.
+            Whether the queue can be read; otherwise its entries were wrong.
         """
         timer = self._timer_queue
         chosen = rows.within(SLICE_BYTES)
-        # RocketMQ's own entries of this topic do not say the time; then the records do.
+        # RocketMQ's own entries of this topic have no time: only the records have.
         untimed = chosen.due_ms < TIME_MS_MIN
         try:
             if untimed.any():
@@ -141,7 +141,7 @@ class DeliveryLoop:
         return True
 
     def _wait_for_repair(self, error: QueueUnderRepair) -> None:
-        """Leave a queue alone until the next turn; say so once, not every turn."""
+        """Skip a queue until the next turn; log this once, not every turn."""
         if not (self._is_repairing or self._was_repairing):
             _log.warning("delayed_messages_wait", reason=str(error))
         self._is_repairing = True

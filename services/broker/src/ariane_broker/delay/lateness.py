@@ -9,34 +9,33 @@ import numpy as np
 from ariane_storage.log.records.fields import Int64s
 
 TIME_MS_MIN: Final = 1_000_000_000_000
-"""An entry with less, the year 2001, has no time but the hash of a tag, or is a note."""
+"""A smaller number (before the year 2001) is no time: a hash of a tag, or a note."""
 
 
 class Lateness:
     """Sums over all messages delivered since the start.
 
-    A message that was sent after its time is late from then on; one that says no time in its entry
+    A message sent after its time counts as late from then on; a message without a time in its entry
     is not counted.
 
     Attributes:
-        sum_ms: Of all of them.
-        max_ms: Of the latest.
-        message_count: How many are counted.
+        sum_ms: The lateness of all messages together.
+        max_ms: The largest lateness.
+        message_count: Number of messages counted.
     """
 
     def __init__(self) -> None:
-        """Nothing was delivered yet."""
         self.sum_ms = 0
         self.max_ms = 0
         self.message_count = 0
 
     def delivered(self, due_ms: Int64s, parked_ms: Int64s, now_ms: int) -> None:
-        """Messages were delivered.
+        """Count delivered messages.
 
         Args:
             due_ms: When each was due.
             parked_ms: When each was parked.
-            now_ms: When that was.
+            now_ms: The time of delivery.
         """
         timed = due_ms >= TIME_MS_MIN
         late_ms = np.maximum(0, now_ms - np.maximum(due_ms, parked_ms)[timed])

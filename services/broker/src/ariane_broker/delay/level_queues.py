@@ -1,19 +1,20 @@
-"""The delay levels: a queue for each, in which every record waits as long as every other.
+"""The delay levels: a queue for each, whose records all wait equally long.
 
-What comes first in such a queue is due first, so a queue offset for each level says how far its
+The first record of such a queue is due first, so one queue offset for each level says how far its
 messages are delivered. RocketMQ keeps just that, in ``config/delayOffset.json``::
 
     {"offsetTable": {"1": 120, "2": 7}, "commitLogOffset": 52428800, "marks": {}, ...}
 
-A level whose wait the table of levels does not say any more is delivered nevertheless.
+Records of a level that the table no longer has are delivered nevertheless.
 
-What was parked while the clock was ahead is due too late once it is right again, and everything
-behind it with it. So nothing waits longer than its level from when the broker first saw it.
-RocketMQ delivers what is due later than that at once; here it waits its time, and is not early.
+A record that was parked while the clock was ahead is due too late once the clock is right again,
+and it holds up all records behind it. So no record waits longer than its level from the time when
+the broker first saw it. RocketMQ delivers such records at once; here they wait their time, and are
+never early.
 
-Ours says besides which part of the log it knows of. What was delivered after that follows from the
-log, so that a broker that is killed delivers nothing twice. RocketMQ skips what it does not know,
-and begins with those offsets; a file that RocketMQ has written is believed in the same way.
+Our file also says which part of the log it covers. Later deliveries follow from the log, so that a
+broker that is killed delivers nothing twice. RocketMQ skips the additional keys and begins with the
+offsets; a file that RocketMQ has written is used in the same way.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ FILE_NAME: Final = "config/delayOffset.json"
 
 
 class Bound(NamedTuple):
-    """When the records of a level are due at the latest that were seen at some moment.
+    """The latest time at which the records of a level seen at some moment are due.
 
     Attributes:
-        end: Behind the last one that was seen, as a queue offset.
-        due_ms: Then.
+        end: Queue offset behind the last record seen.
+        due_ms: That time.
     """
 
     end: int
@@ -58,9 +59,9 @@ class LevelQueues:
     """The queues of all levels, and how far each is delivered.
 
     Attributes:
-        name: What is kept here, for the log of the process.
+        name: Name of this state in the process's log.
         change_count: Grows with every change.
-        matters_since_ms: All that the log has may matter.
+        matters_since_ms: None: any record of the log may matter.
     """
 
     name: Final = "delay levels"
@@ -69,12 +70,12 @@ class LevelQueues:
     def __init__(
         self, log: Store, *, levels_ms: tuple[int, ...], now_ms: Callable[[], int]
     ) -> None:
-        """Know of nothing delivered.
+        """Start without deliveries.
 
         Args:
             log: The store.
-            levels_ms: How long each level waits, level 1 first; others than these may have messages
-                that wait.
+            levels_ms: Delay of each level, level 1 first; other levels may have waiting messages,
+                too.
             now_ms: Milliseconds since the epoch.
         """
         self._log = log
@@ -88,11 +89,11 @@ class LevelQueues:
         self.clear()
 
     def due(self, level: int, count: int) -> ParkedRows:
-        """Records of a level that are due, the oldest first.
+        """Return due records of a level, oldest first.
 
         Args:
             level: The level.
-            count: How many entries of its queue are looked at.
+            count: How many entries of its queue to look at.
         """
         progress = self._progress[level]
         rows = self._rows(level, count)
@@ -102,19 +103,19 @@ class LevelQueues:
         return rows.take(progress.pending(rows.queue_offsets))
 
     def pending_of(self, level: int) -> tuple[int, int | None]:
-        """How many records of a level wait, and when the first is due; None when none does."""
+        """Number of waiting records of a level, and when the first is due; None if none waits."""
         progress = self._progress[level]
         count = progress.pending_count(self._log.queue_bounds(*queue_of(level))[1])
         first = self._rows(level, 1)
         return count, int(first.due_ms[0]) if len(first) else None
 
     def next_due_ms(self) -> int | None:
-        """When the next record of any level is due; None when none waits."""
+        """When the next record of any level is due; None if none waits."""
         queues = [self._rows(level, 1) for level in self._progress]
         return min((int(rows.due_ms[0]) for rows in queues if len(rows)), default=None)
 
     def _rows(self, level: int, count: int) -> ParkedRows:
-        """The first records of a level that wait, with when they are due."""
+        """The first waiting records of a level, with their due times."""
         begin = self._progress[level].begin
         rows = rows_from(self._log, queue_of(level), begin, count)
         if not len(rows):
@@ -130,14 +131,14 @@ class LevelQueues:
         return rows
 
     def _wait_ms(self, level: int) -> int:
-        """How long a record of a level waits at most; of one that is gone nobody knows better."""
+        """The longest wait of a level's records; a level that is gone has no other bound."""
         if level <= self._level_count:
             return self._levels_ms[level - 1]
         return max(*self._levels_ms, *DELAY_LEVELS_MS)
 
     @property
     def needed_from(self) -> int | None:
-        """The commit-log offset of the oldest record that waits; None when none does."""
+        """Commit-log offset of the oldest waiting record; None if none waits."""
         found = (
             needed_from(self._log, queue_of(level), progress.begin)
             for level, progress in self._progress.items()
@@ -146,22 +147,22 @@ class LevelQueues:
 
     @property
     def levels(self) -> list[int]:
-        """All levels: those that there are now, and those that may have messages from before."""
+        """All levels: the present ones, and those that may have messages from before."""
         return sorted(self._progress)
 
     def mark(self, level: int, queue_offsets: Int64s) -> None:
-        """Records of a level are delivered, or will never be."""
+        """Mark records of a level as done: delivered, or never to be."""
         self._progress[level].mark(queue_offsets)
         self.change_count += 1
 
     # State that is kept across restarts.
 
     def replay(self, stretch: Stretch) -> None:
-        """Take over what a stretch of the log says was delivered."""
+        """Note deliveries that a stretch of the log shows."""
         self._origins.append(delivered_origins(stretch))
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:  # noqa: ARG002 - a message of a topic that does not stand is dropped when it is due.
-        """All is replayed: see which records of the queues were delivered."""
+        """After the replay: find out which records of the queues were delivered."""
         origins = np.unique(np.concatenate([np.empty(0, np.int64), *self._origins]))
         self._origins.clear()
         for level in range(self._level_count + 1, LEVEL_COUNT_MAX + 1):
@@ -173,12 +174,12 @@ class LevelQueues:
         self.change_count += 1
 
     def clear(self) -> None:
-        """Know of nothing delivered."""
+        """Forget all deliveries."""
         self._progress = self._fresh()
         self._origins.clear()
 
     def document(self, commit_log_offset: int) -> dict[str, Any]:
-        """Everything as JSON: RocketMQ's fields, and ours, which RocketMQ ignores."""
+        """The content of the file: RocketMQ's fields, and ours, which RocketMQ ignores."""
         progress = self._progress
         return {
             "dataVersion": {
@@ -196,13 +197,13 @@ class LevelQueues:
         }
 
     def load(self, document: Mapping[str, Any]) -> int:
-        """Take over a document, ours or RocketMQ's.
+        """Load a file, ours or RocketMQ's.
 
         Returns:
-            Its commit-log offset; 0 for one of RocketMQ's, which knows of none.
+            Its commit-log offset; 0 for a file of RocketMQ, which has none.
 
         Raises:
-            ValueError: It is none of either.
+            ValueError: The content is neither.
         """
         progress = self._fresh()
         for level, queue_offset in document["offsetTable"].items():
@@ -220,7 +221,7 @@ class LevelQueues:
 
 
 def _lower(rows: ParkedRows, bound: Bound) -> None:
-    """Lower the due times of records to the latest time that their bound allows."""
+    """Lower due times to the latest time that the bound allows."""
     seen = rows.queue_offsets < bound.end
     rows.due_ms[seen] = np.minimum(rows.due_ms[seen], bound.due_ms)
 

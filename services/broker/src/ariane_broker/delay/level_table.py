@@ -1,4 +1,4 @@
-"""How long each delay level waits, as RocketMQ's ``messageDelayLevel`` says it: ``1s 5s 1m``."""
+"""The table of delay levels in the format of RocketMQ's ``messageDelayLevel``: ``1s 5s 1m``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 LEVEL_COUNT_MAX: Final = 64
-"""Each level has a queue that is looked at in turn."""
+"""Each level has a queue that is read in turn."""
 
 _WAIT_MS_MAX: Final = 10 * 365 * 86_400_000
 _WAIT: Final = re.compile(r"([0-9]{1,12})([smhd])")
@@ -14,13 +14,13 @@ _UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def level_waits_ms(text: str) -> tuple[int, ...]:
-    """The waits of all levels, level 1 first.
+    """Parse the delays of all levels, level 1 first.
 
     Args:
         text: Numbers with a unit of s, m, h or d, separated by blanks.
 
     Raises:
-        ValueError: It says no such thing; it says why.
+        ValueError: The text is no such table; the message says why.
     """
     waits_ms = tuple(map(_wait_ms, text.split()))
     if not 1 <= len(waits_ms) <= LEVEL_COUNT_MAX:

@@ -1,4 +1,4 @@
-"""Parking: records of a topic become records of a system topic, which say where they are going.
+"""Parking: records of a topic become records of a system topic that name their destination.
 
 ::
 
@@ -6,7 +6,7 @@
     parked              header | body | "SCHEDULE_TOPIC_XXXX" | REAL_TOPIC, REAL_QID, DELAY,
                                                                 properties
 
-The layout and the names are RocketMQ's, which delivers what we parked and the reverse.
+The layout and the names are RocketMQ's; either broker delivers what the other has parked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RESERVED: Final = DELAY_PROPERTIES - {PropertyName.PRODUCER_SEQUENCE}
 
 
 class Parked(NamedTuple):
-    """Records as they are parked.
+    """Records in their parked form.
 
     Attributes:
         block: The records.
@@ -48,7 +48,7 @@ class Parked(NamedTuple):
 
 
 class Parking:
-    """Makes parked records of ordinary ones.
+    """Turns ordinary records into parked ones.
 
     Attributes:
         levels_ms: How long each delay level waits, level 1 first.
@@ -66,9 +66,9 @@ class Parking:
 
         Args:
             levels_ms: See the class.
-            delay_ms_max: How far ahead a time of delivery may be.
+            delay_ms_max: How far in the future a delivery time may be.
             now_ms: Milliseconds since the epoch.
-            check_block: Raises when a block could not be appended; writes nothing.
+            check_block: Raises if the block could not be appended; writes nothing.
         """
         self.levels_ms = levels_ms
         self._delay_ms_max = delay_ms_max
@@ -82,18 +82,18 @@ class Parking:
         delay: Delay,
         sequence: ProducerSequence | None = None,
     ) -> Parked:
-        """The records of a block as they wait for their time.
+        """Park the records of a block.
 
         Args:
-            block: Records of the topic that they are going to.
-            queue: The queue that they are going to.
-            delay: When.
-            sequence: Where they stand in the stream of their producer to that queue.
+            block: Records of the destination topic.
+            queue: The destination queue.
+            delay: The delay or times.
+            sequence: The batch's place in its producer's stream to that queue.
 
         Raises:
             BlockRejected: The block is broken.
-            ServiceError: FIELD_INVALID or DELIVERY_TIME_TOO_LATE; MESSAGE_ILLEGAL for a record of
-                a producer that says itself where it is going, or that has no room to say so.
+            ServiceError: FIELD_INVALID or DELIVERY_TIME_TOO_LATE; MESSAGE_ILLEGAL for a producer's
+                record that itself names a destination, or that has no room for one.
         """
         self._check_block(block)
         moved = MovedRecords(decode_columns(block.records, block.sizes), dropped=DELAY_PROPERTIES)
@@ -105,11 +105,11 @@ class Parking:
         return self._park_for_times(moved, queue, delay.times_ms, sequence)
 
     def check_staged(self, block: RecordBlock, times_ms: Int64s) -> None:
-        """See that records could be parked one day: then it is too late to refuse them.
+        """Check now that records can be parked later, when it is too late to refuse them.
 
         Args:
             block: Records that could be appended.
-            times_ms: When each is to be delivered; 0 for those that nobody will park.
+            times_ms: Delivery time of each; 0 for records that will not be parked.
 
         Raises:
             ServiceError: As ``park``.
@@ -125,15 +125,15 @@ class Parking:
     def park_staged(
         self, block: RecordBlock, queue_ids: Int64s, times_ms: Int64s, *, half_offset: int
     ) -> Parked:
-        """Records that ``check_staged`` has passed as they wait for their times.
+        """Park records that ``check_staged`` has passed.
 
-        They are committed: by now the limits may be others, and are not looked at again.
+        They are committed, so limits that have changed meanwhile do not apply to them.
 
         Args:
-            block: Records of the topic that they are going to.
-            queue_ids: The queue that each is going to.
-            times_ms: When each is to be delivered.
-            half_offset: What stands in their headers in the place of a half message's offset.
+            block: Records of the destination topic.
+            queue_ids: Destination queue of each.
+            times_ms: Delivery time of each.
+            half_offset: The value of the header field for a half message's offset.
         """
         moved = MovedRecords(decode_columns(block.records, block.sizes), dropped=DELAY_PROPERTIES)
         queues = map(b"%d".__mod__, queue_ids.tolist())
@@ -164,7 +164,7 @@ class Parking:
         return _parked(moved, TIMER_QUEUE, heads, sequence, times_ms)
 
     def _check_times(self, times_ms: Int64s, rows: Int64s) -> None:
-        """Refuse times that are none, or too late, of some records."""
+        """Refuse delivery times of some records that are illegal or too late."""
         chosen = times_ms[rows]
         if int(chosen.min()) < 1:
             raise field_invalid("delivery_times_ms", "must be 1 or more", int(chosen.min()))
@@ -199,7 +199,7 @@ def _parked(
 
 
 def _head(queue: QueueKey) -> bytes:
-    """Where a parked record is going."""
+    """The properties that name the destination of a parked record."""
     return (
         f"{PropertyName.REAL_TOPIC}\x01{queue.topic}\x02"
         f"{PropertyName.REAL_QUEUE_ID}\x01{queue.queue_id}\x02"
@@ -207,12 +207,12 @@ def _head(queue: QueueKey) -> bytes:
 
 
 def _refuse(moved: MovedRecords, name: str) -> None:
-    """Refuse records that have a property which says where a parked record is going."""
+    """Refuse records with a property that names the destination of a parked record."""
     said = np.fromiter(map(bool, moved.values(name)), np.bool_, len(moved.columns))
     _refuse_rows(np.flatnonzero(said), name)
 
 
 def _refuse_rows(rows: Int64s, name: str) -> None:
-    """Refuse the first of some records for a property that is not theirs to have."""
+    """Refuse the first of some records for a property that only the system may set."""
     if len(rows):
         raise message_illegal(int(rows[0]), f"property {name!r} belongs to the system")

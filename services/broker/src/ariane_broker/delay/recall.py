@@ -1,7 +1,7 @@
 """Taking a delayed message back before it is delivered.
 
-A note in the timer topic takes the message out, as its delivery would: whichever of the two comes
-first in the log holds. The note has RocketMQ's shape, so that a broker of theirs heeds it too.
+A note in the timer topic takes the message out, as its delivery would: whichever comes first in the
+log counts. The note has RocketMQ's shape, so that RocketMQ's broker follows it, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ariane_servicekit.errors import field_invalid
 from ariane_storage.store import Store
 
 _COPIES_MAX: Final = 64
-"""Records of one unique id that are looked at: parked again, sent twice, notes."""
+"""Records of one unique id that are looked at: the message, copies, repeated sends, notes."""
 
 _NOTE_BODY: Final = b"recalled"
 """RocketMQ's client refuses messages without a body."""
@@ -49,20 +49,20 @@ class Recall:
         self._is_draining = is_draining
 
     async def recall(self, topic: str, handle: str, born_host: Host) -> str:
-        """Take a message back; doing so again changes nothing.
+        """Take a message back; repeating that changes nothing.
 
         Args:
-            topic: The topic that it was sent to.
-            handle: From the answer to its send.
-            born_host: Who asks.
+            topic: The topic that the message was sent to.
+            handle: The handle in the answer to its send.
+            born_host: The caller's address.
 
         Returns:
-            Its unique id.
+            The message's unique id.
 
         Raises:
-            ServiceError: FIELD_INVALID for a handle that is none, or of another topic or broker;
-                MESSAGE_NOT_FOUND when no such message was parked; RECEIPT_HANDLE_EXPIRED when it
-                was delivered.
+            ServiceError: FIELD_INVALID for a handle that is illegal, or of another topic or broker;
+                MESSAGE_NOT_FOUND if no such message was parked; RECEIPT_HANDLE_EXPIRED if it was
+                delivered.
         """
         if self._is_draining():
             raise broker_draining()
@@ -92,7 +92,7 @@ class Recall:
         return named
 
     def _records(self, named: RecallHandle) -> list[RecordFields]:
-        """All that the timer topic has of a message: itself, its copies, notes."""
+        """All records of a message in the timer topic: the message, its copies, and notes."""
         records = self._log.store.query_by_key(
             TIMER_QUEUE.topic, named.unique_id, begin_ms=0, end_ms=1 << 62, max_count=_COPIES_MAX
         )
@@ -104,7 +104,7 @@ class Recall:
         return [record for record in records if said.items() <= record.properties.items()]
 
     def _take_out(self, record: RecordFields, named: RecallHandle, born_host: Host) -> int:
-        """Note that a record is taken out; where the note ends."""
+        """Append a note that takes a record out; returns where the note ends."""
         kept = (
             PropertyName.REAL_TOPIC,
             PropertyName.REAL_QUEUE_ID,

@@ -1,4 +1,4 @@
-"""The delaying room: messages that are delivered later."""
+"""The delay room: builds what delivers messages later."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DAY_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class DelayingRoom:
-    """Messages that are delivered later."""
+    """The parts of the delay room."""
 
     parking: Parking
     delivery: Delivery
@@ -49,7 +49,7 @@ class DelayingRoom:
 
 
 def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> DelayingRoom:
-    """Messages that are delivered later."""
+    """Build the delay room."""
     settings, clock, store, log = outside.settings, outside.clock, storing.store, storing.log
     levels_ms = settings.delay_levels_ms
     levels = LevelQueues(store, levels_ms=levels_ms, now_ms=clock.now_ms)
@@ -64,7 +64,7 @@ def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> D
     def parked(block: RecordBlock, queue_id: int, appended: Appended) -> None:
         times_ms = block.delivery_times_ms
         if times_ms is None:
-            # Not from the store timestamp on: it may be ahead of the clock.
+            # Not counted from the store timestamp, which may be ahead of the clock.
             delivery_loop.parked(clock.now_ms() + levels_ms[queue_id])
             return
         first = int(appended.first_queue_offset)
@@ -109,7 +109,7 @@ def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> D
 
 
 def block_check(settings: BrokerSettings) -> Callable[[RecordBlock], object]:
-    """Raises for a block that the store would not take; writes nothing."""
+    """Make a function that raises for blocks that the store would refuse; it writes nothing."""
     config = settings.store_config()
     return partial(
         check_block,

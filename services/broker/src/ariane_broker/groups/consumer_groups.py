@@ -1,7 +1,7 @@
 """The consumer groups of this broker and their settings.
 
 As with topics, a change is made durable first and visible then. ``config/subscriptionGroup.json``
-has RocketMQ's shape; what in an entry is RocketMQ's alone is kept as it is::
+has RocketMQ's shape; fields that only RocketMQ uses are kept unchanged::
 
     {"dataVersion": {...}, "forbiddenTable": {},
      "subscriptionGroupTable": {"billing": {"groupName": "billing", "retryMaxTimes": 16, ...}}}
@@ -23,7 +23,7 @@ DELAYS_MAX: Final = 100
 CONFLICT_ATTRIBUTE: Final = "subscription.conflict"
 
 _TABLE_SKIPPED: Final = 2
-"""RocketMQ waits for the first repetition as long as the third entry of its table says."""
+"""RocketMQ waits for the first retry as long as the third entry of its table says."""
 
 _FRESH_ENTRY: Final[Mapping[str, Any]] = {
     "attributes": {},
@@ -49,14 +49,13 @@ class TableRetry:
     """Delays from a table; the last one repeats.
 
     Attributes:
-        delays_ms: Delay before each repetition; empty means those of the delay levels from the
-            third on.
+        delays_ms: Delay before each retry; empty for those of the delay levels from the third on.
     """
 
     delays_ms: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be a table.
+        """Check the table.
 
         Raises:
             ServiceError: FIELD_INVALID.
@@ -72,9 +71,9 @@ class ExponentialRetry:
     """Delays that grow by a factor.
 
     Attributes:
-        initial_ms: Before the first repetition.
+        initial_ms: Delay before the first retry.
         max_ms: Upper bound.
-        multiplier: Factor from one to the next.
+        multiplier: Factor from one delay to the next.
     """
 
     initial_ms: int = 5_000
@@ -82,7 +81,7 @@ class ExponentialRetry:
     multiplier: float = 2.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot grow.
+        """Check the numbers.
 
         Raises:
             ServiceError: FIELD_INVALID.
@@ -99,14 +98,14 @@ class GroupConfig:
 
     Attributes:
         consumer_group: The name.
-        consume_enabled: Whether it may consume at all.
+        consume_enabled: Whether the group may consume at all.
         broadcast_enabled: Whether broadcasting is allowed.
-        attempts_max: How often a failed message is tried again before it becomes a dead letter.
+        attempts_max: Retries of a failed message before it becomes a dead letter.
         retry_policy: How the delay between tries grows.
         conflict_policy: What happens to a member whose subscription differs.
-        receive_in_order: Whether receiving members get a message group one after the other.
+        receive_in_order: Whether receiving members get the messages of a group one after the other.
         version: Grows with each change.
-        entry: The group's entry in the file, with what is RocketMQ's alone.
+        entry: The group's entry in the file, including fields that only RocketMQ uses.
     """
 
     consumer_group: str
@@ -120,7 +119,7 @@ class GroupConfig:
     entry: Mapping[str, Any] = field(default_factory=lambda: dict(_FRESH_ENTRY))
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range.
+        """Check the numbers.
 
         Raises:
             ServiceError: FIELD_INVALID.
@@ -147,11 +146,11 @@ class ConsumerGroups:
         return len(self._groups)
 
     def find(self, consumer_group: str) -> GroupConfig | None:
-        """The group, or None when it is not known here."""
+        """Return the group, or None if the broker does not know it."""
         return self._groups.get(consumer_group)
 
     def get(self, consumer_group: str) -> GroupConfig:
-        """The group.
+        """Return the group.
 
         Raises:
             ServiceError: GROUP_NOT_FOUND.
@@ -185,7 +184,7 @@ class ConsumerGroups:
         return replace(config, version=self._version.counter + 1, entry=entry)
 
     def document_with(self, *configs: GroupConfig, without: str | None = None) -> dict[str, Any]:
-        """The file as it would be with these groups put, or one removed."""
+        """The file's content with these groups added or replaced, or one removed."""
         groups = self._groups | {config.consumer_group: config for config in configs}
         if without is not None:
             groups.pop(without, None)
@@ -206,7 +205,7 @@ class ConsumerGroups:
         self._version = self._version.next(self._now_ms())
 
     def load(self, document: Mapping[str, Any]) -> None:
-        """Take over a file.
+        """Load the content of a file.
 
         Raises:
             KeyError, TypeError, ValueError: The file has another shape.

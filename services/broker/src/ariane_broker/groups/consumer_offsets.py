@@ -4,12 +4,12 @@
 
     {"dataVersion": {...}, "offsetTable": {"orders@billing": {0: 12, 1: 30}}}
 
-and one key of our own, ``resetTable``, which RocketMQ skips: how often each offset was set anew. It
-has the shape of ``offsetTable`` and lies in the same file, so that a reset and its count are on the
-disk together.
+and one key of our own, ``resetTable``, which RocketMQ skips: how often each offset was reset. It
+has the shape of ``offsetTable`` and is in the same file, so that a reset and its count become
+durable together.
 
-What is not known is absent, never zero: a consumer that finds no offset decides by its own start
-position. Parts of the file that are RocketMQ's alone are kept as they are.
+An unknown offset is absent, never zero: a consumer without an offset begins where its own settings
+say. Parts of the file that only RocketMQ uses are kept unchanged.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ConsumerOffsets:
         self._foreign: dict[str, Any] = {}
 
     def find(self, consumer_group: str, queue: QueueKey) -> ConsumerOffset | None:
-        """Where the group stands in the queue, or None when nobody knows."""
+        """The group's offset in the queue, or None if there is none."""
         return self._groups.get(consumer_group, {}).get(queue)
 
     def of_group(self, consumer_group: str, topic: str | None = None) -> list[GroupOffset]:
@@ -65,11 +65,11 @@ class ConsumerOffsets:
         return sorted(self._groups)
 
     def put(self, consumer_group: str, queue: QueueKey, consumer_offset: ConsumerOffset) -> None:
-        """Set where the group stands; forwards or back, as it says."""
+        """Set the group's offset, forwards or back."""
         self._groups.setdefault(consumer_group, {})[queue] = consumer_offset
 
     def reset(self, consumer_group: str, queue: QueueKey, consumer_offset: ConsumerOffset) -> None:
-        """Set where the group stands anew: what its members did before counts no more."""
+        """Reset the group's offset: commits of members that do not know of it no longer count."""
         self.put(consumer_group, queue, consumer_offset)
         resets = self._resets.setdefault(consumer_group, {})
         resets[queue] = resets.get(queue, 0) + 1
@@ -95,11 +95,11 @@ class ConsumerOffsets:
         return changes
 
     def reset_epoch(self, consumer_group: str, queue: QueueKey) -> int:
-        """How often the group's offset of the queue was set anew."""
+        """How often the group's offset in the queue was reset."""
         return self._resets.get(consumer_group, {}).get(queue, 0)
 
     def remove_group(self, consumer_group: str) -> bool:
-        """Forget a group; whether it was known."""
+        """Remove the offsets of a group; returns whether it had any."""
         self._resets.pop(consumer_group, None)
         return self._groups.pop(consumer_group, None) is not None
 
@@ -108,7 +108,7 @@ class ConsumerOffsets:
         return {queue.topic for offsets in self._groups.values() for queue in offsets}
 
     def remove_topic(self, topic: str) -> bool:
-        """Forget a topic in all groups; whether any knew it."""
+        """Remove the offsets in a topic; returns whether there were any."""
         known = False
         for group, resets in self._resets.items():
             self._resets[group] = {q: count for q, count in resets.items() if q.topic != topic}
@@ -122,7 +122,7 @@ class ConsumerOffsets:
         return known
 
     def document(self) -> dict[str, Any]:
-        """The file as it is to be written now."""
+        """The content of the file."""
         self._version = self._version.next(self._now_ms())
         own: dict[str, Any] = {
             "dataVersion": self._version.document(),
@@ -133,7 +133,7 @@ class ConsumerOffsets:
         return self._foreign | own
 
     def load(self, document: Mapping[str, Any]) -> None:
-        """Take over a file.
+        """Load the content of a file.
 
         Raises:
             KeyError, TypeError, ValueError: The file has another shape.

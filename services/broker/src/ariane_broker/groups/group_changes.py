@@ -17,7 +17,7 @@ from ariane_record import IllegalName, check_group_name
 
 
 class GroupChanges:
-    """All that changes the set of groups while the broker serves."""
+    """All changes to the set of groups while the broker serves."""
 
     def __init__(
         self,
@@ -34,8 +34,8 @@ class GroupChanges:
             groups: The groups.
             save: Saves the file of groups durably.
             forget_offsets: Removes the offsets of a group, durably.
-            auto_create: Whether a group is made by its first member.
-            groups_max: How many there may be for a new one to be made.
+            auto_create: Whether the first member creates its group.
+            groups_max: How many groups there may be when a new one is created.
         """
         self._groups = groups
         self._save = save
@@ -76,7 +76,7 @@ class GroupChanges:
             await self._forget_offsets(consumer_group)
 
     def check_exists(self, consumer_group: str) -> None:
-        """Refuse a group that does not stand.
+        """Refuse a group that does not exist.
 
         Raises:
             ServiceError: GROUP_NOT_FOUND.
@@ -84,7 +84,7 @@ class GroupChanges:
         self._groups.get(consumer_group)
 
     async def admit(self, consumer_group: str, *, broadcasting: bool = False) -> None:
-        """Let a member into a group, which is made if it may be.
+        """Let a member into a group, which is created if that is allowed.
 
         Raises:
             ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, GROUP_LIMIT_REACHED, or
@@ -101,7 +101,7 @@ class GroupChanges:
             raise group_disabled(consumer_group, "broadcasting")
 
     def check_may_consume(self, consumer_group: str) -> None:
-        """Refuse a group that may not consume; makes none.
+        """Refuse a group that may not consume; creates none.
 
         Raises:
             ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, or ACCESS_DENIED when the group's
@@ -116,7 +116,7 @@ class GroupChanges:
             raise group_disabled(consumer_group, "consuming")
 
     def flags_conflicts(self, consumer_group: str) -> bool:
-        """Whether a group lets in members whose subscription differs."""
+        """Whether a group admits members whose subscription differs."""
         config = self._groups.find(consumer_group)
         return config is not None and config.conflict_policy is ConflictPolicy.FLAG
 
@@ -133,7 +133,7 @@ class GroupChanges:
 
 
 def check_user_group(consumer_group: str) -> None:
-    """Refuse a name that no user gives to a group.
+    """Refuse a name that users may not give to a group.
 
     Raises:
         ServiceError: GROUP_NAME_ILLEGAL.

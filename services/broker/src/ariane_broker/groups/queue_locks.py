@@ -1,4 +1,4 @@
-"""Locks for consuming in order: each (group, queue) has one owner, by a lease with an epoch.
+"""Queue locks for consuming in order: each (group, queue) has one owner, by a lease with an epoch.
 
 ::
 
@@ -6,22 +6,23 @@
     |<- 20 s ->|<- 20 s ->|<------- 60 s ------->|
                                                  lock       another member, with a larger epoch
 
-An epoch is never given twice, also not after a restart: the largest is on the disk before anybody
-hears of it. Whatever an owner does carries its epoch, and what comes with another one than the
-live lock's is refused; so a process that was frozen for longer than its lease, and believes that it
-still owns the queue, changes nothing. Leases are measured by a clock that never jumps.
+An epoch is never given twice, not even after a restart: the largest one is on the disk before any
+client hears of it. Each request of an owner carries its epoch, and a request with another epoch
+than the live lock's is refused. So a process that was frozen for longer than its lease, and
+believes that it still owns the queue, changes nothing. Leases are measured by a clock that never
+jumps.
 
-Owners are told to rely on a lock for two thirds of the lease. One whose stream to the broker has
-ended, and who did not come back to renew by then, has stopped by itself, alive or not: nobody needs
-to wait longer::
+Owners may rely on a lock for two thirds of the lease. An owner whose stream to the broker has
+ended, and who has not renewed the lock by then, has stopped consuming, alive or not: others need
+not wait longer::
 
     renewed ── renewed   the owner is killed: its stream ends
                   |<--------------- 40 s --------------->| another member may lock
                   |<------------------------ 60 s ------------------------>| while attached
 
-Over a restart of the broker owners keep their locks. Who renewed in the life before may have done
-so just before its end, so its time begins anew. Who did not is given no more time by another
-restart: what has passed for it is in the file.
+Owners keep their locks over a restart of the broker. An owner that renewed before the restart may
+have done so just before its end, so its lease begins anew. An owner that did not renew gains no
+time from another restart: the file says how much of its lease has passed.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from ariane_broker.queue_key import QueueKey
 from ariane_servicekit.errors import ServiceError
 
 RELIED_SHARE: Final = 2 / 3
-"""The part of the lease for which owners rely on a lock."""
+"""The part of the lease for which owners may rely on a lock."""
 
 AGE_SAVE_S: Final = 5.0
-"""How much of the time that has passed for an owner of the life before a restart may forget."""
+"""How much of an owner's passed time may be lost at a restart."""
 
 
 @dataclass(slots=True)
@@ -47,10 +48,10 @@ class QueueLock:
 
     Attributes:
         client_id: The owner.
-        epoch: Larger than that of every lock that any queue had before.
-        renewed: When it was taken or renewed last, in seconds of the monotonic clock.
-        of_life_before: Whether that was before the broker was restarted; ``renewed`` is the time
-            of the restart then, or earlier.
+        epoch: Larger than every epoch of any queue before.
+        renewed: When the lock was last taken or renewed, in seconds of the monotonic clock.
+        of_life_before: Whether that was before the broker's restart; ``renewed`` is then the time
+            of the restart, or earlier.
     """
 
     client_id: str
@@ -73,8 +74,8 @@ class QueueLocks:
 
         Args:
             monotonic: Seconds that never go back; measures leases.
-            now_ms: Milliseconds since the epoch; only tells where epochs begin in a store that
-                has no file of locks, or has lost it.
+            now_ms: Milliseconds since the epoch; tells where epochs begin in a store that has no
+                file of locks, or has lost it.
             lease_seconds: How long a lock holds without renewal.
         """
         self._monotonic = monotonic
@@ -85,7 +86,7 @@ class QueueLocks:
 
     @property
     def relied_seconds(self) -> float:
-        """How long an owner may rely on a lock, from before it asked for it."""
+        """How long an owner may rely on a lock, counted from before its request."""
         return self.lease_seconds * RELIED_SHARE
 
     def lock(
@@ -96,17 +97,17 @@ class QueueLocks:
         *,
         is_gone: Callable[[str], bool] = lambda _: False,
     ) -> tuple[dict[QueueKey, int], bool]:
-        """Take or renew what is free or the caller's own.
+        """Take free locks and renew the caller's own.
 
         Args:
             consumer_group: The group.
             client_id: The caller.
-            queues: What it wants.
+            queues: The queues that the caller wants.
             is_gone: Whether an owner, by its id, has no stream to this broker.
 
         Returns:
-            The epochs of the queues that the caller owns now, and whether there is something that
-            must be on the disk before the caller hears of it.
+            The epochs of the queues that the caller owns now, and whether the file must be saved
+            before the caller gets the answer.
         """
         now = self._monotonic()
         locks = self._groups.setdefault(consumer_group, {})
@@ -119,7 +120,7 @@ class QueueLocks:
                 lock = locks[queue] = QueueLock(client_id, self._epoch, now)
                 changed = True
             if lock.client_id == client_id:
-                # Otherwise another restart would not give it its time.
+                # Without this, another restart would not give the owner its time.
                 changed = changed or lock.of_life_before
                 lock.renewed, lock.of_life_before = now, False
                 owned[queue] = lock.epoch
@@ -136,18 +137,18 @@ class QueueLocks:
         return lock.renewed + self.relied_seconds <= now and is_gone(lock.client_id)
 
     def ages_due(self) -> bool:
-        """Whether a restart now would give owners of the life before too much time."""
+        """Whether the file must be saved so that a restart gives no owner too much time."""
         return self._monotonic() >= self._documented + AGE_SAVE_S and any(
             lock.of_life_before for locks in self._groups.values() for lock in locks.values()
         )
 
     def unlock(self, consumer_group: str, client_id: str, queues: Mapping[QueueKey, int]) -> int:
-        """Give locks back; how many there were.
+        """Release locks; returns how many there were.
 
         Args:
             consumer_group: The group.
-            client_id: The owner; what others own stays locked.
-            queues: The epoch of each; 0 means whatever it is.
+            client_id: The owner; locks of others stay.
+            queues: The epoch of each; 0 for any epoch.
         """
         locks = self._groups.get(consumer_group, {})
         count = 0
@@ -163,13 +164,13 @@ class QueueLocks:
     def refusal(
         self, consumer_group: str, client_id: str, queue: QueueKey, epoch: int | None
     ) -> ServiceError | None:
-        """Why the caller may not consume the queue now, or None.
+        """Why the caller may not consume the queue now; None if it may.
 
         Args:
             consumer_group: The group.
             client_id: The caller.
             queue: The queue.
-            epoch: Of the lock that it believes to have; None if it has none.
+            epoch: Epoch of the lock that the caller believes to own; None if none.
         """
         lock = self._groups.get(consumer_group, {}).get(queue)
         if lock is not None and self._is_dead(lock, self._monotonic()):
@@ -196,7 +197,7 @@ class QueueLocks:
                 del self._groups[group]
 
     def document(self) -> dict[str, Any]:
-        """The file as it is to be written now."""
+        """The content of the file."""
         now = self._documented = self._monotonic()
         return {
             "epoch": self._epoch,
@@ -211,7 +212,7 @@ class QueueLocks:
         }
 
     def load(self, document: Mapping[str, Any]) -> None:
-        """Take over a file; owners who renewed in the life before have a whole lease to renew.
+        """Load a file; owners that renewed before the restart have a whole lease again.
 
         Raises:
             KeyError, TypeError, ValueError, AttributeError: The file has another shape.
@@ -233,10 +234,10 @@ class QueueLocks:
 
 
 def _entry(queue: QueueKey, lock: QueueLock, now: float) -> dict[str, Any]:
-    """A lock as it stands in the file.
+    """A lock as an entry of the file.
 
-    Without ``unrenewedMs`` for one that was renewed in this life: nobody knows when the last
-    renewal before the end will have been.
+    Without ``unrenewedMs`` for a lock renewed since the start: the time of the last renewal before
+    the process ends is not known yet.
     """
     entry = {
         "clientId": lock.client_id,

@@ -1,1 +1,1 @@
-"""The store as the broker holds it: flushes, upkeep, states over the log."""
+"""The broker's access to its store: appends, flushes, upkeep, and states over the log."""

@@ -1,18 +1,18 @@
-"""The one door into the log: it appends, tells all whom it concerns, and promises.
+"""The one door into the log: appends records, informs all parts concerned, and waits for promises.
 
-Everything that a broker stores passes here: batches of producers, what is parked and what is
-delivered of it, failed messages and dead letters, transactions, batches of Spark. All happens in
-one turn of the loop, so that memory and log say the same::
+Everything that a broker stores passes here: batches of producers, parked and delivered messages,
+failed messages and dead letters, transactions, batches of Spark. All steps of an append run in one
+turn of the loop, so that memory and log agree::
 
     append ----> store                  the record is written
-                 producer sequences     a repeat is known from now on
+                 producer sequences     know the batch, to recognise a repeat
                  statistics
                  listeners of the topic (the delay queues)
                  replicas               are handed the bytes, where there are any
-                 arrivals               held pulls wake, once it may be read
+                 arrivals               held pulls wake, once the records may be read
                  upkeep                 room ahead of the writer, keys to be filed
 
-and whoever asked waits for the promise of all before ``next_commit_log_offset``.
+The caller then waits for the promise for all before ``next_commit_log_offset``.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from ariane_storage.writing.append import Appended, AppendedTable
 from ariane_storage.writing.block_table import BlockTable
 
 SYSTEM_QUEUE_ID: Final = 0
-"""The one queue that most topics of the system have here."""
+"""The only queue that most topics of the system have."""
 
 Listener: TypeAlias = Callable[[RecordBlock, int, Appended], None]
-"""Is told of a block, its queue id, and where it lies now."""
+"""Called with a block, its queue id, and its place."""
 
 
 class Sequenced(NamedTuple):
-    """Where a batch stands in the stream of an idempotent producer.
+    """The place of a batch in the stream of an idempotent producer.
 
     Attributes:
-        queue: The queue of the stream; a delayed batch lies in another.
-        sequence: Its place.
+        queue: The queue of the stream; a delayed batch is stored in another one.
+        sequence: The place.
     """
 
     queue: QueueKey
@@ -56,10 +56,10 @@ class Sequenced(NamedTuple):
 
 
 class Replicas(Protocol):
-    """Who hands the log on to replicas."""
+    """Sends the log to replicas."""
 
     def check(self) -> None:
-        """Refuse to append.
+        """Refuse an append.
 
         Raises:
             ServiceError: This broker is not the primary now, or too few replicas are in sync.
@@ -67,17 +67,17 @@ class Replicas(Protocol):
         ...
 
     def appended(self) -> None:
-        """The log has grown."""
+        """Note that the log has grown."""
         ...
 
 
 class BrokerLog:
-    """Appends, and says what is promised.
+    """Appends records, and offers promises.
 
     Attributes:
-        store: For reading.
-        promises: What acknowledgements can wait for.
-        promise: What those wait for that nobody demands more of.
+        store: The store, for reading.
+        promises: Makes promises.
+        promise: The promise without further demands.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class BrokerLog:
         self._listeners: dict[str, Listener] = {}
 
     def listen(self, topic: str, listener: Listener) -> None:
-        """Have somebody told of all that is appended to a topic of the system, in the same turn."""
+        """Call a function on each append to a topic of the system, in the same loop turn."""
         self._listeners[topic] = listener
 
     def append(
@@ -119,12 +119,12 @@ class BrokerLog:
         Args:
             block: The records.
             queue_id: The queue of their topic.
-            born_host: Where the producer was seen.
-            sequenced: Where they stand in the stream of their producer.
+            born_host: The producer's address as the broker sees it.
+            sequenced: Their place in their producer's stream.
 
         Raises:
             StorageError: Nothing is stored.
-            ServiceError: The same, where replicas are in the way.
+            ServiceError: Replicas prevent the append; nothing is stored.
         """
         replicas = self._replicas
         if replicas is not None:
@@ -148,7 +148,7 @@ class BrokerLog:
         return appended
 
     def append_records(self, topic: str, records: Sequence[RecordFields]) -> Appended:
-        """Append records to the one queue of a topic of the system.
+        """Append records to the only queue of a topic of the system.
 
         Raises:
             StorageError: Nothing is stored.
@@ -162,20 +162,20 @@ class BrokerLog:
         next_batches: NextBatches,
         born_host: Host,
     ) -> AppendedTable | None:
-        """Append many small blocks at once, all or none; none of a topic of the system.
+        """Append many small blocks at once, all or none; not for topics of the system.
 
         Args:
             table: The blocks.
             queues: The queue of each.
-            next_batches: Where they stand in the streams of their producers.
+            next_batches: Their places in their producers' streams.
             born_host: Where the producer was seen.
 
         Returns:
-            Where each lies; None when they are to be appended one by one.
+            The place of each; None if they must be appended one by one.
 
         Raises:
             StorageError: Nothing is stored.
-            ServiceError: The same, where replicas are in the way.
+            ServiceError: Replicas prevent the append; nothing is stored.
         """
         replicas = self._replicas
         if replicas is not None:
@@ -199,10 +199,10 @@ class BrokerLog:
         return appended
 
     async def promised(self, end: int | None = None) -> AcknowledgedLevel:
-        """Wait until everything before a commit-log offset is as safe as the broker promises.
+        """Wait until the promise holds for the log before an offset.
 
         Args:
-            end: The offset; None for all that is appended by now.
+            end: The commit-log offset; None for the present end.
 
         Raises:
             ServiceError: FLUSH_UNCONFIRMED.
@@ -212,35 +212,35 @@ class BrokerLog:
         return await self.promise.kept(self.store.max_offset if end is None else end)
 
     def hasten(self) -> None:
-        """Have all that is appended by now be as safe as promised, though nobody waits for it.
+        """Flush and replicate everything appended so far, although no call waits for it.
 
-        Until it is so, nobody can read it.
+        Until then no consumer can read it.
         """
         if self.promise.waits:
             self.promise.when_kept(self.store.max_offset, _nobody_waits)
 
     async def message_at(self, commit_log_offset: int) -> RecordFields:
-        """A message of this log, once it may be handed out.
+        """Read a message once it may be handed out.
 
         Raises:
             ServiceError: FLUSH_UNCONFIRMED.
-            StorageError: It is not there, or damaged.
+            StorageError: The record does not exist, or is damaged.
         """
         await self.confirmed(commit_log_offset)
         return self.store.message_at(commit_log_offset)
 
     async def copy_at(self, commit_log_offset: int) -> RecordCopy:
-        """The parts of a record of this log that a copy keeps, once the record may be handed out.
+        """Read the parts of a record that a copy keeps, once the record may be handed out.
 
         Raises:
             ServiceError: FLUSH_UNCONFIRMED.
-            StorageError: It is not there, or damaged.
+            StorageError: The record does not exist, or is damaged.
         """
         await self.confirmed(commit_log_offset)
         return self.store.copy_at(commit_log_offset)
 
     async def confirmed(self, commit_log_offset: int) -> None:
-        """Wait until a message of this log may be handed out.
+        """Wait until the record at an offset may be handed out.
 
         Raises:
             ServiceError: FLUSH_UNCONFIRMED.
@@ -261,11 +261,11 @@ def _stored_batch(sequence: ProducerSequence, appended: Appended) -> StoredBatch
 
 
 def _columns_of(appended: AppendedTable, edges: Sequence[int]) -> Sequence[Sequence[int]]:
-    """The numbers of a ``StoredBatch`` behind the first one, each for all batches."""
+    """The columns of ``StoredBatch`` from the second on, each for all batches."""
     counts = appended.counts.tolist()
     stamps = [appended.store_timestamp_ms] * len(counts)
     return counts, appended.first_queue_offsets.tolist(), edges[:-1], edges[1:], stamps
 
 
 def _nobody_waits(error: object) -> None:
-    """A flush that fails is told to the broker itself, which ends."""
+    """Do nothing: a failed flush is reported to the broker, which ends."""

@@ -1,7 +1,7 @@
-"""Watching the clock of the machine: that it jumps, and what it has left behind, is told.
+"""Watches the machine's clock, and reports jumps and their consequences.
 
-Setting the clock of a broker makes delayed messages come early or late, and messages look
-older or younger than they are. The steady clock, which nobody sets, shows it.
+A jump of the broker's clock makes delayed messages early or late, and messages look older or
+younger than they are. Comparison with the monotonic clock, which cannot be set, shows it.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from ariane_storage.store import Store
 
 WATCH_SECONDS: Final = 1.0
 JUMP_MS_MIN: Final = 1000
-"""What is less than that is worth no word."""
+"""Smaller jumps are not reported."""
 
 _log = get_logger(__name__)
 
 
 class ClockWatch:
-    """Looks at the clock once a second.
+    """Compares the clocks once a second.
 
     Attributes:
-        jump_count: Jumps since the start, of a second and more.
-        last_jump_ms: How far the last one went; negative for one back. 0 before the first.
-        last_jump_at_ms: When that was, by the clock after it.
+        jump_count: Jumps of a second or more since the start.
+        last_jump_ms: Size of the last jump; negative for a jump back. 0 before the first.
+        last_jump_at_ms: Time of the last jump, by the clock after it.
     """
 
     def __init__(self, store: Store, clock: StoreClock, pace: Clock) -> None:
@@ -52,7 +52,7 @@ class ClockWatch:
         return 0 if doubt is None else doubt.ahead_ms
 
     async def turn(self) -> None:
-        """Look at the clock, and say what is new."""
+        """Compare the clocks, and report what is new."""
         self._look_for_jump()
         self._tell_stamps()
         self._tell_doubt()

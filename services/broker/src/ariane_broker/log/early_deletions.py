@@ -1,4 +1,4 @@
-"""Logs the deletions of retention, above all those before their time, for lack of space."""
+"""Logs the deletions of retention, above all early ones for lack of space."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ariane_servicekit import get_logger
 from ariane_storage.keeping.retention import DeletedRange, RetentionReason, RetentionReport
 
 QUEUES_TOLD_MAX: Final = 100
-"""Queues that one line of the log names, those with most messages first."""
+"""Queues that one log line names, those with most deleted messages first."""
 
 TOPICS_TOLD_MAX: Final = 20
 
@@ -17,19 +17,18 @@ _log = get_logger(__name__)
 
 
 class EarlyDeletions:
-    """Counts what was deleted before its time, since the start, and says so.
+    """Counts and logs what was deleted early since the start.
 
     Attributes:
-        message_count: Messages; those of system topics are among them.
-        segment_count: Segments.
-        last_at_ms: When it happened last; 0 before the first time.
-        last_topics: Topics that lost messages then, those that lost most first; some of them.
-        last_stored_until_ms: When the newest message deleted then was stored, at the latest; None
-            if nothing says so.
+        message_count: Deleted messages, including those of system topics.
+        segment_count: Deleted segments.
+        last_at_ms: Time of the last early deletion; 0 before the first.
+        last_topics: Topics that lost messages in it, those with most first; not all of them.
+        last_stored_until_ms: The latest possible store time of the messages deleted then; None if
+            unknown.
     """
 
     def __init__(self) -> None:
-        """Nothing was deleted yet."""
         self.message_count = 0
         self.segment_count = 0
         self.last_at_ms = 0
@@ -37,7 +36,7 @@ class EarlyDeletions:
         self.last_stored_until_ms: int | None = None
 
     def tell(self, report: RetentionReport, now_ms: int) -> None:
-        """Say what a turn of retention has deleted, if anything."""
+        """Log and count what a turn of retention has deleted."""
         if not report.deleted:
             return
         ranges = sorted(report.ranges, key=_count, reverse=True)

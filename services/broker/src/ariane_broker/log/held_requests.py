@@ -153,7 +153,7 @@ class HeldRequests:
 
 
 class Arrivals:
-    """What was appended and is not confirmed yet."""
+    """Appended records that are not confirmed yet."""
 
     def __init__(self, log: Store, held: HeldRequests) -> None:
         self._log = log
@@ -177,7 +177,7 @@ class Arrivals:
             self._pending.extend(zip(next_commit_log_offsets, queues, strict=True))
 
     def confirm(self) -> None:
-        """The confirmed end has moved: wake whoever waits for what lies before it."""
+        """The confirmed end has moved: wake the requests that wait for messages before it."""
         confirmed = self._log.confirmed_offset
         while self._pending and self._pending[0][0] <= confirmed:
             self._held.wake(self._pending.popleft()[1])

@@ -1,30 +1,32 @@
-"""The epochs of the log: whether a position that was learnt earlier still means the same messages.
+"""Epochs of the log: whether a position learnt earlier still means the same messages.
 
-Two things take that from it: a lost end of the log, and a topic that was deleted and made anew.
+Two events change the meaning of positions: a lost end of the log, and a topic created anew.
 
-Under asynchronous flush a power loss takes the end of the log, and the messages that come next get
-the queue offsets of those that were lost. Somebody who had read beyond the new end, and comes back
-after these have come, would skip them. And somebody who stood at 100 in a topic, and finds another
-one of the same name that has 200 messages, would skip 100 of them. So every opening of the store
-and every deletion of topics begins an epoch, positions carry the epoch that they were learnt in,
-and the broker remembers where the log ended when each epoch began::
+Under asynchronous flush a power loss takes the end of the log, and the next messages get the queue
+offsets of the lost ones. A consumer that had read beyond the new end, and comes back after these
+messages, would skip them. Likewise a consumer at offset 100 of a topic that was deleted and created
+anew, and has 200 messages by now, would skip 100 of them. So every opening of the store and every
+deletion of topics begins an epoch; positions carry the epoch in which they were learnt, and the
+broker remembers where the log ended when each epoch began::
 
     epoch a   |-----------------------------------|        a position p of epoch a
     epoch b   |------------------------|                   begins here: p lies beyond, is refused
     epoch c   |------------------------------------------- p would lie within, is refused too
 
-What a position of an epoch means is kept up to the least of the ends at which later ones began.
-Messages of a topic made anew all lie behind the end at which the epoch of the deletion began, so
-that in it every position of an earlier epoch is refused but 0; in all other topics they stand.
+A position keeps its meaning up to the smallest end at which any later epoch began. Messages of a
+topic created anew lie behind the end at which the epoch of the deletion began, so that in this
+topic every position of an earlier epoch is refused except 0; in all other topics positions stay
+valid.
 
-An orderly stop begins an epoch, too, that nobody learns: if another program (RocketMQ, on the same
-store) deletes topics and makes them anew before the next start, their messages lie behind it.
+An orderly stop begins an epoch, too, which no client learns: if another program (RocketMQ, on the
+same store) deletes topics and creates them anew before the next start, their messages lie behind
+it.
 
-``config/logEpochs.json``, which RocketMQ does not know: number and begin of each, oldest first::
+``config/logEpochs.json``, which RocketMQ skips: number and begin of each epoch, oldest first::
 
     {"version": 1, "epochs": [[5203867203857265291, 0], [770203467234586234, 123904]]}
 
-That of a deletion is written before a topic of the same name is made, with what groups had in it.
+The epoch of a deletion is saved before a topic of the same name is created.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from ariane_storage.store import Store
 FILE_NAME: Final = "logEpochs.json"
 
 EPOCHS_MAX: Final = 4096
-"""Older ones are forgotten. A position of one that is not known is not believed."""
+"""Older epochs are forgotten. A position of an unknown epoch is refused."""
 
 _VERSION: Final = 1
 _NUMBER_MAX: Final = (1 << 63) - 1
@@ -60,9 +62,9 @@ class LogEpochs:
 
         Args:
             log: The store.
-            statistics: Counts positions that are refused.
-            draw: A random number from 0 up to its argument, exclusive. Numbers are drawn, not
-                counted: a store that was put back from a copy must not use one again.
+            statistics: Counts refused positions.
+            draw: A random number from 0 up to its argument, exclusive. Epochs are drawn, not
+                counted: a store that is restored from a backup must not use a number again.
         """
         self.current = 0
         self._log = log
@@ -72,7 +74,7 @@ class LogEpochs:
         self._kept_ends: dict[int, int] = {}
 
     def load(self, document: Mapping[str, Any]) -> None:
-        """Take over a file.
+        """Load the content of a file.
 
         Raises:
             KeyError, TypeError, ValueError: The file has another shape.
@@ -82,7 +84,7 @@ class LogEpochs:
         self._epochs = [(int(number), int(begin)) for number, begin in document["epochs"]]
 
     def begin(self) -> None:
-        """Begin another epoch where the log ends now."""
+        """Begin another epoch at the present end of the log."""
         self.current = 1 + self._draw(_NUMBER_MAX)
         self._epochs = [*self._epochs[1 - EPOCHS_MAX :], (self.current, int(self._log.max_offset))]
         self._kept_ends = {}
@@ -92,23 +94,23 @@ class LogEpochs:
             kept_end = min(kept_end, begin)
 
     def document(self) -> dict[str, Any]:
-        """The file as it is to be written now."""
+        """The content of the file."""
         return {"version": _VERSION, "epochs": [list(epoch) for epoch in self._epochs]}
 
     def check(self, queue: QueueKey, queue_offset: int, log_epoch: int) -> None:
-        """See that what lay before a position is still there.
+        """Refuse a position that has lost its meaning.
 
         Args:
             queue: The queue.
             queue_offset: The position.
-            log_epoch: The epoch that it was learnt in; 0: nothing is checked.
+            log_epoch: The epoch in which it was learnt; 0: no check.
 
         Raises:
             ServiceError: QUEUE_CUT.
         """
         if log_epoch in {0, self.current}:
             return
-        # Of an epoch that is not known everything may be gone: the log may be another one.
+        # An unknown epoch may be of another log, where nothing is the same.
         kept_end = self._kept_ends.get(log_epoch, 0)
         end = self._log.queue_offset_behind(*queue, kept_end)
         if queue_offset > end:

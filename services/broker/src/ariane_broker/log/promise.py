@@ -39,10 +39,10 @@ class AcknowledgedLevel(StrEnum):
 
 
 class Demand(NamedTuple):
-    """What a producer wants of an acknowledgement beyond what the broker promises by itself.
+    """A producer's demand, beyond the broker's own promise.
 
     Attributes:
-        level: How safe a message must be.
+        level: The level that a message must reach.
         in_sync_min: How many brokers must be in sync and have it, the primary included.
     """
 
@@ -141,20 +141,20 @@ class Promise:
 
 
 class Promises(Protocol):
-    """All that a broker can promise.
+    """The promises that a broker can make.
 
     Attributes:
-        own: What it promises by itself.
+        own: The promise without a demand.
     """
 
     own: Promise
 
     def demanded(self, demand: Demand) -> Promise:
-        """What it promises whoever demands more."""
+        """The promise that meets a demand."""
         ...
 
     def check(self, demand: Demand) -> None:
-        """Refuse what cannot be promised now.
+        """Refuse a demand that cannot be met now.
 
         Raises:
             ServiceError: TOO_FEW_IN_SYNC.

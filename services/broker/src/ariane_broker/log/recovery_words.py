@@ -1,4 +1,4 @@
-"""The recovery of a store in words: how far it is, and what it has found."""
+"""The recovery of a store in words: its progress and its findings."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ariane_storage.recovery.recovery import Progress, RecoveryReport
 def recovery_findings(
     report: RecoveryReport, damage: Iterable[Damage], unreadable: Iterable[BytesUnreadable]
 ) -> list[str]:
-    """Sentences; none after a clean stop without damage.
+    """The findings as sentences; none after a clean stop without damage.
 
     Args:
-        report: What opening has found and done.
-        damage: Ranges of the log that are known to be damaged by now.
-        unreadable: Places of other files that the disk could not read by now.
+        report: The report of the store's opening.
+        damage: Ranges of the log known to be damaged by now.
+        unreadable: Places in other files that the disk could not read by now.
     """
     findings = []
     if report.crashed:
@@ -46,7 +46,7 @@ def recovery_findings(
     ]
     findings += [f"{place}; what it held is built again from the log" for place in unreadable]
     if report.end_offset:
-        # A new store has neither, and nothing is amiss.
+        # A new store has neither, and that is no finding.
         findings += [f"{what} built again from the log" for what in report.rebuilt]
     return findings
 
@@ -55,14 +55,14 @@ _log = get_logger(__name__)
 
 
 class RecoveryProgress:
-    """Logs a line for each tenth that is done: none for a small store, ten for a long one."""
+    """Logs a line for each tenth of the work: none for a small store, ten for a large one."""
 
     def __init__(self, event: str = "recovery_progress") -> None:
         self._event = event
         self._tenths = 0
 
     def __call__(self, progress: Progress) -> None:
-        """Take note of how far it is."""
+        """Log the progress if it has reached another tenth."""
         tenths = progress.done_bytes * 10 // max(1, progress.total_bytes)
         if tenths > self._tenths:
             self._tenths = tenths

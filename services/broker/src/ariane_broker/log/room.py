@@ -1,4 +1,4 @@
-"""The storing room: the store, who waits for it, and the state that is rebuilt from its log."""
+"""The storing room: builds the store, what waits for it, and the state rebuilt from its log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StoringRoom:
-    """The store, who waits on its disk or for messages, what is rebuilt from the log."""
+    """The parts of the storing room."""
 
     store: Store
     log: BrokerLog
@@ -46,11 +46,11 @@ class StoringRoom:
 
 
 def storing_room(outside: Outside, elected: Elected | None = None) -> StoringRoom:
-    """The store and everything that waits for it.
+    """Build the storing room.
 
     Args:
-        outside: What the broker is given.
-        elected: The election that made it primary of a set; None where it has no replicas.
+        outside: What the broker gets from its process.
+        elected: The election that made it primary of a set; None for a broker without replicas.
     """
     settings, threads = outside.settings, outside.threads
     store = Store(
@@ -122,7 +122,7 @@ def storing_room(outside: Outside, elected: Elected | None = None) -> StoringRoo
 
 
 def _end_process(outside: Outside) -> Callable[[BaseException], None]:
-    """What is to be called when a flush has failed."""
+    """Make the function to be called when a flush has failed."""
     told: set[str] = set()
 
     def flush_failed(error: BaseException) -> None:

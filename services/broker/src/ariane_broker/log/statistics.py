@@ -10,16 +10,16 @@ class BrokerStatistics:
     """Counters of one broker process; they only grow.
 
     Attributes:
-        stored_message_count: Records stored, of messages and of all that is stored beside them.
-        stored_bytes: Bytes of their records.
-        stored_batch_count: Batches stored.
+        stored_message_count: Stored records, of messages and of the system.
+        stored_bytes: Bytes of these records.
+        stored_batch_count: Stored batches.
         pulled_message_count: Messages handed out.
-        pulled_bytes: Bytes of their records.
+        pulled_bytes: Bytes of the records handed out.
         append_seconds: Time spent appending.
         vanished_member_count: Members of groups whose stream broke without a goodbye.
         counted_death_count: Deaths of members that were counted against a message.
-        set_back_offset_count: Consumer offsets and positions that lay beyond what the log kept of
-            its end, and were set back.
+        set_back_offset_count: Consumer offsets and positions that lay beyond the kept end of the
+            log, and were set back.
     """
 
     stored_message_count: int = 0
@@ -35,13 +35,13 @@ class BrokerStatistics:
     def count_append(
         self, message_count: int, size_bytes: int, seconds: float, *, batch_count: int = 1
     ) -> None:
-        """One batch was stored, or some at once."""
+        """Count one stored batch, or several stored at once."""
         self.stored_batch_count += batch_count
         self.stored_message_count += message_count
         self.stored_bytes += size_bytes
         self.append_seconds += seconds
 
     def count_pull(self, message_count: int, size_bytes: int) -> None:
-        """Records of one queue were handed out."""
+        """Count records of one queue that were handed out."""
         self.pulled_message_count += message_count
         self.pulled_bytes += size_bytes

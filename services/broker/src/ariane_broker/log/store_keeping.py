@@ -1,8 +1,8 @@
-"""What the store needs besides appends and reads: flushes, keys filed, room ahead, retention.
+"""Background work of the store: flushes, filing of index keys, room for the writer, retention.
 
-All of it waits on the disk and runs in the keeper thread; a repair of queues, which may read the
-whole log, in one of its own. Only what retention has chosen is let go
-of on the loop, between two reads, before the keeper thread deletes it.
+All of it waits on the disk and runs in the keeper thread, except repairs of queues: a repair may
+read the whole log and has a thread of its own. Segments that retention deletes are first removed
+from the store's view on the loop, between two reads; then the keeper thread deletes their files.
 """
 
 from __future__ import annotations
@@ -24,23 +24,22 @@ from ariane_storage.recovery.queue_repair import QueueRepair
 from ariane_storage.store import Store
 
 FLUSH_TICK_SECONDS: Final = 0.1
-"""How often the store is asked what is due; its own intervals say what is."""
+"""Seconds between questions to the store what is due; its own intervals decide."""
 
 PREPARE_SECONDS_MAX: Final = 1.0
 PREPARE_STEP_BYTES: Final = 8 << 20
-"""Room ahead of the writer is made ready again whenever it has used up this much."""
+"""New room is prepared ahead of the writer whenever it has used up this much."""
 
 FILING_TICK_SECONDS: Final = 0.1
 FILING_STEP_KEYS: Final = 1 << 16
-"""Keys are filed at once when so many wait: fewer are not worth a hop to another thread."""
+"""With this many waiting keys they are filed at once: fewer are not worth another thread's time."""
 
 INDEX_BACKLOG_KEYS: Final = 1 << 20
-"""Keys that may wait, 20 MB of them: seconds of the highest rate, for an index file to be flushed
-and the next one allocated meanwhile. Beyond, an append files some itself, and so the backlog never
-grows without end."""
+"""Waiting keys, at most: 20 MB, some seconds of the highest rate, enough to flush an index file and
+allocate the next one. Beyond it an append files some keys itself, so the backlog is bounded."""
 
 REPAIR_TICK_SECONDS: Final = 0.1
-"""How often it is asked whether reads have met entries of queues that lead astray."""
+"""Seconds between questions whether reads have met wrong entries of queues."""
 
 RETENTION_SECONDS: Final = 10.0
 
@@ -48,12 +47,12 @@ _log = get_logger(__name__)
 
 
 class StoreKeeping:
-    """The loops beside a store.
+    """The loops that do the background work.
 
     Attributes:
-        last_retention: What the last turn of retention has done and seen.
-        early_deletions: What was deleted before its time.
-        disk_used_ratio: Share of the disk in use when it was looked at last, 0 to 1.
+        last_retention: Report of the last turn of retention.
+        early_deletions: Counts of early deletions.
+        disk_used_ratio: Share of the disk in use at the last look, 0 to 1.
     """
 
     def __init__(
@@ -71,14 +70,14 @@ class StoreKeeping:
         """Take the parts.
 
         Args:
-            store: What to keep.
+            store: The store.
             keeper: The thread that waits on the disk.
             clock: For the time between turns.
-            flush_tick_seconds: How often to ask for flushes that are due.
-            disk_refuse_ratio: Share of the disk in use from which on the store takes nothing.
-            on_flushed: Called on the loop after them.
-            on_repaired: Called on the loop with queues that can be read again.
-            on_failed: Called on the loop when a flush failed: the broker has to end.
+            flush_tick_seconds: How often to ask the store for due flushes.
+            disk_refuse_ratio: Share of the disk in use from which on the store refuses writes.
+            on_flushed: Called on the loop after flushes.
+            on_repaired: Called on the loop with repaired queues.
+            on_failed: Called on the loop when a flush has failed: the broker must end.
         """
         self._store = store
         self._keeper = keeper
@@ -115,7 +114,7 @@ class StoreKeeping:
         """Start all loops; the store is open."""
         self._known_damage = frozenset(self._store.damage)
         self._unreadable_told = len(self._store.unreadable)
-        # Not after the first turn of retention: a disk that is full already takes nothing.
+        # Before the first turn of retention: a disk that is full already must refuse writes.
         self._look_at_disk(self._store.disk_used_ratio)
         self._flushing.start()
         self._filing.start()
@@ -124,9 +123,9 @@ class StoreKeeping:
         self._retention.start(at_once=True)
 
     async def stop(self) -> None:
-        """Stop all loops; what runs in the keeper thread ends by itself.
+        """Stop all loops; work in the keeper thread ends by itself.
 
-        A repair of queues is broken off: the next start begins it anew.
+        A repair of queues is interrupted: the next start begins it anew.
         """
         if self._known_damage is not None:
             self._store.repairs.stop()
@@ -142,7 +141,7 @@ class StoreKeeping:
 
     @property
     def refusal(self) -> str:
-        """Why the store takes nothing; empty when it does."""
+        """Why the store refuses writes; empty if it accepts them."""
         if self._store.is_poisoned:
             return "a flush failed; restart the broker"
         if self.disk_used_ratio >= self._disk_refuse_ratio:
@@ -150,7 +149,7 @@ class StoreKeeping:
         return self._append_refusal
 
     def appended(self, next_commit_log_offset: int) -> None:
-        """The log has grown to this commit-log offset."""
+        """Note that the log has grown to this commit-log offset."""
         self._append_refusal = ""
         if next_commit_log_offset - self._prepared_offset >= PREPARE_STEP_BYTES:
             self._prepared_offset = next_commit_log_offset
@@ -159,22 +158,22 @@ class StoreKeeping:
             self._filing.wake()
 
     def refused(self, reason: str) -> None:
-        """The store had no room for an append."""
+        """Note that the store had no room for an append."""
         self._append_refusal = reason
 
     def keep_needed(self, needed_from: Callable[[], int | None]) -> None:
-        """Have retention delete nothing that somebody needs.
+        """Add a bound for retention: it deletes nothing behind it.
 
         Args:
-            needed_from: Says from which commit-log offset on; None when nothing is needed.
+            needed_from: Returns the commit-log offset to keep from; None for no bound.
         """
         self._needed_from.append(needed_from)
 
     @property
     def needed_from(self) -> int:
-        """From which commit-log offset on somebody may need the log; on the loop.
+        """The commit-log offset from which on the log must be kept; call it on the loop.
 
-        Records that are appended after the question are not known yet, so all of them are needed.
+        Records appended after this call are not known yet, so all of them must be kept.
         """
         floors = [needed() for needed in self._needed_from]
         return min([self._store.max_offset, *(floor for floor in floors if floor is not None)])
@@ -189,7 +188,7 @@ class StoreKeeping:
             await self._in_keeper("file keys", self._store.keeping.file_keys)
 
     async def _repair_queues(self) -> None:
-        """Have entries made again that lead astray: in a thread of its own, as long as it takes."""
+        """Repair wrong entries of queues, in a thread of its own, however long it takes."""
         if not self._store.repairs.needed:
             return
         _log.warning("queue_repair_begun")
@@ -234,7 +233,7 @@ class StoreKeeping:
         self._look_at_disk(report.disk_ratio)
 
     def _look_at_disk(self, used: float) -> None:
-        """Say when the disk becomes too full to write to, and when it is no more."""
+        """Log when the disk becomes too full to write to, and when it has room again."""
         used_before, self.disk_used_ratio = self.disk_used_ratio, used
         limit = self._disk_refuse_ratio
         ratios = {"disk_used_ratio": round(used, 3), "disk_refuse_ratio": limit}
@@ -244,7 +243,7 @@ class StoreKeeping:
             _log.info("writes_accepted", **ratios)
 
     def _tell_damage(self) -> None:
-        """Say what reads have found damaged or unreadable since the last time."""
+        """Log what reads have found damaged or unreadable since the last time."""
         found = self._store.damage
         for damage in found:
             if damage not in (self._known_damage or ()):
@@ -265,7 +264,7 @@ class StoreKeeping:
             )
 
     async def _in_keeper(self, name: str, step: Callable[[], None]) -> bool:
-        """Run a step; whether it went well."""
+        """Run a step in the keeper thread; returns whether it succeeded."""
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._keeper, step)
@@ -276,7 +275,7 @@ class StoreKeeping:
         return True
 
     def _tell_failure(self, name: str, error: StorePoisoned | StoreFull) -> None:
-        """End the broker, or say that the disk is full: once, not every time."""
+        """End the broker, or log that the disk is full: once, not every time."""
         if isinstance(error, StorePoisoned):
             self._on_failed(error)
             return

@@ -24,14 +24,14 @@ MESSAGES_DEFAULT: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedMessages:
-    """Which messages are wanted.
+    """A query for messages by key.
 
     Attributes:
         topic: Their topic.
         key: One of their keys, or their unique id.
-        begin_ms: Earliest store time.
+        begin_ms: Earliest store time, in milliseconds since the epoch.
         end_ms: Latest store time, inclusive.
-        before: Commit-log offset that they lie before; 0: anywhere.
+        before: Only messages before this commit-log offset; 0: all.
         count_max: At most this many; 0 means the default.
     """
 
@@ -44,32 +44,32 @@ class KeyedMessages:
 
 
 class MessageQuery:
-    """Answers queries for people and tools."""
+    """Answers queries of people and tools for single messages."""
 
     def __init__(
         self, log: Store, topics: TopicTable, *, own_host: Callable[[], Host | None]
     ) -> None:
-        """Look into this log.
+        """Query a log.
 
         Args:
             log: The store.
             topics: The topics of this broker.
-            own_host: Where this broker is reached now; clients make message ids of it.
+            own_host: This broker's present address, from which clients make message ids.
         """
         self._log = log
         self._topics = topics
         self._own_host = own_host
 
     def by_id(self, message_id: str, topic: str = "") -> RecordFields:
-        """The message of one id.
+        """Return the message with an id.
 
         Args:
             message_id: The id.
             topic: The topic that the message must be of; empty for any.
 
         Raises:
-            ServiceError: MESSAGE_NOT_FOUND, FIELD_INVALID, or what forbids its topic to be read.
-            RecordCorrupted: It is damaged.
+            ServiceError: MESSAGE_NOT_FOUND, FIELD_INVALID, or why its topic may not be read.
+            RecordCorrupted: The record is damaged.
         """
         try:
             place = decode_offset_message_id(message_id)
@@ -81,7 +81,7 @@ class MessageQuery:
             raise message_not_found(message_id) from None
         own_hosts = {message.store_host, self._own_host()}
         if place.store_host not in own_hosts or topic not in {"", message.topic}:
-            # An id of another broker: what lies at the same offset here is another message.
+            # The id is another broker's: the same offset here holds another message.
             raise message_not_found(message_id)
         readable_topic(self._topics, message.topic)
         return message
@@ -89,10 +89,10 @@ class MessageQuery:
     def by_key(
         self, wanted: KeyedMessages, *, bytes_max: int
     ) -> tuple[Sequence[RecordFields], bool]:
-        """Messages by one of their keys or their unique id, newest first.
+        """Return messages by one of their keys or their unique id, newest first.
 
         Args:
-            wanted: Which.
+            wanted: The query.
             bytes_max: The message that reaches so many bytes of bodies is the last.
 
         Returns:

@@ -1,4 +1,4 @@
-"""A pull that may be answered more than once: each answer goes on where the one before it ended.
+"""A pull with one or more answers: each answer continues where the one before ended.
 
 ::
 
@@ -6,9 +6,9 @@
       |
     [look] ---- answer 1 ---- [look, hold ... something came, look there] ---- answer 2 ---- ...
 
-A look reads the queues that may have something. At first those are all; later those of which the
-last look left something, and those to which something came since. So an answer costs what it
-brings, however many queues it could have brought it from.
+A look reads the queues that may have messages. The first look reads all queues; later ones read
+queues that the last look left unfinished and queues in which messages have arrived since. So the
+cost of an answer depends on what it brings, not on the number of queues of the pull.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from ariane_servicekit import AnswerLease
 from ariane_storage.reading.filter import Filter
 
 GO_ON_SHARE: Final = 2
-"""A pull goes on while that part of the room is left in each of its queues; then the consumer is to
-say anew how much there is."""
+"""A pull goes on while half of the room is left in each of its queues; then the consumer must tell
+anew how much room it has."""
 
 PASSED_TOLD_SECONDS: Final = 0.1
-"""When a filter lets nothing through, the consumer hears so soon how far it has come, and can store
-that. Not with each message: there may be many that nobody wants."""
+"""When a filter passes no message, the consumer is told its new position after this time, and can
+store it. Telling it of each message would flood consumers that want few of them."""
 
 
 class OpenPull:
-    """One order, and how far its answers have come; its ``with`` block ends it.
+    """One order and the progress of its answers; leaving the ``with`` block ends it.
 
     Attributes:
-        may_go_on: Whether another answer may follow the last one: it brought messages, nothing was
-            wrong, nobody interrupts, and every queue has room.
+        may_go_on: Whether another answer may follow: the last one brought messages and no error,
+            the pull is not interrupted, and every queue has room.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class OpenPull:
         *,
         monotonic: Callable[[], float],
     ) -> None:
-        """Have no answer yet; ``filters`` are by topic, and a topic without one means all."""
+        """Start before the first answer; a topic that ``filters`` lacks wants all messages."""
         self.may_go_on = True
         self._looks = looks
         self._held = held
@@ -72,24 +72,24 @@ class OpenPull:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take note of nothing that arrives any longer."""
+        """Stop watching for arrivals."""
         if self._watch is not None:
             self._held.forget(self._watch)
 
     def interrupt(self) -> None:
-        """End the hold, now and later: what is there is answered."""
+        """End the hold, now and later: the pull answers with what there is."""
         self._interrupted = True
         self.may_go_on = False
         if self._watch is not None:
             self._watch.interrupt()
 
     async def answer(self) -> list[PulledQueue]:
-        """Read what there is, or wait for it.
+        """Read messages, or wait for some.
 
         Returns:
-            The queues of the answer, in the order of the positions: with records, with an error, or
-            whose position moved; all queues when the hold time ended. Positions that only moved
-            are told after ``PASSED_TOLD_SECONDS``.
+            The queues of the answer, in the order of the positions: those with records, an error,
+                or a moved position; all queues when the hold time is over. A position that only
+                moved is reported after ``PASSED_TOLD_SECONDS``.
 
         Raises:
             ServiceError: As ``QueueLooks.check``; HELD_PULLS_EXHAUSTED.
@@ -108,7 +108,7 @@ class OpenPull:
                 self.may_go_on &= self._has_room(look.found)
                 return _in_order(moved)
             if look.unfinished:
-                # A filter with few matches reads far; others run in between.
+                # A filter with few matches reads far: other tasks get their turn in between.
                 await asyncio.sleep(0)
                 again = not self._interrupted and self._monotonic() < tell_at
                 self._see_arrivals()
@@ -124,7 +124,7 @@ class OpenPull:
                 return _in_order(moved | found)
 
     async def _look_at(self, places: Collection[int]) -> Look:
-        """Look, once there is room for what may be found."""
+        """Look at queues, once there is room for the answer."""
         order, lease = self._order, self._lease
         wanted = max(1, order.size_bytes_max)
         granted = lease.take_at_once(wanted) or await lease.take(wanted)
@@ -140,20 +140,20 @@ class OpenPull:
         return look
 
     async def _hold(self, deadline: float) -> bool:
-        """Wait for something that can be read; whether there may be."""
+        """Wait for arrivals; returns whether there may be something to read."""
         remaining = deadline - self._monotonic()
         if self._interrupted or remaining <= 0:
             return False
-        # Begun in the loop turn of the look, so that nothing was missed.
+        # The watch began in the loop turn of the look, so that no arrival was missed.
         watch = self._watch or self._begin_watch()
         come = await self._held.wait(watch, remaining)
         self._see_arrivals()
         return come and not self._interrupted
 
     def _see_arrivals(self) -> None:
-        """Look where something came."""
+        """Mark the queues in which messages arrived for the next look."""
         if self._watch is None:
-            # It is not known which queues got something: look at all.
+            # The arrivals are not known by queue: look at all.
             self._left = set(range(len(self._positions)))
             return
         for queue in self._watch.arrived:
@@ -167,7 +167,7 @@ class OpenPull:
         return self._watch
 
     def _go_to(self, found: Mapping[int, PulledQueue]) -> dict[int, PulledQueue]:
-        """Go on behind what was found, and tell who has something to say."""
+        """Move the positions behind what was found; returns the queues to report."""
         moved: dict[int, PulledQueue] = {}
         for place, pulled in found.items():
             position = self._positions[place]
@@ -185,7 +185,7 @@ class OpenPull:
         return moved
 
     def _has_room(self, found: Mapping[int, PulledQueue]) -> bool:
-        """Whether queues that gave something may give as much as the consumer has asked for."""
+        """Whether all queues that brought messages have room for more."""
         for place, pulled in found.items():
             first, now = self._order.positions[place], self._positions[place]
             if (
@@ -198,7 +198,7 @@ class OpenPull:
 
 
 def _rest(room: int, taken: int) -> int:
-    """What is left of a room. Where nothing is, the pull ends: to a reader 0 means no limit."""
+    """The rest of a room. With none left the pull ends, since 0 would mean no limit."""
     return max(0, room - taken)
 
 
@@ -207,5 +207,5 @@ def _says_something(found: Iterable[PulledQueue]) -> bool:
 
 
 def _in_order(found: Mapping[int, PulledQueue]) -> list[PulledQueue]:
-    """What the consumer is told, in the order of its positions."""
+    """The queues in the order of the consumer's positions."""
     return [pulled for _, pulled in sorted(found.items())]

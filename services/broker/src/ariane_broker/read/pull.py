@@ -1,10 +1,10 @@
-"""Pulling: records of many queues in one call, held until there are some.
+"""Pulls: one call reads many queues, and is held until there are messages.
 
 ::
 
     rpc  ->  PullRecords.open  ->  OpenPull.answer  ->  QueueLooks.look  ->  the store
              checks the order      looks, or waits      reads each queue
-                                   for what comes       within the budget
+                                   for arrivals         within the budget
 """
 
 from __future__ import annotations
@@ -20,22 +20,21 @@ from ariane_servicekit import AnswerLease
 
 
 class PullRecords:
-    """Begins pulls."""
+    """Opens pulls."""
 
     def __init__(
         self, looks: QueueLooks, held: HeldRequests, *, monotonic: Callable[[], float]
     ) -> None:
-        """Read by these looks, and hold there what finds nothing."""
         self._looks = looks
         self._held = held
         self._monotonic = monotonic
 
     def open(self, order: PullOrder, lease: AnswerLease) -> OpenPull:
-        """Begin a pull, which may have several answers.
+        """Open a pull, which may have several answers.
 
         Args:
-            order: What is wanted.
-            lease: Room for the answers; who sends them releases it.
+            order: The consumer's order.
+            lease: Memory for the answers; their sender releases it.
 
         Raises:
             ServiceError: FIELD_INVALID or FILTER_EXPRESSION_INVALID.

@@ -1,4 +1,4 @@
-"""What a pull asks for, and what each queue gave."""
+"""The order of a pull, and the result for each queue."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Position:
         queue_offset: The first queue offset wanted.
         record_count_max: At most this many records of this queue; 0: no own limit.
         size_bytes_max: At most about this many bytes of this queue; 0: no own limit.
-        lock_epoch: Of the consumer's lock of the queue; None if it has none.
-        log_epoch: The epoch of the log that the offset was learnt in; 0 if that is not known.
+        lock_epoch: Epoch of the consumer's lock of the queue; None without a lock.
+        log_epoch: Epoch of the log in which the offset was learnt; 0 if unknown.
     """
 
     queue: QueueKey
@@ -47,20 +47,21 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullOrder:
-    """What a consumer asks for.
+    """The order of a consumer: where to read, and how much.
 
     Attributes:
-        consumer_group: Its group.
+        consumer_group: The consumer's group.
         positions: Where to read, one entry for each queue.
-        filters: Which messages, by topic; a topic that is missing means all.
+        filters: Which messages, by topic; a missing topic means all messages.
         record_count_max: At most this many records in all; 0 means the default.
         size_bytes_max: At most about this many bytes in all; 0 means the default.
-        hold_seconds: How long to hold when there is nothing.
-        hold_seconds_max: What the call's deadline leaves of that; None: all of it.
-        client_id: The consumer.
-        bodies_suffice: Whether the bodies are enough, where they are cheap to gather.
-        exact: Whether tags are compared themselves; else their hashes, for a consumer that compares
-            the tags.
+        hold_seconds: How long to hold the pull when there are no messages.
+        hold_seconds_max: The rest of the call's deadline; None: no bound.
+        client_id: The consumer's id.
+        bodies_suffice: Whether bodies without the rest of the record are enough, where that is
+            cheap.
+        exact: Whether the broker compares tags; otherwise it compares their hashes, and the
+            consumer the tags.
         uploaded_filters_follow: Whether the caller applies uploaded filters itself.
     """
 
@@ -79,19 +80,19 @@ class PullOrder:
 
 @dataclass(frozen=True, slots=True)
 class PulledQueue:
-    """What one queue gave.
+    """The result for one queue.
 
     Attributes:
         queue: The queue.
-        next_queue_offset: Where to go on.
-        min_queue_offset: The oldest that is kept.
+        next_queue_offset: Where the next read begins.
+        min_queue_offset: The oldest kept queue offset.
         max_queue_offset: Readable end, exclusive.
-        chunks: The records, those that lie back to back in one.
+        chunks: The records; adjacent ones share a chunk.
         sizes: Bytes of each record.
-        error: Why there is nothing.
-        bodies_suffice: As the order said.
-        log_epoch: The epoch of the log that it was read in.
-        replica: Where the next messages are better read; None: here.
+        error: Why there are no records.
+        bodies_suffice: As in the order.
+        log_epoch: The epoch of the log in which the queue was read.
+        replica: The replica from which to read on; None for this broker.
     """
 
     queue: QueueKey
@@ -112,12 +113,12 @@ class PulledQueue:
 
     @property
     def records(self) -> bytes:
-        """The records, back to back: a copy."""
+        """The records, back to back, as a copy."""
         return b"".join(self.chunks)
 
 
 def checked_order(order: PullOrder) -> PullOrder:
-    """An order with its defaults.
+    """Check an order, and fill in its defaults.
 
     Raises:
         ServiceError: FIELD_INVALID.

@@ -1,7 +1,6 @@
 """Looks at queues: reading many of them in one turn of the event loop, within one budget.
 
-Which queue comes first is drawn anew for each look, so that a queue with a deep backlog does not
-starve the others.
+Each look begins at a random queue, so that a queue with a deep backlog does not starve others.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ REMAINDER_SHARE: Final = 16
 a few, which would bring one message of the next queue, at the price of a whole batch."""
 
 FILTERED_BYTES_MAX: Final = 4 << 20
-"""Bytes of entries and records that one look goes through for filters; 2 to 12 ms. Others run
-before the next look goes on from there."""
+"""Bytes of entries and records that one look reads for filters; 2 to 12 ms. Other tasks get their
+turn before the next look continues."""
 
 
 @dataclass(slots=True)
 class Look:
-    """One reading of queues.
+    """The result of one look.
 
     Attributes:
-        found: What they gave, by their places in the order.
-        left: The places of those that may have more.
-        unfinished: Whether a filter left out all that was looked at, and there is more behind.
+        found: The results of queues, by their places in the order.
+        left: The places of queues that may have more.
+        unfinished: Whether a filter passed nothing of what was read, and more is behind it.
     """
 
     found: dict[int, PulledQueue] = field(default_factory=dict)
@@ -59,17 +58,17 @@ class QueueLooks:
     Attributes:
         log: The store.
         topics: The topics of this broker.
-        statistics: Counts what is handed out.
+        statistics: Counts messages that are handed out.
         check_group: Refuses a group that may not consume.
-        clients: The attached clients, whose subscriptions must agree with a pull.
-        members: Knows what they have in work.
-        locks: Who may read a queue that is consumed in order.
-        epochs: Knows which positions a lost end of the log has left without meaning.
-        receiving: Knows what members that own no queues have settled or in hand.
-        service_error: Makes errors of the store public.
+        clients: The attached clients, whose subscriptions a pull must match.
+        members: Knows which messages members have in work.
+        locks: Owners of queues that are consumed in order.
+        epochs: Tells positions that lost their meaning with the end of the log.
+        receiving: Knows what members without queues of their own have settled or in hand.
+        service_error: Turns errors of the store into errors of the contract.
         draw: A random number from 0 up to its argument, exclusive.
         now_ms: Milliseconds since the epoch.
-        replica_hints: Says where deep backlogs are read; None without replicas.
+        replica_hints: Tells where deep backlogs are read; None without replicas.
     """
 
     log: Store
@@ -87,7 +86,7 @@ class QueueLooks:
     replica_hints: ReplicaHints | None = None
 
     def check(self, order: PullOrder, topics: Collection[str]) -> None:
-        """See that the group may have messages of these topics, with the filters of the order.
+        """Check that the group may read these topics with the filters of the order.
 
         Raises:
             ServiceError: GROUP_NAME_ILLEGAL or SUBSCRIPTION_CONFLICT.
@@ -102,13 +101,13 @@ class QueueLooks:
         positions: Sequence[Position],
         places: Collection[int],
     ) -> Look:
-        """Read queues, from a drawn one on, until the budget of an answer is spent.
+        """Read queues, beginning with a random one, until the budget of an answer is spent.
 
         Args:
-            order: Says the budget, and who asks.
+            order: The order, with budget and consumer.
             filters: Which messages are wanted, by topic; nothing: all.
-            positions: Where each queue is to be read.
-            places: Which of them are looked at.
+            positions: Where to read each queue.
+            places: The queues to read, as places in the positions.
         """
         count_left = order.record_count_max
         bytes_left = order.size_bytes_max
@@ -129,7 +128,7 @@ class QueueLooks:
                 read_from = self._read_free if receives else self._read
                 read = read_from(order.consumer_group, position, count_left, bytes_left, wanted)
             except QueueUnderRepair:
-                continue  # Nothing for now; whoever repairs it wakes those who wait.
+                continue  # Nothing for now; the repair of the queue wakes those who wait.
             except (ServiceError, StorageError) as error:
                 failure = self.service_error(error)
                 look.found[place] = _failed(position, failure, self.epochs.current)
@@ -166,9 +165,9 @@ class QueueLooks:
         return look
 
     def _replica(self, order: PullOrder, position: Position, read: QueueRead) -> ReplicaHint | None:
-        """Where a queue with a backlog is read on, if not here.
+        """Tell which replica should continue a read of a deep backlog; None: this broker.
 
-        Locks are known here alone, and FilterServers pull from the broker that they stand beside.
+        Locks exist only here, and FilterServers pull from the broker beside them.
         """
         if (
             self.replica_hints is None
@@ -203,10 +202,10 @@ class QueueLooks:
         bytes_left: int,
         wanted: Filter | None,
     ) -> QueueRead:
-        """Read for a group that has received, too.
+        """Read for a group that also has members that receive.
 
-        Messages that were settled, or that another member has in hand, are left out. A member that
-        settles its messages wakes the pulls that wait for them.
+        Messages that such a member has settled or in hand are left out. Settling wakes the pulls
+        that wait for these messages.
         """
         window = self.receiving.window(group, position.queue)
         if window is None:
@@ -224,7 +223,7 @@ class QueueLooks:
         return self._read(group, free, count_left, bytes_left, wanted)
 
     def _turns(self, places: Collection[int]) -> Iterable[int]:
-        """The places in their order, beginning with a drawn one."""
+        """The places in order, beginning with a random one."""
         if len(places) <= 1:
             return places
         turns = sorted(places)
@@ -234,7 +233,7 @@ class QueueLooks:
     def _check_queue(self, order: PullOrder, position: Position) -> None:
         """Refuse a queue that may not be read, or that another member has locked meanwhile.
 
-        So too a position whose meaning was lost with the end of the log.
+        Refuses a position as well that lost its meaning with the end of the log.
         """
         readable_queue(self.topics, *position.queue, order.consumer_group)
         refusal = self.locks.refusal(
@@ -247,7 +246,7 @@ class QueueLooks:
 
 
 def _failed(position: Position, error: ServiceError, log_epoch: int) -> PulledQueue:
-    """A queue that cannot be read; the bounds tell a reader that is out of range where to go."""
+    """The result for an unreadable queue; its bounds help a reader that is out of range."""
     return PulledQueue(
         position.queue,
         position.queue_offset,

@@ -1,4 +1,4 @@
-"""What is kept of a topic's queues, where a time lies in them, and when a message was stored."""
+"""Lookups in queues: kept ranges, offsets by time, and store times by offset."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from ariane_storage.queues.time_lookup import TimeBoundary
 from ariane_storage.store import Store
 
 _QUEUES_PER_TURN: Final = 64
-"""Queues that are looked at before others may run: some 20 us each."""
+"""Queues that are looked up before other tasks get their turn: some 20 us each."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptQueue:
-    """What is kept of one queue.
+    """The kept range of one queue.
 
     Attributes:
         queue_id: The queue.
-        min_queue_offset: Oldest queue offset that is kept.
+        min_queue_offset: The oldest kept queue offset.
         max_queue_offset: Readable end, exclusive.
         last_store_timestamp_ms: When the newest message was stored; None for an empty queue, and
-            while the end of the queue is being repaired.
-        size_bytes: Bytes of the records kept, estimated from the newest.
+            while the end of the queue is under repair.
+        size_bytes: Estimated bytes of the kept records, by the newest ones.
     """
 
     queue_id: int
@@ -54,17 +54,17 @@ class QueueLookup:
         """Take the parts.
 
         Args:
-            log: What is looked into.
+            log: The store.
             topics: The topics of this broker.
-            open_log: Called when bounds are asked for; gives what is called before each queue is
-                looked at. Both raise when the log cannot be read.
+            open_log: Called when bounds are asked for; returns a check that is called before each
+                queue. Both raise if the log cannot be read.
         """
         self._log = log
         self._topics = topics
         self._open_log = open_log
 
     async def kept_queues(self, topic: str) -> list[KeptQueue]:
-        """What is kept of each readable queue, by queue id.
+        """The kept range of each readable queue, by queue id.
 
         Raises:
             ServiceError: TOPIC_NOT_FOUND, TOPIC_RESERVED or TOPIC_NOT_READABLE.
@@ -79,7 +79,7 @@ class QueueLookup:
         return kept
 
     async def offsets_from(self, topic: str, timestamp_ms: int) -> list[tuple[int, int]]:
-        """The first queue offset stored at or after a time, or the readable end, by queue id.
+        """By queue id, the first queue offset stored at or after a time, or else the readable end.
 
         Raises:
             ServiceError: TOPIC_NOT_FOUND, TOPIC_RESERVED or TOPIC_NOT_READABLE.
@@ -92,13 +92,13 @@ class QueueLookup:
         return found
 
     def offset_from(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """The first queue offset of a queue stored at or after a time, or the readable end."""
+        """The first queue offset of a queue stored at or after a time, or else the readable end."""
         return self._log.queue_offset_at_time(
             topic, queue_id, timestamp_ms, boundary=TimeBoundary.LOWER
         )
 
     async def last_store_timestamp_ms(self, config: TopicConfig) -> int | None:
-        """When a message was last stored in a topic; None when never."""
+        """When the newest message of a topic was stored; None if there is none."""
         newest: int | None = None
         for queue_id in range(config.read_queue_count):
             stored_ms = self._kept(config.topic, queue_id).last_store_timestamp_ms
@@ -108,14 +108,14 @@ class QueueLookup:
         return newest
 
     def store_timestamp_ms(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
-        """When the message at a queue offset or the next sound one was stored.
+        """When the message at a queue offset, or the next undamaged one, was stored.
 
-        None at the end, and while the queue is being repaired there.
+        None at the end of the queue, and while that place is under repair.
         """
         return self._stored(topic, queue_id, queue_offset)[0]
 
     def _known_topic(self, topic: str) -> TopicConfig:
-        """The topic; where the messages of a retry topic lie is for everybody to know.
+        """Return a readable topic, or any retry topic, of which every client may know the places.
 
         Raises:
             ServiceError: As ``readable_topic``.

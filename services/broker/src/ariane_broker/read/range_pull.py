@@ -1,4 +1,4 @@
-"""Reading a range of one queue: stateless, chunk by chunk, for Spark and tools."""
+"""Range reads of one queue: stateless, chunk by chunk, for Spark and tools."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHUNK_BYTES_MIN: Final = 64 << 10
 CHUNK_BYTES_MAX: Final = 4 << 20
 CHUNK_BYTES_DEFAULT: Final = 2 << 20
 HIDDEN_STEP_S: Final = 0.05
-"""How often it is looked whether the end of the log of a new primary is handed out."""
+"""Seconds between checks whether the log's end may be handed out by a new primary."""
 
 CHUNK_RECORDS_MAX: Final = 65536
 
@@ -47,17 +47,17 @@ class Projection(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeOrder:
-    """What to read.
+    """A range to read.
 
     Attributes:
         topic: The topic.
         queue_id: The queue.
-        begin: The first queue offset wanted.
-        end: The range's end, exclusive; beyond the readable end it means the readable end.
+        begin: The first queue offset.
+        end: End of the range, exclusive; bounded by the readable end.
         filter: Which messages.
-        projection: How much of each.
-        log_epoch: The epoch of the log that the range was learnt in; 0 if that is not known.
-        chunk_bytes: About how many bytes of records one chunk covers; 0 means the default.
+        projection: How much of each message.
+        log_epoch: Epoch of the log in which the range was learnt; 0 if unknown.
+        chunk_bytes: Target bytes of records in a chunk; 0 means the default.
     """
 
     topic: str
@@ -75,13 +75,13 @@ class RangeChunk:
     """A part of a range.
 
     Attributes:
-        next_queue_offset: Behind the last record looked at.
-        sizes: Bytes of each record as stored.
-        records: Whole records, in pieces that lie back to back. They are the log itself: copy them
-            before the next step of the event loop.
+        next_queue_offset: Queue offset behind the last record that was read.
+        sizes: Bytes of each stored record.
+        records: Whole records, in adjacent pieces. They may be memory of the store: copy them
+            before the next turn of the event loop.
         headers: 88 bytes of each record, back to back: its header, an IPv6 address as zero.
         properties: The property strings, back to back.
-        property_ends: Where each one ends in ``properties``.
+        property_ends: End of each string in ``properties``.
     """
 
     next_queue_offset: int
@@ -93,7 +93,7 @@ class RangeChunk:
 
 
 class PullRange:
-    """Answers range reads."""
+    """Serves range reads."""
 
     def __init__(
         self,
@@ -109,15 +109,15 @@ class PullRange:
         """Take the parts.
 
         Args:
-            log: What is read.
+            log: The store.
             topics: The topics of this broker.
-            held: Holds what reads a queue that is being repaired.
-            statistics: Counts what is read.
-            epochs: Tells ranges of a log that was lost.
-            hides_end: Whether the log has an end that another primary may have handed out, and
-                that is not handed out here yet.
-            open_log: Called when a range begins; gives what is called before each chunk is read.
-                Both raise when the log cannot be read.
+            held: Holds readers of a queue under repair.
+            statistics: Counts messages that are read.
+            epochs: Tells ranges of a lost log.
+            hides_end: Whether the log has an end that this broker does not hand out yet, although
+                another primary may have.
+            open_log: Called when a range begins; returns a check that is called before each chunk.
+                Both raise if the log cannot be read.
         """
         self._log = log
         self._topics = topics
@@ -128,11 +128,11 @@ class PullRange:
         self._open_log = open_log
 
     async def read(self, order: RangeOrder, lease: AnswerLease) -> AsyncGenerator[RangeChunk]:
-        """Read a range; ends at its end or at the end that was readable when it began.
+        """Read a range up to its end, or to the readable end at the start of the read.
 
         Args:
-            order: What to read.
-            lease: Room for the chunks; given back when the next one is asked for.
+            order: The range.
+            lease: Memory for the chunks; given back when the caller asks for the next chunk.
 
         Raises:
             ServiceError: TOPIC_NOT_FOUND, TOPIC_NOT_READABLE, QUEUE_NOT_FOUND, QUEUE_CUT,
@@ -153,7 +153,7 @@ class PullRange:
         position = order.begin
         chunk_bytes = order.chunk_bytes or CHUNK_BYTES_DEFAULT
         while True:
-            # The records that were handed out before are sent.
+            # The records of the chunk before are sent.
             lease.release()
             granted = await lease.take(chunk_bytes)
             check_readable()
@@ -174,7 +174,7 @@ class PullRange:
                 continue
             lease.settle(granted, sum(map(len, read.chunks)))
             if position >= end:
-                # The read above has said whether the begin is kept.
+                # The read above has checked whether the begin is kept.
                 return
             records: Sequence[bytes | memoryview] = read.chunks
             sizes = read.sizes
@@ -188,7 +188,7 @@ class PullRange:
                 await asyncio.sleep(0)
 
     async def _wait_handed_out(self) -> None:
-        """Wait a moment for others in sync to have the end of the log, too.
+        """Wait a moment until the other brokers in sync have the end of the log, too.
 
         Raises:
             ServiceError: SERVICE_DRAINING.
@@ -218,7 +218,7 @@ def project(
     next_queue_offset: int,
     projection: Projection,
 ) -> RangeChunk:
-    """As much of the records as is asked for; gathered by column."""
+    """Cut records down to a projection, by column."""
     if projection is Projection.RECORDS or not len(sizes):
         return RangeChunk(next_queue_offset=next_queue_offset, sizes=sizes, records=pieces)
     records = _joined(pieces)
@@ -237,10 +237,10 @@ def project(
 
 
 def _ipv4_headers(headers: Headers) -> Headers:
-    """Headers with every field where ``HEADER`` says: the wire has no room for IPv6 addresses.
+    """Return headers in the layout of ``HEADER``: the wire has no room for IPv6 addresses.
 
-    Columns already hold all fields but those addresses in their places. These become zero, and
-    their flags stay: who needs the address, to tell a message's id, asks for the record.
+    The columns hold all other fields in their places. IPv6 addresses become zero and keep their
+    flags; a client that needs an address, to make a message id, reads the whole record.
     """
     system_flag = headers["system_flag"]
     if not (system_flag & HOST_FLAGS).any():
@@ -252,14 +252,14 @@ def _ipv4_headers(headers: Headers) -> Headers:
 
 
 def _joined(pieces: Sequence[bytes | memoryview]) -> bytes | memoryview:
-    """Records in one piece; a single one is not copied."""
+    """Join pieces of records; a single piece is not copied."""
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _cut(
     pieces: Sequence[bytes | memoryview], sizes: NDArray[np.int32], end: int
 ) -> tuple[Sequence[bytes | memoryview], NDArray[np.int32], int]:
-    """Without the records at and behind the end of the range."""
+    """Remove the records at and behind the end of the range."""
     records = _joined(pieces)
     queue_offsets = decode_columns(records, sizes).queue_offset if len(sizes) else sizes
     kept = int(np.searchsorted(queue_offsets, end))

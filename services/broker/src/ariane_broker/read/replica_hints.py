@@ -1,4 +1,4 @@
-"""When a queue is better read from a replica: what lies far behind is in nobody's memory any more.
+"""Reading deep backlogs from a replica, since old messages are no longer in the page cache.
 
 ::
 
@@ -7,8 +7,8 @@
     a queue      a   b     c    d          e    |  f      g     h
                      ^ next                     ends before f: b to e are read from a replica
 
-The machine keeps in memory what was written last. Reading what lies further back takes the disk,
-and pushes what is fresh out of memory, so that those who keep up pay for those who do not.
+The machine's page cache holds what was written last. Reading further back uses the disk and evicts
+fresh data, so that consumers that keep up would pay for those that do not.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ MEMORY_LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
-"""Where a container says what it may have of the machine's memory, in either version."""
+"""Files with a container's memory limit, of both cgroup versions."""
 
 
 class ReplicaHint(NamedTuple):
-    """Where a queue is read on.
+    """The replica from which to read on.
 
     Attributes:
-        address: The replica.
-        end_queue_offset: How far, exclusive; the replica has everything before it.
+        address: The replica's address.
+        end_queue_offset: How far to read there, exclusive; the replica has all before it.
     """
 
     address: str
@@ -42,7 +42,7 @@ class ReplicaHint(NamedTuple):
 
 
 class ReplicaHints:
-    """Says where deep backlogs are read."""
+    """Tells where deep backlogs are read."""
 
     def __init__(
         self,
@@ -53,17 +53,17 @@ class ReplicaHints:
         """Take the parts.
 
         Args:
-            store: What is read.
-            memory_bytes: How much of the end of the log is taken to be in memory.
-            replicas: Where those are that have the log up to a commit-log offset, and let it be
-                read.
+            store: The store.
+            memory_bytes: Bytes at the end of the log that are taken to be in memory.
+            replicas: Returns the replicas that have the log up to a commit-log offset and allow
+                reads.
         """
         self._store = store
         self._memory_bytes = memory_bytes
         self._replicas = replicas
 
     def of(self, queue: QueueKey, next_queue_offset: int) -> ReplicaHint | None:
-        """Where a queue is read on from a queue offset; None: here."""
+        """The replica from which to read on at a queue offset; None: this broker."""
         boundary = self._store.max_offset - self._memory_bytes
         if boundary <= self._store.min_offset:
             return None
@@ -77,14 +77,14 @@ class ReplicaHints:
 
 
 def memory_bytes_of(disk: Disk, machine_bytes: int) -> int:
-    """The memory that this process may use, as its container says; else the machine's.
+    """The memory that this process may use: its container's limit, or else the machine's.
 
     Args:
-        disk: Where the limits are read.
-        machine_bytes: The machine's.
+        disk: The disk with the limit files.
+        machine_bytes: The machine's memory.
     """
     for path in MEMORY_LIMITS:
-        # "max", or no such file: there is no limit.
+        # "max", or no such file: no limit.
         with suppress(OSError, ValueError):
             return min(machine_bytes, int(disk.read(path)))
     return machine_bytes

@@ -1,4 +1,4 @@
-"""The reading room: messages out."""
+"""The read room: builds what hands messages out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ariane_servicekit import ErrorTranslator
 
 @dataclass(frozen=True, slots=True)
 class ReadingRoom:
-    """Messages out."""
+    """The parts of the read room."""
 
     pull_records: PullRecords
     pull_range: PullRange
@@ -38,7 +38,7 @@ def reading_room(
     naming: NamingRoom,
     changing: ChangingRoom,
 ) -> ReadingRoom:
-    """Messages out."""
+    """Build the read room."""
     store, topics, primary = storing.store, state.topics, storing.primary
     looks = QueueLooks(
         log=store,
@@ -72,7 +72,7 @@ def reading_room(
 
 
 def _replica_hints(outside: Outside, storing: StoringRoom) -> ReplicaHints | None:
-    """What sends deep backlogs to replicas; nothing without any."""
+    """Make the hints that send deep backlogs to replicas; None without replicas."""
     if storing.primary is None:
         return None
     machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

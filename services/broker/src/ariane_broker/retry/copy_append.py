@@ -1,4 +1,4 @@
-"""Appending copies of failed messages and dead letters, those of one way together."""
+"""Appends copies of failed messages and dead letters, grouped by what they have in common."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from ariane_storage.writing.append import Appended
 
 
 class Way(NamedTuple):
-    """The values that are the same for all failed messages of one append.
+    """The values that all failed messages of one append share.
 
     Attributes:
-        attempts: How often each had been tried before.
-        reason: Why they are dead letters; empty where they are tried again.
-        born_key: The same for messages of one born host.
+        attempts: Number of tries before the failed one.
+        reason: Why they become dead letters; empty if they are retried.
+        born_key: Equal for messages of one born host.
     """
 
     attempts: int
@@ -38,7 +38,7 @@ class Way(NamedTuple):
 
 
 class CopyAppend:
-    """Appends copies and dead letters, in one turn of the loop."""
+    """Appends copies and dead letters within one turn of the loop."""
 
     def __init__(
         self,
@@ -63,19 +63,19 @@ class CopyAppend:
         way: Way,
         queue: QueueKey,
     ) -> list[Returned]:
-        """Append what becomes of some failed messages.
+        """Append the copies or dead letters of some failed messages.
 
         Args:
             failure: How they failed.
-            group: Who failed.
+            group: The group that failed.
             failed: The messages.
-            rows: Which of them.
-            way: What they have in common.
-            queue: Where they go: a queue of the retry topic, or of the dead letters.
+            rows: Rows of the messages to append.
+            way: The values that they share.
+            queue: Their destination: a queue of the retry topic, or of the dead letters.
 
         Raises:
-            RecordTooLarge: A record has no room for what is said of it; nothing is stored.
-            ServiceError: The same with what is said of its delay.
+            RecordTooLarge: A record has no room for the new properties; nothing is stored.
+            ServiceError: A record has no room for the properties of its delay; nothing is stored.
             StorageError: Nothing is stored.
         """
         block = self._block(failure, failed, rows, way, queue.topic)
@@ -95,7 +95,7 @@ class CopyAppend:
     def _block(
         self, failure: Failure, failed: FailedColumns, rows: Int64s, way: Way, topic: str
     ) -> RecordBlock:
-        """The records, without their cause where that is too much."""
+        """Encode the records, without the cause of failure if it does not fit."""
         attempts = way.attempts + failure.local_attempts + 1
 
         def copies(cause: str) -> RecordBlock:
@@ -126,7 +126,7 @@ class CopyAppend:
         queue: QueueKey,
         born_host: Host,
     ) -> tuple[Appended, int]:
-        """Park copies; where they lie, and when they are due."""
+        """Park copies; returns their place and when they are due."""
         span_ms, tried = failure.wait_ms, way.attempts + failure.local_attempts
         if span_ms is None:
             span_ms = wait_ms(group.retry_policy, tried)

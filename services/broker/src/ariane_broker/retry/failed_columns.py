@@ -1,4 +1,4 @@
-"""Failed messages of one queue, by column: what is said of them before they are tried again."""
+"""Failed messages of one queue, by column, and the properties that their copies get."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ CAUSE_BYTES_MAX: Final = 1024
 
 
 class FailedColumns:
-    """Messages of one queue that a group failed on.
+    """Messages of one queue on which a group failed.
 
-    Each copy names the record before it by commit-log offset, and the first one for good. What a
-    record of another topic than the group's retry topic says of all this was written by its
-    producer, and is not believed.
+    Each copy names the record before it, and the first record, by commit-log offset. The same
+    properties in a record outside of the group's retry topic were written by its producer, and are
+    ignored.
 
     Attributes:
-        columns: Their records, and perhaps others between them.
-        attempts: How often each had been tried before.
-        deaths: How many consumers of the group had died of each.
+        columns: Their records, perhaps with other records in between.
+        attempts: Number of earlier tries of each.
+        deaths: Number of consumers of the group that died of each.
     """
 
     def __init__(self, columns: RecordColumns, topic: str, consumer_group: str) -> None:
@@ -44,10 +44,10 @@ class FailedColumns:
 
     @property
     def born_keys(self) -> list[tuple[int, int, int]]:
-        """Of each something that is the same for records of one born host."""
+        """For each record a key that is equal for records of one born host."""
         headers = self.columns.headers
         ipv6 = headers["system_flag"] & SystemFlag.BORN_HOST_IPV6
-        # Of an IPv6 host the header has the beginning only; its records go one by one.
+        # The header holds only the beginning of an IPv6 host, so such records go one by one.
         own = np.where(ipv6, np.arange(1, len(headers) + 1), 0)
         return list(
             zip(
@@ -59,7 +59,7 @@ class FailedColumns:
         )
 
     def born_host(self, row: int) -> Host:
-        """Where the producer of a record was seen."""
+        """The address of a record's producer."""
         return self.columns.message(row).born_host
 
     def copies(
@@ -73,19 +73,19 @@ class FailedColumns:
         return_id: str,
         reason: DeadLetterReason | Literal[""],
     ) -> RecordBlock:
-        """Copies of some records, or their dead letters.
+        """Make copies of some records, or their dead letters.
 
         Args:
             rows: Which.
-            topic: Where they go.
-            attempts: How often each was tried by now, the same for all.
-            deaths: How many consumers died of each by now.
-            cause: Why they failed, for people; nothing to leave it out.
-            return_id: The client's name for the return; perhaps empty.
-            reason: Why they are dead letters; empty where they are tried again.
+            topic: The destination topic.
+            attempts: Number of tries by now, the same for all.
+            deaths: Number of consumers that died of each by now.
+            cause: Why they failed, for people; empty to leave it out.
+            return_id: The client's id of the return; perhaps empty.
+            reason: Why they become dead letters; empty if they are retried.
 
         Raises:
-            RecordTooLarge: A record has no room for what is said of it.
+            RecordTooLarge: A record has no room for the new properties.
         """
         places = self.columns.commit_log_offset[rows].tolist()
         origins = self._origins(rows, dead=bool(reason))
@@ -104,7 +104,7 @@ class FailedColumns:
         return self._moved.block(topic, rows, heads=heads, attempts=attempts)
 
     def _origins(self, rows: Int64s, *, dead: bool) -> Iterator[str]:
-        """Where each was first read, encoded; dead letters say it by RocketMQ's names, too."""
+        """Encode the origin of each record; for dead letters under RocketMQ's names as well."""
         chosen = rows.tolist()
         queue_ids = map(str, self.columns.queue_id[rows].tolist())
         queue_offsets = map(str, self.columns.queue_offset[rows].tolist())
@@ -126,7 +126,7 @@ class FailedColumns:
             )
 
     def _first(self, name: str, rows: list[int], own: Iterable[str]) -> Iterator[str]:
-        """What the records say of their origin; for those that are it, what they are."""
+        """Read a property of the origin from each record; the origin itself gives its own."""
         said = self._said(name)
         return (text or mine for text, mine in zip(map(said.__getitem__, rows), own, strict=False))
 
@@ -142,7 +142,7 @@ class FailedColumns:
                 yield f"{ip:08X}{port:08X}{place:016X}"
 
     def _said(self, name: str) -> list[str]:
-        """The return that each record of the group's retry topic speaks of."""
+        """The ids of the returns that made the records of the group's retry topic."""
         return self._moved.values(name) if self._came_back else [""] * len(self.columns)
 
 
@@ -155,6 +155,6 @@ def _is_number(text: str) -> bool:
 
 
 def _printable(cause: str) -> str:
-    """The beginning of a text, without what a property cannot carry."""
+    """The beginning of a text, without characters that properties cannot hold."""
     spaced = "".join(sign if sign.isprintable() else " " for sign in cause[:CAUSE_BYTES_MAX])
     return spaced.encode(errors="replace")[:CAUSE_BYTES_MAX].decode(errors="ignore").strip()

@@ -7,9 +7,9 @@ r"""The records of a message that failed: its copy for the next try, and its dea
     %RETRY%billing                  \---> |copy, attempts 2|  fails
     %DLQ%billing                             \---> |dead letter|
 
-Each names the one before it by commit-log offset, and the first one for good. The names of the
-properties are RocketMQ's where it has one. What a record of another topic says of all this was
-written by its producer, and is not believed.
+Each record names the one before it, and the first one, by commit-log offset. The properties have
+RocketMQ's names where it has one. In a record outside of the group's retry topic they were written
+by its producer, and are ignored.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ class DeadLetterReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReturnedRecord:
-    """What a record says of the return that made it.
+    """The return that made a record, by the record's properties.
 
     Attributes:
-        consumer_group: Who returned the message.
+        consumer_group: The group that returned the message.
         failed_offset: Commit-log offset of the record that had failed.
-        return_id: The client's name for the return; perhaps empty.
-        attempts: How often the message had been tried by then.
-        dead_letter: Whether it is a dead letter.
+        return_id: The client's id of the return; perhaps empty.
+        attempts: Number of tries by then.
+        dead_letter: Whether the record is a dead letter.
     """
 
     consumer_group: str
@@ -81,11 +81,11 @@ class ReturnedRecord:
 
 
 def redriven_record(letter: RecordFields, *, to_group: bool) -> RecordFields:
-    """What is sent back of a dead letter.
+    """Make the record that is sent back for a dead letter.
 
     Args:
         letter: The dead letter, as stored.
-        to_group: Whether it goes to the group's retry topic, and so must say where it came from.
+        to_group: Whether it goes to the group's retry topic, and so must name its origin.
     """
     source = f"{letter.topic}/{letter.queue_id}/{letter.queue_offset}"
     kept = {name: value for name, value in letter.properties.items() if name not in DROPPED}
@@ -94,13 +94,13 @@ def redriven_record(letter: RecordFields, *, to_group: bool) -> RecordFields:
         for name in _OF_ORIGIN
         if to_group and name in letter.properties
     }
-    # First: that is how it is found in the log.
+    # The first property, because that is where the log is searched for it.
     properties = {PropertyName.REDRIVEN_FROM: source} | origin | kept
     return replace(letter, properties=properties, attempts=0, half_offset=0)
 
 
 def returned_record(fields: RecordFields) -> ReturnedRecord | None:
-    """What a record says of the return that made it, parked or not; None if none did."""
+    """Read the return that made a record, parked or not; None if no return made it."""
     properties = fields.properties
     failed_offset = properties.get(PropertyName.RETURNED_OFFSET, "")
     topic = properties.get(PropertyName.REAL_TOPIC, fields.topic)

@@ -1,4 +1,4 @@
-"""What is said of messages that failed, and what became of them."""
+"""Failures of messages, as clients report them, and their outcomes."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ariane_broker.retry.return_table import Returned
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """How a group failed on messages of a queue.
+    """A group's failure on messages of a queue.
 
     Attributes:
         consumer_group: The group.
         topic: The topic that they were read from.
         queue_id: The queue that they were read from.
-        wait_ms: Before the next try; None leaves it to the group's policy.
-        reason: Why they shall become dead letters at once; None when they need not.
+        wait_ms: Wait before the next try; None for the group's policy.
+        reason: Why they become dead letters at once; None if they need not.
         cause: Why they failed, for people.
-        attempts_max: The client's own limit of tries after the first; 0 is the group's.
-        local_attempts: Earlier tries that nobody returned.
-        return_id: The client's name for this return; perhaps empty.
-        died: Whether their consumer died of them, and nobody returned them.
+        attempts_max: The client's own limit of retries; 0 for the group's.
+        local_attempts: Earlier tries without a return.
+        return_id: The client's id of this return; perhaps empty.
+        died: Whether the consumer died of them, so that no client returned them.
     """
 
     consumer_group: str
@@ -39,11 +39,11 @@ class Failure:
 
 
 class FailedPlace(NamedTuple):
-    """Where a message is that failed.
+    """The place of a failed message.
 
     Attributes:
-        queue_offset: In its queue.
-        commit_log_offset: Of its record.
+        queue_offset: Its offset in its queue.
+        commit_log_offset: Commit-log offset of its record.
     """
 
     queue_offset: int
@@ -54,8 +54,8 @@ class TakenBack(NamedTuple):
     """The outcome for one failed message.
 
     Attributes:
-        returned: Where it is now.
-        duplicate: Whether that was so before.
+        returned: The return that now holds.
+        duplicate: Whether an earlier call had made that return.
     """
 
     returned: Returned
@@ -68,7 +68,7 @@ class ReturnLimits:
 
     Attributes:
         delay_ms_max: The longest wait for another try.
-        deaths_max: How many of its consumers may die of a message; 0: no own limit.
+        deaths_max: How many consumers may die of a message; 0: no limit of its own.
     """
 
     delay_ms_max: int

@@ -1,4 +1,4 @@
-"""Which dead letters were sent back: a bit for each, and a state over the log."""
+"""Which dead letters were sent back: one bit for each, rebuilt from the log."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _HEAD: Final = f"{PropertyName.REDRIVEN_FROM}\x01{DEAD_LETTER_PREFIX}"
 
 
 def with_mark(sent_back: RecordFields, letter: RecordFields) -> RecordFields:
-    """What is sent back, with a mark of the broker: no producer can say that it was.
+    """Add the broker's mark to a record that is sent back, which no producer can forge.
 
-    The mark is in the header, where other records name what they take out, and names a place inside
-    of the dead letter, where nothing else begins or ends.
+    The mark is in the header field in which other records name what they take out. It names a place
+    inside the dead letter, where no record begins or ends.
     """
     return replace(sent_back, half_offset=letter.commit_log_offset + 1)
 
@@ -36,16 +36,15 @@ class RedrivenTable(SnapshotState):
     """The dead letters of all groups that were sent back, by queue.
 
     Attributes:
-        name: What is kept here, for the log of the process.
+        name: Name of this state in the process's log.
         change_count: Grows with every change.
-        matters_since_ms: All that the log has may matter.
+        matters_since_ms: None: any record of the log may matter.
     """
 
     name: Final = "redriven dead letters"
     matters_since_ms: Final = None
 
     def __init__(self) -> None:
-        """Know of none."""
         self._progress: dict[QueueKey, QueueProgress] = {}
         self.change_count = 0
 
@@ -57,18 +56,18 @@ class RedrivenTable(SnapshotState):
         return progress.pending(queue_offsets)
 
     def mark(self, queue: QueueKey, queue_offsets: Int64s) -> None:
-        """Dead letters of a queue were sent back."""
+        """Note that dead letters of a queue were sent back."""
         self._progress.setdefault(queue, QueueProgress()).mark(queue_offsets)
         self.change_count += 1
 
     def forget_topic(self, topic: str) -> None:
-        """Dead letters of a group are deleted: others will lie in their places."""
+        """Forget the dead letters of a deleted topic: new ones will have their queue offsets."""
         self.keep_topics(lambda known: known != topic)
 
-    # As a state over the log.
+    # The state over the log.
 
     def replay(self, stretch: Stretch) -> None:
-        """Take over what a stretch of the log says was sent back."""
+        """Note what a stretch of the log shows as sent back."""
         places = stretch.places
         rows = np.flatnonzero(
             starts_with(places.buffer, places.properties_starts, places.ends, _HEAD)
@@ -79,7 +78,7 @@ class RedrivenTable(SnapshotState):
         ):
             record = decode_record(places.buffer[start:end], verify=False)
             if not record.half_offset:
-                continue  # That says a producer.
+                continue  # A producer wrote this.
             source = record.properties[PropertyName.REDRIVEN_FROM].rsplit("/", 2)
             if len(source) == 3 and source[1].isdecimal() and source[2].isdecimal():
                 found.setdefault(QueueKey(source[0], int(source[1])), []).append(int(source[2]))
@@ -87,7 +86,7 @@ class RedrivenTable(SnapshotState):
             self.mark(queue, np.array(queue_offsets, np.int64))
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
-        """Forget what was sent back of topics that do not stand."""
+        """Forget what was sent back of topics that no longer exist."""
         for queue in [queue for queue in self._progress if not is_known_topic(queue.topic)]:
             del self._progress[queue]
             self.change_count += 1
@@ -106,7 +105,7 @@ class RedrivenTable(SnapshotState):
         }
 
     def take_over(self, contents: Mapping[str, Any]) -> None:
-        """Be as ``contents`` said."""
+        """Restore the state from ``contents``."""
         self._progress = {
             QueueKey(str(topic), int(queue_id)): QueueProgress.decoded(begin, count, encoded)
             for topic, queue_id, begin, count, encoded in contents["queues"]

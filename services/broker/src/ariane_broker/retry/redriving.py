@@ -1,7 +1,8 @@
-"""Sending dead letters back to where they came from, each once.
+"""Sends dead letters back to their origin, each once.
 
-Whoever dies in between, client or broker: a record that was sent back names its dead letter, and it
-is marked in the turn of the loop that appends it. Who repeats the call sends back what is left.
+This holds if client or broker dies in between: a record that was sent back names its dead letter,
+and the letter is marked in the turn of the loop that appends the record. A repeated call sends back
+the rest.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ class Redriven:
     """The outcome of redriving dead letters.
 
     Attributes:
-        redriven_count: Sent back now.
-        duplicate_count: Sent back before.
-        failures: Why others were not, by queue offset.
+        redriven_count: Number of letters sent back by this call.
+        duplicate_count: Number of letters sent back before.
+        failures: Why others were not sent back, by queue offset.
     """
 
     redriven_count: int = 0
@@ -55,7 +56,7 @@ class Redriven:
 
 @dataclass(frozen=True, slots=True)
 class _Addressed:
-    """A dead letter and where it goes."""
+    """A dead letter and its destination."""
 
     letter: RecordFields
     topic: str
@@ -83,13 +84,13 @@ class DeadLetterRedrive:
         """Take the parts.
 
         Args:
-            queues: Where the dead letters are.
-            log: Where they are sent back to.
-            table: Knows which were.
+            queues: The log to read dead letters from.
+            log: The log to append to.
+            table: Knows which letters were sent back.
             topics: The topics of this broker.
             groups: Its consumer groups.
-            make_topic: Makes a topic of a group, unless it stands.
-            is_draining: Whether the broker takes nothing more.
+            make_topic: Creates a topic of a group if it is missing.
+            is_draining: Whether the broker takes no more messages.
         """
         self._queues = queues
         self._log = log
@@ -105,15 +106,15 @@ class DeadLetterRedrive:
         """Send dead letters of one queue back.
 
         Args:
-            consumer_group: Whose.
+            consumer_group: The group.
             queue_id: The queue of the dead letters.
-            queue_offsets: Which.
-            to_group: Whether they go to the group only, and not to the topic.
+            queue_offsets: The letters.
+            to_group: Whether they go only to the group, and not to the original topic.
 
         Raises:
             ServiceError: TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, GROUP_NOT_FOUND, FIELD_INVALID,
                 SERVICE_DRAINING, FLUSH_UNCONFIRMED, REPLICATION_UNCONFIRMED.
-            StorageError: The store takes nothing more; what was sent back stays so.
+            StorageError: The store accepts no more; letters sent back so far stay so.
         """
         if not 1 <= len(queue_offsets) <= LETTERS_MAX:
             raise field_invalid("queue_offsets", f"must be 1 to {LETTERS_MAX}", len(queue_offsets))
@@ -141,10 +142,10 @@ class DeadLetterRedrive:
         return outcome
 
     def redriven(self, consumer_group: str, queue_id: int, begin: int, end: int) -> list[int]:
-        """Queue offsets of those dead letters of a range that were sent back.
+        """Queue offsets of the dead letters of a range that were sent back.
 
         Args:
-            consumer_group: Whose.
+            consumer_group: The group.
             queue_id: The queue of the dead letters.
             begin: The first queue offset.
             end: The end of the range, exclusive.
@@ -164,7 +165,7 @@ class DeadLetterRedrive:
     def _redrive_slice(
         self, queue: QueueKey, wanted: Int64s, outcome: Redriven, *, to_group: bool
     ) -> Int64s:
-        """Send the next ones back, in this turn of the loop; those that are left."""
+        """Send the first letters back, in this turn of the loop; returns the rest."""
         pending = self._table.pending(queue, wanted)
         outcome.duplicate_count += int((~pending).sum())
         wanted = wanted[pending]
@@ -226,7 +227,7 @@ class DeadLetterRedrive:
 
 
 def _letters(read: QueueRead, wanted: Int64s) -> dict[int, RecordFields]:
-    """The dead letters that were read, by queue offset."""
+    """The dead letters of a read, by queue offset."""
     if not read.count:
         return {}
     columns = decode_columns(b"".join(read.chunks), read.sizes.astype(np.int32))

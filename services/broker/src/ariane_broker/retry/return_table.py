@@ -1,9 +1,9 @@
-"""Which messages were returned lately: a state over the log, so that none is taken back twice.
+"""The last returns of messages, rebuilt from the log, so that none is taken back twice.
 
-A return may come again: its answer was lost, or the consumer ended before it stored its offset. As
-long as the copy waits for its time, nothing more is needed than that copy. Later the message may
-have been done with and read once more, by an operator's wish: then another return is another one,
-unless it has the return id of the one before.
+A client may repeat a return, because the answer was lost or the consumer ended before it stored its
+offset. While the copy waits for its time, the copy is enough to tell. Later the message may have
+been consumed and, by an operator's wish, read once more: then a return is a new one, unless it has
+the return id of the one before.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _PARKED: Final = f"{PropertyName.REAL_TOPIC}\x01{RETRY_PREFIX}".encode()
 
 
 class Returned(NamedTuple):
-    """The outcome of a return; a tuple, because a snapshot writes down tens of thousands.
+    """The result of a return; a tuple, because a snapshot encodes tens of thousands.
 
     Attributes:
-        return_id: The client's name for it; perhaps empty.
-        attempts: How often the message had been tried.
+        return_id: The client's id of the return; perhaps empty.
+        attempts: Number of tries by then.
         dead_letter: Whether it became a dead letter.
-        due_ms: When it comes again.
-        commit_log_offset: Of the record that was stored.
+        due_ms: When the copy is due.
+        commit_log_offset: Commit-log offset of the stored record.
     """
 
     return_id: str
@@ -51,9 +51,9 @@ class ReturnTable(SnapshotState):
     """The last returns, by group and commit-log offset of the record that failed.
 
     Attributes:
-        name: What is kept here, for the log of the process.
+        name: Name of this state in the process's log.
         change_count: Grows with every change.
-        matters_since_ms: All that the log has may matter.
+        matters_since_ms: None: any record of the log may matter.
     """
 
     name: Final = "returned messages"
@@ -66,24 +66,24 @@ class ReturnTable(SnapshotState):
         delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS,
         return_count_max: int = RETURN_COUNT_MAX,
     ) -> None:
-        """Know of none.
+        """Start without returns.
 
         Args:
             now_ms: Milliseconds since the epoch.
             delay_levels_ms: How long each delay level waits, level 1 first.
-            return_count_max: How many are remembered.
+            return_count_max: How many returns to remember.
         """
         self._now_ms = now_ms
         self._delay_levels_ms = delay_levels_ms
         self._return_count_max = return_count_max
-        # The oldest first.
+        # Oldest first.
         self._returns: dict[tuple[str, int], Returned] = {}
         self.change_count = 0
 
     def duplicate_of(
         self, consumer_group: str, failed_offset: int, return_id: str
     ) -> Returned | None:
-        """The return that another one repeats, or None."""
+        """Find the return that another one repeats, or None."""
         known = self._returns.get((consumer_group, failed_offset))
         if known is None:
             return None
@@ -92,7 +92,7 @@ class ReturnTable(SnapshotState):
         return known if waits or repeated else None
 
     def remember(self, consumer_group: str, failed_offset: int, returned: Returned) -> None:
-        """A message was taken back."""
+        """Remember a return."""
         key = (consumer_group, failed_offset)
         self._returns.pop(key, None)
         self._returns[key] = returned
@@ -101,15 +101,15 @@ class ReturnTable(SnapshotState):
         self.change_count += 1
 
     def forget_group(self, consumer_group: str) -> None:
-        """A group is deleted: what one of the same name returns later is new."""
+        """Forget a deleted group: the returns of a new one of its name are new."""
         kept = {key: known for key, known in self._returns.items() if key[0] != consumer_group}
         self.change_count += len(kept) < len(self._returns)
         self._returns = kept
 
-    # As a state over the log.
+    # The state over the log.
 
     def replay(self, stretch: Stretch) -> None:
-        """Take over what a stretch of the log says of returns."""
+        """Note the returns in a stretch of the log."""
         places = stretch.places
         wanted = starts_with(places.buffer, places.topic_starts, places.ends, RETRY_PREFIX)
         wanted |= starts_with(places.buffer, places.topic_starts, places.ends, DEAD_LETTER_PREFIX)
@@ -122,23 +122,23 @@ class ReturnTable(SnapshotState):
             self.restore(decode_record(places.buffer[start:end], verify=False))
 
     def restore(self, fields: RecordFields) -> None:
-        """Take over one record, in the order of the log."""
+        """Note the return in one record; records come in the order of the log."""
         if PropertyName.REAL_TOPIC in fields.properties and fields.topic not in _WAITING_TOPICS:
-            return  # That says a producer.
+            return  # A producer wrote this.
         said = returned_record(fields)
         if said is None:
             return
         due_ms = _due_ms(fields, self._delay_levels_ms, self._now_ms())
         known = self._returns.get((said.consumer_group, said.failed_offset))
         if known is not None and not due_ms and not said.dead_letter:
-            return  # The parked copy said so before it was delivered.
+            return  # The parked copy was noted before it was delivered.
         returned = Returned(
             said.return_id, said.attempts, said.dead_letter, due_ms, fields.commit_log_offset
         )
         self.remember(said.consumer_group, said.failed_offset, returned)
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
-        """Nothing: a return of a topic that is gone does not come again."""
+        """Do nothing: a return from a topic that is gone is not repeated."""
 
     def clear(self) -> None:
         """Forget everything."""
@@ -151,7 +151,7 @@ class ReturnTable(SnapshotState):
         }
 
     def take_over(self, contents: Mapping[str, Any]) -> None:
-        """Be as ``contents`` said."""
+        """Restore the state from ``contents``."""
         self._returns = {
             (str(group), int(failed_offset)): Returned(
                 str(return_id), int(attempts), bool(dead), int(due_ms), int(place)
@@ -163,7 +163,7 @@ class ReturnTable(SnapshotState):
 
 
 def _due_ms(fields: RecordFields, delay_levels_ms: tuple[int, ...], now_ms: int) -> int:
-    """When a copy comes again, as it says while it is parked; else it is there."""
+    """When a copy is due, by its own properties while it is parked; a delivered one is there."""
     time_ms = fields.properties.get(PropertyName.DELIVERY_TIME_MS, "")
     if time_ms.isdecimal():
         return int(time_ms)

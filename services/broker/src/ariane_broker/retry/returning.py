@@ -1,4 +1,4 @@
-"""Taking failed messages back: for another try later, or as dead letters."""
+"""Takes failed messages back: for another try later, or as dead letters."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from ariane_storage.errors import BlockRejected, RecordNotFound
 from ariane_storage.store import Store
 
 SLICE_SPAN: Final = 512
-"""How far they may lie apart in their queue: all that is between them is read."""
+"""How far the messages of one slice may lie apart in their queue: all in between is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Return:
-    """A return in work.
+    """A return in progress.
 
     Attributes:
-        failure: How messages failed.
-        group: Who failed.
-        outcomes: What became of each so far, or why it is not taken back.
+        failure: How the messages failed.
+        group: The group that failed.
+        outcomes: The outcome of each so far, or why it is not taken back.
     """
 
     failure: Failure
@@ -49,7 +49,7 @@ class _Return:
     outcomes: dict[FailedPlace, TakenBack | ServiceError] = field(default_factory=dict)
 
     def topic_for(self, way: Way) -> str:
-        """Where messages go."""
+        """The destination topic."""
         name_topic = dead_letter_topic if way.reason else retry_topic
         return name_topic(self.failure.consumer_group)
 
@@ -60,8 +60,8 @@ class _Slice:
 
     Attributes:
         failed: Their records.
-        row_of: Which record is whose.
-        ways: What becomes of each record.
+        row_of: The record of each message.
+        ways: How each record is appended.
     """
 
     failed: FailedColumns
@@ -69,7 +69,7 @@ class _Slice:
     ways: Sequence[Way]
 
     def way_of(self, place: FailedPlace) -> Way:
-        """The outcome that a message will have."""
+        """How a message is appended."""
         return self.ways[self.row_of[place]]
 
 
@@ -92,15 +92,15 @@ class MessageReturns:
         """Take the parts.
 
         Args:
-            queues: Where failed messages are.
-            log: Where copies and dead letters go.
+            queues: The log to read failed messages from.
+            log: The log to append copies and dead letters to.
             copies: Appends them.
             table: The last returns.
             topics: The topics of this broker.
             groups: Its consumer groups.
-            limits: What bounds a return.
-            make_topic: Makes a topic of a group, unless it stands.
-            is_draining: Whether the broker takes nothing more.
+            limits: The limits of returns.
+            make_topic: Creates a topic of a group if it is missing.
+            is_draining: Whether the broker takes no more messages.
         """
         self._queues = queues
         self._log = log
@@ -116,8 +116,8 @@ class MessageReturns:
         """Take back one failed message whose queue offset is not known.
 
         Raises:
-            ServiceError: As ``take_back``, or what it says of the message.
-            StorageError: It is not taken back.
+            ServiceError: As ``take_back``, or the error of this message.
+            StorageError: The message is not taken back.
         """
         self._groups.get(failure.consumer_group)
         place = FailedPlace(0, commit_log_offset)
@@ -144,9 +144,10 @@ class MessageReturns:
             The outcome of each, or why it is not taken back: MESSAGE_NOT_FOUND, MESSAGE_ILLEGAL.
 
         Raises:
-            ServiceError: GROUP_NOT_FOUND, what forbids the group to read the topic,
+            ServiceError: GROUP_NOT_FOUND, why the group may not read the topic, SERVICE_DRAINING,
+                FLUSH_UNCONFIRMED.
                 SERVICE_DRAINING, FLUSH_UNCONFIRMED.
-            StorageError: Not all are taken back.
+            StorageError: Some messages are not taken back.
         """
         work = _Return(failure, self._groups.get(failure.consumer_group))
         left: Sequence[FailedPlace] = self._not_known(work, sorted(set(places)))
@@ -165,7 +166,7 @@ class MessageReturns:
     async def handed_out(self, places: Sequence[FailedPlace]) -> None:
         """Wait until messages of this log may be handed out here.
 
-        The primary before may have handed out what is not confirmed yet here: it is not gone.
+        The primary before may have handed out messages that are not confirmed here yet: they exist.
 
         Raises:
             ServiceError: FLUSH_UNCONFIRMED.
@@ -194,7 +195,7 @@ class MessageReturns:
     async def _take_slice(
         self, work: _Return, places: Sequence[FailedPlace]
     ) -> Sequence[FailedPlace]:
-        """Take the first ones back; those that are left."""
+        """Take the first messages back; returns the rest."""
         span = (places[0].queue_offset + SLICE_SPAN,)
         count = bisect_left(places[:SLICE_COUNT], span)
         columns, end = self._read(work.failure, places[:count])
@@ -215,10 +216,10 @@ class MessageReturns:
     def _read(
         self, failure: Failure, places: Sequence[FailedPlace]
     ) -> tuple[RecordColumns | None, int]:
-        """The records from the first of some places to the last, as far as they are read at once.
+        """Read the records from the first place to the last, as far as one read goes.
 
         Returns:
-            The records, None where there are none, and behind which queue offset they end.
+            The records, or None if there are none, and the queue offset behind them.
         """
         queue = QueueKey(failure.topic, failure.queue_id)
         first, last = places[0].queue_offset, places[-1].queue_offset
@@ -231,11 +232,11 @@ class MessageReturns:
         end = max(int(read.next_queue_offset), first + 1)
         if not read.count:
             return None, end
-        # A copy: the log may let go of them while a topic is made.
+        # A copy: the log may delete them while a topic is created.
         return decode_columns(b"".join(read.chunks), read.sizes.astype(np.int32)), end
 
     def _ways(self, work: _Return, failed: FailedColumns) -> list[Way]:
-        """The outcome of each record, as its limits or the client decide."""
+        """How each record is appended, by its limits or the client's wish."""
         failure, deaths_max = work.failure, self._limits.deaths_max
         attempts_max = failure.attempts_max or work.group.attempts_max
         exhausted = failed.attempts + failure.local_attempts >= attempts_max
@@ -256,7 +257,7 @@ class MessageReturns:
     async def _take_found(self, work: _Return, part: _Slice, places: Sequence[FailedPlace]) -> None:
         names = {work.topic_for(part.way_of(place)) for place in places}
         configs = {name: await self._make_topic(name) for name in sorted(names)}
-        # Meanwhile the same returns may have come by another way.
+        # Meanwhile another call may have made the same returns.
         places = self._not_known(work, places)
         for way, members in groupby(sorted(places, key=part.way_of), key=part.way_of):
             config = configs[work.topic_for(way)]
@@ -268,7 +269,7 @@ class MessageReturns:
     def _store(
         self, work: _Return, part: _Slice, places: Sequence[FailedPlace], queue: QueueKey
     ) -> None:
-        """Append what becomes of messages of one way, in this turn of the loop."""
+        """Append the messages that share their values, in this turn of the loop."""
         rows = np.array([part.row_of[place] for place in places], np.int64)
         try:
             stored = self._copies.append(
@@ -281,7 +282,7 @@ class MessageReturns:
             )
         except (RecordTooLarge, BlockRejected, ServiceError) as error:
             if len(places) > 1:
-                # Whose fault it is comes out one by one.
+                # Appended one by one, only the bad record fails.
                 for place in places:
                     self._store(work, part, [place], queue)
             elif isinstance(error, ServiceError):
@@ -295,7 +296,7 @@ class MessageReturns:
             work.outcomes[place] = TakenBack(returned, duplicate=False)
 
     async def _promised(self, outcomes: Iterable[TakenBack | ServiceError]) -> None:
-        """Wait until all that is stored is as safe as the broker promises."""
+        """Wait until the promise holds for all that is stored."""
         offsets = [
             outcome.returned.commit_log_offset
             for outcome in outcomes

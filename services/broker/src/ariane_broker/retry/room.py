@@ -1,4 +1,4 @@
-"""The retrying room: failed messages, brought back later or kept as dead letters."""
+"""The retry room: builds what retries failed messages or keeps them as dead letters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ariane_storage.store_files import StoreFiles
 
 @dataclass(frozen=True, slots=True)
 class RetryingRoom:
-    """Failed messages, brought back later or kept as dead letters."""
+    """The parts of the retry room."""
 
     returns: MessageReturns
     redrive: DeadLetterRedrive
@@ -43,7 +43,7 @@ def retrying_room(
     delaying: DelayingRoom,
     appending: AppendingRoom,
 ) -> RetryingRoom:
-    """Failed messages, brought back later or kept as dead letters."""
+    """Build the retry room."""
     settings, clock = outside.settings, outside.clock
     table = ReturnTable(now_ms=clock.now_ms, delay_levels_ms=settings.delay_levels_ms)
     redriven = RedrivenTable()
@@ -99,7 +99,7 @@ def _counting_deaths(
     changing: ChangingRoom,
     returns: MessageReturns,
 ) -> Loop:
-    """Deaths of consumers, counted as tries of the message that killed them."""
+    """Make the counter of consumers' deaths, which count as tries of the message."""
     settings = outside.settings
     verdicts = DeathVerdicts(
         changing.members,

@@ -1,4 +1,4 @@
-"""Records of the log that begin with a text at some place, found by column."""
+"""Finds by column which texts in the log begin with a prefix."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ def starts_with(buffer: memoryview, starts: Int64s, ends: Int64s, prefix: str) -
     """Where a text begins with a prefix: bool[count].
 
     Args:
-        buffer: Where the texts lie.
-        starts: Of each text.
-        ends: Of the record of each, which it does not reach beyond.
+        buffer: The memory of the texts.
+        starts: Start of each text.
+        ends: End of the record of each text, which bounds it.
         prefix: ASCII.
     """
     wanted = prefix.encode()

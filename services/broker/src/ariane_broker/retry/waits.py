@@ -1,4 +1,4 @@
-"""How long a failed message waits for its next try: by the policy of its group."""
+"""The wait of a failed message before its next try, by the policy of its group."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ FIRST_LEVEL: Final = 3
 
 
 def wait_ms(policy: TableRetry | ExponentialRetry, attempts: int) -> int | None:
-    """The wait before the next try; None where it is that of a delay level.
+    """The wait before the next try; None for that of a delay level.
 
     Args:
-        policy: Of the group.
+        policy: The group's policy.
         attempts: Tries before the one that failed now.
     """
     if isinstance(policy, ExponentialRetry):

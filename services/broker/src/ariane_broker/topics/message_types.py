@@ -1,7 +1,8 @@
-"""Whether packed records are of the kind that their topic takes.
+"""Whether packed records are of the type that their topic takes.
 
-Nearly always they are, and a glance at their properties tells: two searches through all of them and
-one through each. Only where a glance does not settle it are they looked at closely.
+Nearly always they are, and a quick look at their properties shows it: two searches through all of
+them together and one through each. Only if that does not decide it are the records checked one by
+one.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ _GROUP: Final = _inside(PropertyName.MESSAGE_GROUP)
 _NO_GROUP: Final = _GROUP + PROPERTY_VALUE_END
 
 _FEW: Final = 48
-"""Up to so many records are taken apart one by one: 0.7 us each (measured), against the 36 us that
-columns cost however few the records are."""
+"""Up to this number records are decoded one by one: 0.7 us each (measured), against 36 us for
+columns of any number of records."""
 
 # Magic, system flag, body length.
 _unpack_header = Struct(">4xI28xi44xi").unpack_from
@@ -63,7 +64,7 @@ _LENGTH_BYTES: Final = 2
 def are_of_type(
     records: ByteBuffer, sizes: NDArray[np.int32], message_type: TopicMessageType
 ) -> bool:
-    """Whether a glance tells that all records are of a type.
+    """Whether a quick look shows that all records are of a type.
 
     Args:
         records: Records of any topics, back to back.
@@ -71,7 +72,7 @@ def are_of_type(
         message_type: NORMAL or FIFO.
 
     Returns:
-        False also says that nobody knows: ``check_message_types`` does.
+        False may also mean "undecided": then ``check_message_types`` decides.
     """
     if not len(sizes):
         return True
@@ -84,7 +85,7 @@ def are_of_type(
         ends = columns.properties_start + columns.properties_length
         spans = map(slice, columns.properties_start.tolist(), ends.tolist())
         texts = list(map(bytes, map(records.__getitem__, spans)))
-    # With an end of a value around each, what lies behind one is every name there is.
+    # Between two ends of values lies each name, so one search finds all names.
     joined = PROPERTY_VALUE_END.join((b"", *texts, b""))
     if any(map(contains, repeat(joined), _FOREIGN)):
         return False
@@ -94,7 +95,7 @@ def are_of_type(
 
 
 def _few_properties(records: ByteBuffer, sizes: list[int]) -> list[bytes] | None:
-    """The properties of each record; None when one is unusual, or not what it says."""
+    """The properties of each record; None if a record is unusual or inconsistent."""
     texts = []
     begin = 0
     for size in sizes:
@@ -115,11 +116,11 @@ def _few_properties(records: ByteBuffer, sizes: list[int]) -> list[bytes] | None
 
 
 def check_message_types(block: RecordBlock, config: TopicConfig) -> None:
-    """Refuse a block with a record of another kind than its topic takes.
+    """Refuse a block with a record of another type than its topic takes.
 
-    A topic without a type, or a mixed one, takes all of them and costs nothing here. One for FIFO
-    wants a message group on every record, one for normal messages none; neither takes delayed or
-    half messages.
+    A topic without a type, or a mixed one, takes all records and costs nothing here. A FIFO topic
+    requires a message group on every record; a topic of normal messages allows none. Neither takes
+    delayed or half messages.
 
     Raises:
         ServiceError: MESSAGE_TYPE_MISMATCH.
@@ -130,7 +131,7 @@ def check_message_types(block: RecordBlock, config: TopicConfig) -> None:
     try:
         columns = decode_columns(block.records, block.sizes)
     except RecordCorrupted:
-        return  # The store says what is wrong with it.
+        return  # The store says what is wrong with the block.
     for kind, names in (
         (TopicMessageType.DELAY, _DELAY_NAMES),
         (TopicMessageType.TRANSACTION, (PropertyName.HALF_MESSAGE,)),
@@ -154,7 +155,7 @@ def records_with(columns: RecordColumns, name: str) -> NDArray[np.bool_]:
     octets = np.frombuffer(columns.records, np.uint8)
     wanted = name.encode()
     begins = np.flatnonzero(octets == _NAME_END) - len(wanted)
-    begins = begins[begins > 0]  # No property lies at the very begin: a header does.
+    begins = begins[begins > 0]  # No property lies at the very beginning: that is a header.
     for place, octet in enumerate(wanted):
         begins = begins[octets[begins + place] == octet]
     found: NDArray[np.bool_] = np.zeros(len(columns), np.bool_)

@@ -1,4 +1,4 @@
-"""Which queues a consumer may read."""
+"""Which topics and queues a consumer may read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from ariane_record.names import DEAD_LETTER_PREFIX, TRACE_TOPIC, retry_topic
 
 
 def readable_topic(topics: TopicTable, topic: str, consumer_group: str = "") -> TopicConfig:
-    """The topic, if it may be read.
+    """Return a topic that the group may read.
 
-    A group reads its own retry topic and nobody else's; dead letters and the trace topic are for
-    everybody. All other
-    topics of the system are closed.
+    A group may read its own retry topic and no other group's; every group may read dead letters and
+    the trace topic. All other topics of the system are closed.
 
     Raises:
         ServiceError: TOPIC_NOT_FOUND, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED or TOPIC_NOT_READABLE.
@@ -38,7 +37,7 @@ def readable_topic(topics: TopicTable, topic: str, consumer_group: str = "") -> 
 def readable_queue(
     topics: TopicTable, topic: str, queue_id: int, consumer_group: str = ""
 ) -> TopicConfig:
-    """The topic of a queue, if the queue may be read.
+    """Return the topic of a queue that the group may read.
 
     Raises:
         ServiceError: As ``readable_topic``, or QUEUE_NOT_FOUND.

@@ -1,8 +1,8 @@
-"""The topics that the system makes for itself when a broker starts for the first time.
+"""The topics that a broker creates for itself at its first start.
 
-They are those of RocketMQ that rooms of this broker use or will use, and three of our own, for
-batch transactions and for receiving. RocketMQ also makes topics named after the cluster and the
-broker; those names are not reserved by any rule, so they are left to users.
+They are those of RocketMQ that this broker uses or will use, and three of our own, for batch
+transactions and for receiving. RocketMQ also creates topics named after the cluster and the broker;
+no rule reserves those names, so they are left to users.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ DELAY_LEVEL_COUNT: Final = 18
 
 
 def system_topics(*, auto_create_topics: bool, default_queue_count: int) -> list[TopicConfig]:
-    """Topics that must stand before the broker serves.
+    """Topics that must exist before the broker serves.
 
     Args:
-        auto_create_topics: Whether a send may create its topic. Then there is a template, whose
-            route tells producers which brokers would take a topic that nobody knows yet.
+        auto_create_topics: Whether a send may create its topic. Then there is a template topic,
+            whose route tells producers which brokers would create an unknown topic.
         default_queue_count: Queues of the template.
     """
     topics = [

@@ -1,10 +1,10 @@
 """Creating, changing and deleting topics: durable first, then visible, then told to others.
 
-Changes run one after the other, so that the file always holds what is visible or will be at once.
-Creations that wait for their turn have it together, and so have deletions: the files are written
-once for all of them.
+Changes run one after the other, so that the file always holds the visible state or the next one.
+Creations that wait for their turn share it, and so do deletions: the files are written once for all
+of them.
 
-A topic is deleted in this order, and a process that ends in between leaves it whole or gone::
+A deletion has three steps; if the process ends in between, the topic is whole or gone::
 
     1. topics.json without it          still whole: the start finds its queues, and its settings in
                                        the generation before
@@ -38,12 +38,12 @@ _FORGOTTEN_MAX: Final = 1000
 
 
 class _Creation(NamedTuple):
-    """A topic that somebody wants made.
+    """A topic to be created.
 
     Attributes:
-        topic: Its name, a legal one.
+        topic: Its legal name.
         change: Its settings.
-        may_stand: Whether one that stands already will do, whatever its settings.
+        may_stand: Whether a topic that exists already will do, whatever its settings.
     """
 
     topic: str
@@ -52,7 +52,7 @@ class _Creation(NamedTuple):
 
 
 class TopicChanges:
-    """All that changes the set of topics while the broker serves."""
+    """All changes to the set of topics while the broker serves."""
 
     def __init__(
         self,
@@ -72,16 +72,17 @@ class TopicChanges:
 
         Args:
             table: The topics.
-            limits: How many may be made.
-            unread: Refuses to hide messages in queues that are not read.
+            limits: How many topics and queues may be created.
+            unread: Refuses changes that hide messages in queues that consumers do not read.
             save: Saves the file of topics durably.
             announce: Tells the name servers at once; waits for them only for a moment.
-            delete_queues: Deletes all queues of topics durably, or none; before it waits for
-                anything nobody finds them any more.
-            forget: Forgets what groups and producers had in topics; it is saved soon.
-            save_forgotten: Sees to it that this is saved now.
-            wake_queue: Lets those look again who wait for a queue.
-            auto_create_queue_count: Queues of a topic that a send creates; 0 when none may.
+            delete_queues: Deletes all queues of topics durably, or none; they are gone for readers
+                before it first waits.
+            forget: Forgets the offsets and sequences that groups and producers had in topics; saved
+                soon.
+            save_forgotten: Saves that now.
+            wake_queue: Wakes pulls that wait for a queue.
+            auto_create_queue_count: Queues of a topic that a send creates; 0 if sends may not.
         """
         self._table = table
         self._limits = limits
@@ -95,16 +96,16 @@ class TopicChanges:
         self._lock = asyncio.Lock()
         self._creations = SharedTurns(self._lock, self._create_all)
         self._deletions = SharedTurns(self._lock, self._delete_all)
-        # Deleted lately: what others had in them may still be in files.
+        # Deleted lately: files may still have offsets and sequences in them.
         self._forgotten: set[str] = set()
         self.auto_create_queue_count = auto_create_queue_count
 
     def find(self, topic: str) -> TopicConfig | None:
-        """The topic, or None when it is not known here."""
+        """Return the topic, or None if the broker does not know it."""
         return self._table.find(topic)
 
     async def create(self, topic: str, change: TopicChange) -> TopicConfig:
-        """Create a topic; it stands in the routes of all name servers that are reached.
+        """Create a topic; it is in the routes of all reachable name servers on return.
 
         Raises:
             ServiceError: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID,
@@ -116,10 +117,10 @@ class TopicChanges:
         return config
 
     async def create_for_send(self, topic: str) -> TopicConfig | None:
-        """The topic; made with the default counts if a send may make it.
+        """Return the topic; create it with the default counts if sends may.
 
         Returns:
-            None when it is not known and may not be made.
+            None if it does not exist and may not be created.
 
         Raises:
             ServiceError: TOPIC_NAME_ILLEGAL, TOPIC_RESERVED or TOPIC_LIMIT_REACHED.
@@ -131,7 +132,7 @@ class TopicChanges:
         return config or await self._create_if_missing(topic, self.auto_create_queue_count)
 
     async def create_for_group(self, topic: str) -> TopicConfig:
-        """The retry topic or the dead letters of a group that stands; made unless it stands.
+        """Return the retry topic or the dead letters of an existing group; created if missing.
 
         Raises:
             ServiceError: TOPIC_LIMIT_REACHED.
@@ -170,7 +171,7 @@ class TopicChanges:
         await self._announce()
 
     async def delete_for_group(self, topic: str) -> None:
-        """Delete the retry topic or the dead letters of a group, if they stand."""
+        """Delete the retry topic or the dead letters of a group, if they exist."""
         if self._table.find(topic) is None:
             return
         try:
@@ -181,7 +182,7 @@ class TopicChanges:
         await self._announce()
 
     def _wake_readers(self, before: TopicConfig | None) -> None:
-        """Those who wait for queues of the topic learn now what became of it."""
+        """Wake the pulls that wait for queues of the topic, so that they see the change."""
         if before is not None:
             for queue_id in range(before.read_queue_count):
                 self._wake_queue(QueueKey(before.topic, queue_id))
@@ -193,7 +194,7 @@ class TopicChanges:
         return config
 
     async def _create_all(self, waiting: Sequence[Waiting[_Creation, TopicConfig]]) -> None:
-        """Make topics, and tell who waits for them."""
+        """Create topics, and settle the waiting calls."""
         room = self._limits.room_beside(self._table.all())
         made: dict[str, TopicConfig] = {}
         hopeful: list[tuple[TopicConfig, asyncio.Future[TopicConfig]]] = []
@@ -219,19 +220,19 @@ class TopicChanges:
             await self._put(*made.values())
         for config, told in hopeful:
             told.set_result(config)
-        # Not before: had nothing been saved, the topic would not exist.
+        # Not earlier: had the save failed, the topic would not exist.
         for topic, told in late:
             told.set_exception(topic_exists(topic))
 
     def _new(self, topic: str, change: TopicChange) -> TopicConfig:
-        """What a new topic would be, if it hides nothing."""
+        """The settings of a new topic, unless it would hide messages."""
         config = self._table.created(topic, change)
         if not change.allow_unread_queues:
             self._unread.check(None, config)
         return config
 
     async def _delete_all(self, waiting: Sequence[Waiting[str, None]]) -> None:
-        """Delete topics, and tell who waits for that."""
+        """Delete topics, and settle the waiting calls."""
         standing: dict[str, asyncio.Future[None]] = {}
         late: list[tuple[str, asyncio.Future[None]]] = []
         for topic, told in waiting:
@@ -245,7 +246,7 @@ class TopicChanges:
             await self._remove(list(standing))
         for told in standing.values():
             told.set_result(None)
-        # Not before: had nothing been deleted, the topic would still be found.
+        # Not earlier: had the deletion failed, the topic would still exist.
         for topic, told in late:
             told.set_exception(topic_not_found(topic))
 
@@ -258,7 +259,7 @@ class TopicChanges:
         try:
             await self._delete_queues(topics)
         except BaseException:
-            # Nothing was deleted: they stand as before.
+            # Nothing was deleted: the topics stay as they were.
             self._table.put(*configs)
             await self._save(self._table.document_with())
             raise
@@ -268,20 +269,20 @@ class TopicChanges:
         self._forget(topics)
 
     async def _settle_forgotten(self) -> None:
-        """Nothing that others had in deleted topics is in a file any more."""
+        """Wait until no file has offsets or sequences of deleted topics."""
         await self._save_forgotten()
         self._forgotten.clear()
 
     async def _put(self, *configs: TopicConfig) -> None:
         if not self._forgotten.isdisjoint([config.topic for config in configs]):
-            # Made again: an offset of the old one would have a group skip messages of the new one.
+            # An offset of the old topic would make a group skip messages of the new one.
             await self._settle_forgotten()
         await self._save(self._table.document_with(*configs))
         self._table.put(*configs)
 
 
 def check_user_topic(topic: str) -> None:
-    """Refuse a name that no user gives to a topic.
+    """Refuse a name that users may not give to a topic.
 
     Raises:
         ServiceError: TOPIC_NAME_ILLEGAL or TOPIC_RESERVED.
@@ -304,7 +305,7 @@ def refuse_system_topic(topic: str) -> None:
 
 
 def check_topic_spelling(topic: str) -> None:
-    """Refuse what no topic is called, neither a user's nor the system's.
+    """Refuse a name that no topic can have, of users or of the system.
 
     Raises:
         ServiceError: TOPIC_NAME_ILLEGAL.
@@ -315,7 +316,7 @@ def check_topic_spelling(topic: str) -> None:
 
 
 def user_topic_error(topic: str) -> ServiceError | None:
-    """Why no user gives a topic this name; None when one may."""
+    """Why users may not give a topic this name; None if they may."""
     try:
         check_user_topic(topic)
     except ServiceError as error:

@@ -1,8 +1,8 @@
-"""How many topics and queues a broker makes.
+"""Limits for the number of topics and queues of a broker.
 
-Without limits any client that may send could fill the memory with topics, and with it the routes:
-every change of a topic has the broker write and tell all of them. What stands already, from a
-time with other limits, stays and is served; only new ones are refused.
+Without limits any client that may send could fill the memory, and the routes, with topics: at every
+change of a topic the broker writes and announces all of them. Topics from a time with other limits
+stay and are served; only new ones are refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class TopicLimits:
     Attributes:
         topics_max: Topics of clients.
         queues_max: Queues of the topics of clients, in all.
-        group_topics_max: Topics that groups have for themselves.
+        group_topics_max: Retry topics and dead letters of groups.
     """
 
     topics_max: int
@@ -32,7 +32,7 @@ class TopicLimits:
     group_topics_max: int
 
     def room_beside(self, standing: Iterable[TopicConfig]) -> TopicRoom:
-        """How many topics and queues may still be made beside those that exist.
+        """How many topics and queues may still be created.
 
         Args:
             standing: All topics of the broker.
@@ -54,13 +54,13 @@ class TopicLimits:
 
 @dataclass(slots=True)
 class TopicRoom:
-    """How much may still be made; below 0 where more exists than the limits allow.
+    """Topics and queues that may still be created; below 0 if more exist than the limits allow.
 
     Attributes:
-        limits: For errors.
+        limits: The limits, for errors.
         topics: Topics of clients.
         queues: Queues of these.
-        group_topics: Topics of groups.
+        group_topics: Retry topics and dead letters of groups.
     """
 
     limits: TopicLimits
@@ -69,7 +69,7 @@ class TopicRoom:
     group_topics: int
 
     def take(self, config: TopicConfig) -> None:
-        """Set room aside for a new topic.
+        """Reserve room for a new topic.
 
         Raises:
             ServiceError: TOPIC_LIMIT_REACHED.
@@ -77,7 +77,7 @@ class TopicRoom:
         limits = self.limits
         if config.system:
             if self.group_topics < 1:
-                # Twice that setting: a group has one for repeats and one for dead letters.
+                # Twice that setting: each group has one topic for retries and one for dead letters.
                 what = "topics of groups"
                 raise topic_limit_reached("groups_max", limits.group_topics_max, what)
             self.group_topics -= 1
@@ -88,7 +88,7 @@ class TopicRoom:
         self.topics -= 1
 
     def take_queues(self, count: int) -> None:
-        """Set room aside for queues of a topic.
+        """Reserve room for queues of a topic.
 
         Raises:
             ServiceError: TOPIC_LIMIT_REACHED.
@@ -99,7 +99,7 @@ class TopicRoom:
 
 
 def added_queue_count(before: TopicConfig, after: TopicConfig) -> int:
-    """How many queues a change of a topic adds; none for one that takes some away."""
+    """How many queues a change adds to a topic; 0 if it removes some."""
     return max(0, _queue_count(after) - _queue_count(before))
 
 

@@ -1,8 +1,8 @@
 """The topics of this broker: queue counts, permission, message type.
 
-The table itself is memory. A change is made durable first and visible then: whoever changes a topic
-asks for the new entry (``created``, ``updated``), saves ``document_with`` it, and only then puts it
-here. ``config/topics.json`` has RocketMQ's shape::
+The table itself is in memory. A change is made durable first and visible then: the caller asks for
+the new entry (``created``, ``updated``), saves ``document_with`` it, and only then puts it here.
+``config/topics.json`` has RocketMQ's shape::
 
     {"dataVersion": {"counter": 3, "stateVersion": 0, "timestamp": 1763715600000},
      "topicConfigTable": {"orders": {"topicName": "orders", "readQueueNums": 4, "perm": 6, ...}}}
@@ -31,7 +31,7 @@ _ATTRIBUTE_VALUES: Final = {
     "cleanup.policy": frozenset({"DELETE"}),
     "queue.type": frozenset({"SimpleCQ"}),
 }
-"""What a user may set, and to what: the values that this broker does what they say for."""
+"""The attributes that users may set, with the values that this broker implements."""
 
 
 class Permission(IntFlag):
@@ -57,9 +57,9 @@ class TopicMessageType(StrEnum):
 
 _MESSAGE_TYPES: Final = {each.value: each for each in TopicMessageType}
 _ANY_TYPES: Final = frozenset({TopicMessageType.UNSPECIFIED, TopicMessageType.MIXED})
-"""Types of topics that take records of every kind."""
+"""Types of topics that take records of every type."""
 _RECORD_TYPES: Final = frozenset({TopicMessageType.NORMAL, TopicMessageType.FIFO})
-"""Types of topics that records go to as they are, each of which must be of the topic's type."""
+"""Types of topics that take ordinary records, all of which must be of the topic's type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,16 +70,15 @@ class TopicConfig:
         topic: The name.
         read_queue_count: Queues that consumers read: 0 up to this, exclusive.
         write_queue_count: Queues that producers write: 0 up to this, exclusive.
-        permission: What is allowed.
+        permission: The permissions.
         attributes: Further settings, the message type among them.
         order: RocketMQ's mark of a topic whose queues have one order over all brokers.
-        system_flag: RocketMQ's bits; kept as they are.
-        filter_type: RocketMQ's kind of tags; kept as it is.
+        system_flag: RocketMQ's bits; kept unchanged.
+        filter_type: RocketMQ's kind of tags; kept unchanged.
         version: Grows with each change.
-        plain_queue_count: Queues that records may go to which are not to come later: 0 up to this,
-            exclusive.
-        record_type: What each of these records must be, NORMAL or FIFO; None when none is looked
-            at.
+        plain_queue_count: Queues that records without a delay may go to: 0 up to this, exclusive.
+        record_type: The type that each of these records must have, NORMAL or FIFO; None if any will
+            do.
     """
 
     topic: str
@@ -95,7 +94,7 @@ class TopicConfig:
     record_type: TopicMessageType | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Find out once what each append asks."""
+        """Compute once what every append needs."""
         kind = self.message_type
         typed = kind in _RECORD_TYPES
         plain = self.writable and (typed or kind in _ANY_TYPES) and not self.system
@@ -104,30 +103,30 @@ class TopicConfig:
 
     @property
     def readable(self) -> bool:
-        """Whether consumers may read it."""
+        """Whether consumers may read the topic."""
         return bool(int.__and__(self.permission, Permission.READ))
 
     @property
     def writable(self) -> bool:
-        """Whether producers may write it."""
-        # As numbers, for each append asks: `&` would look for the name of what comes of it.
+        """Whether producers may write to the topic."""
+        # As numbers, because every append asks: `&` of flags would look up a name.
         return bool(int.__and__(self.permission, Permission.WRITE))
 
     @property
     def system(self) -> bool:
-        """Whether the system made it for itself."""
+        """Whether the topic is one of the system."""
         return is_system_topic(self.topic)
 
     @property
     def message_type(self) -> TopicMessageType:
-        """The kind of messages that it takes; a topic that is not known here takes any."""
+        """The type of messages that the topic takes; an unknown type takes any."""
         name = self.attributes.get(MESSAGE_TYPE_ATTRIBUTE, "UNSPECIFIED")
         return _MESSAGE_TYPES.get(name, TopicMessageType.UNSPECIFIED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicChange:
-    """What to change of a topic; what is None stays.
+    """A change of a topic; None leaves a setting as it is.
 
     Attributes:
         read_queue_count: New count of read queues.
@@ -135,7 +134,8 @@ class TopicChange:
         permission: New permission.
         message_type: New message type.
         attributes: Attributes to set; an empty value removes one.
-        allow_unread_queues: Whether queues that are not read may have messages, or get them.
+        allow_unread_queues: Whether queues that consumers do not read may have messages, or get
+            them.
     """
 
     read_queue_count: int | None = None
@@ -154,7 +154,7 @@ class TopicTable:
 
         Args:
             now_ms: Milliseconds since the epoch.
-            default_queue_count: Read and write queues of a topic that names no counts.
+            default_queue_count: Read and write queues of a topic without counts of its own.
         """
         self._now_ms = now_ms
         self._default_queue_count = default_queue_count
@@ -163,18 +163,18 @@ class TopicTable:
 
     @property
     def version(self) -> int:
-        """Version of the set of topics: grows with every change."""
+        """Version of the set of topics; every change raises it."""
         return self._version.counter
 
     def __len__(self) -> int:
         return len(self._topics)
 
     def find(self, topic: str) -> TopicConfig | None:
-        """The topic, or None when it is not known here."""
+        """Return the topic, or None if the broker does not know it."""
         return self._topics.get(topic)
 
     def get(self, topic: str) -> TopicConfig:
-        """The topic.
+        """Return the topic.
 
         Raises:
             ServiceError: TOPIC_NOT_FOUND.
@@ -189,7 +189,7 @@ class TopicTable:
         return [self._topics[name] for name in sorted(self._topics)]
 
     def created(self, topic: str, change: TopicChange) -> TopicConfig:
-        """What the new topic would be; nothing is changed yet.
+        """The new topic as it would be; nothing is changed yet.
 
         Args:
             topic: A legal name.
@@ -214,7 +214,7 @@ class TopicTable:
         return self._changed(fresh, complete)
 
     def updated(self, topic: str, change: TopicChange) -> TopicConfig:
-        """What the topic would be after a change; nothing is changed yet.
+        """The topic as it would be after a change; nothing is changed yet.
 
         Raises:
             ServiceError: TOPIC_NOT_FOUND, or FIELD_INVALID when a setting is out of range.
@@ -222,7 +222,7 @@ class TopicTable:
         return self._changed(self.get(topic), change)
 
     def _changed(self, config: TopicConfig, change: TopicChange) -> TopicConfig:
-        """A topic's settings after a change, if all are in range."""
+        """The topic's settings after a change, if all are in range."""
         attributes = dict(config.attributes)
         for name, value in change.attributes.items():
             if value:
@@ -249,7 +249,7 @@ class TopicTable:
         return changed
 
     def document_with(self, *configs: TopicConfig, without: Collection[str] = ()) -> dict[str, Any]:
-        """The file as it would be with these topics put, or some removed."""
+        """The file's content with these topics added or replaced, and others removed."""
         topics = self._topics | {config.topic: config for config in configs}
         for topic in without:
             topics.pop(topic, None)
@@ -271,7 +271,7 @@ class TopicTable:
         self._version = self._version.next(self._now_ms())
 
     def load(self, document: Mapping[str, Any]) -> None:
-        """Take over a file.
+        """Load the content of a file.
 
         Raises:
             KeyError, TypeError, ValueError: The file has another shape.

@@ -1,12 +1,12 @@
-"""Queues that are not read, and what lies in them: messages that nobody gets.
+"""Queues that consumers do not read, and the messages in them, which no group gets.
 
-A topic may have more queues that are written than are read, or have had more that were read::
+A topic may have more queues to write than to read, or may have had more queues to read::
 
     queue id    0 ........... read_queue_count ........... write_queue_count ...........
                 [ read                ][ unread, still written             ][ unread ]
 
-A backlog in there is no lag of anybody's reader, so it is told apart, and a change that would make
-one is refused unless it is meant.
+A backlog in these queues is no reader's lag, so it is reported separately, and a change that would
+create one is refused unless the caller allows it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ariane_storage.store import Store
 
 
 class UnreadQueue(NamedTuple):
-    """A queue that is not read and keeps messages.
+    """A queue that consumers do not read, and that has messages.
 
     Attributes:
         queue: The queue.
-        begin: The oldest queue offset that is kept.
-        end: Behind the newest.
+        begin: The oldest kept queue offset.
+        end: Queue offset behind the newest message.
     """
 
     queue: QueueKey
@@ -38,42 +38,41 @@ class UnreadQueue(NamedTuple):
 
     @property
     def message_count(self) -> int:
-        """Messages that are kept."""
+        """Number of kept messages."""
         return self.end - self.begin
 
 
 class UnreadQueues:
-    """Finds queues that are not read, and refuses to make more."""
+    """Finds queues that consumers do not read, and refuses to make more."""
 
     def __init__(self, log: Store, topics: TopicTable, offsets: ConsumerOffsets) -> None:
-        """Compare what this log keeps with topics and the offsets of groups."""
         self._log = log
         self._topics = topics
         self._offsets = offsets
 
     def all(self) -> Iterator[UnreadQueue]:
-        """Queues of users' topics that are not read and keep messages, by topic and queue."""
+        """Unread queues of users' topics that have messages, by topic and queue."""
         for topic, queue_id in self._log.queues():
             config = self._topics.find(topic)
             if config is not None and not config.system and queue_id >= config.read_queue_count:
                 yield from self._kept(QueueKey(topic, queue_id))
 
     def message_counts(self) -> Counter[str]:
-        """Messages in such queues, by topic."""
+        """Messages in unread queues, by topic."""
         counts: Counter[str] = Counter()
         for unread in self.all():
             counts[unread.queue.topic] += unread.message_count
         return counts
 
     def places(self, places: Collection[GroupOffset]) -> list[GroupOffset]:
-        """Where groups stand in such queues of the topics that they have offsets in.
+        """Positions of groups in the unread queues of topics in which they have offsets.
 
         Args:
-            places: All offsets that are looked at.
+            places: All offsets to consider.
 
         Returns:
-            The stored offset of each, or the oldest that is kept; of those that are not among the
-            given ones.
+            The stored offset of each, or the oldest kept one; of those that are not among the given
+            places.
         """
         known = set(places)
         groups: dict[str, set[str]] = {}
@@ -88,16 +87,16 @@ class UnreadQueues:
         return [place for place in found if place not in known]
 
     def is_unread(self, queue: QueueKey) -> bool:
-        """Whether a queue is not read."""
+        """Whether consumers do not read a queue."""
         config = self._topics.find(queue.topic)
         return config is not None and queue.queue_id >= config.read_queue_count
 
     def check(self, before: TopicConfig | None, config: TopicConfig) -> None:
-        """Refuse a change that hides messages, or those to come.
+        """Refuse a change that hides messages, present or future ones.
 
         Args:
-            before: The topic as it is; nothing if it is to be made.
-            config: As it would be.
+            before: The topic as it is; None for a new one.
+            config: The topic as it would be.
 
         Raises:
             ServiceError: QUEUES_UNREAD.
@@ -115,7 +114,7 @@ class UnreadQueues:
                 raise queues_unread(config.topic, reads, writes, count)
 
     def _unconsumed_count(self, queue: QueueKey) -> int:
-        """Messages of a queue that some group of its topic, or nobody at all, has consumed yet."""
+        """Messages of a queue that some group has not consumed; all if its topic has no group."""
         begin, end = self._kept_range(queue)
         groups = self._groups_of(queue.topic)
         done = [self._offsets.find(group, queue) or 0 for group in groups]
@@ -130,5 +129,5 @@ class UnreadQueues:
             yield UnreadQueue(queue, begin, end)
 
     def _kept_range(self, queue: QueueKey) -> tuple[int, int]:
-        """What is kept of a queue, with what a new primary hands out later."""
+        """The kept range of a queue, with the end that a new primary hands out later."""
         return self._log.queue_bounds(*queue)[0], self._log.queue_end(*queue)

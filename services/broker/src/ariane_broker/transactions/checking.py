@@ -1,7 +1,7 @@
 """Asking a live producer of a group how a transaction ended.
 
-The question goes down the producer's ``Attach`` stream and the answer comes up the same way. Each
-call waits by itself: one that nobody answers holds up no other.
+The question goes down the producer's ``Attach`` stream, and the answer comes back on it. Each call
+waits by itself: a call without an answer delays no other.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ WAIT_SECONDS_DEFAULT: Final = 3.0
 WAIT_SECONDS_MAX: Final = 30.0
 
 CAUSE_LENGTH_MAX: Final = 255
-"""Characters that are kept of what a producer says of an answer."""
+"""Characters that are kept of a producer's explanation."""
 
 
 class Answer(StrEnum):
-    """What a producer says of its transaction."""
+    """A producer's answer about its transaction."""
 
     UNKNOWN = "UNKNOWN"
     COMMIT = "COMMIT"
@@ -42,9 +42,9 @@ class Checked:
     """The result of a check.
 
     Attributes:
-        answer: What the producer said.
-        client_id: Who said it.
-        cause: Why the producer does not know, as it says itself.
+        answer: The producer's answer.
+        client_id: The producer's id.
+        cause: The producer's explanation when it does not know.
     """
 
     answer: Answer
@@ -66,14 +66,14 @@ class TransactionChecks:
         """Ask one of the group's producers, the next in turn.
 
         Args:
-            transaction_id: Names the transaction.
-            check_count: How often it was asked about before.
-            wait_seconds: How long to wait for the answer; 0 means the default.
+            transaction_id: The transaction.
+            check_count: Number of questions about it before.
+            wait_seconds: How long to wait for the answer; 0 for the default.
 
         Raises:
-            ServiceError: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED, CLIENT_NOT_ATTACHED when no
-                producer of the group lives here, DEADLINE_PASSED when the one that was asked does
-                not answer, FIELD_INVALID.
+            ServiceError: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED, CLIENT_NOT_ATTACHED if no
+                producer of the group is attached here, DEADLINE_PASSED if the producer does not
+                answer, FIELD_INVALID.
             StorageError: The half message cannot be read.
         """
         if wait_seconds > WAIT_SECONDS_MAX:
@@ -103,7 +103,7 @@ class TransactionChecks:
     def answered(
         self, client: AttachedClient, transaction_id: str, answer: Answer, cause: str
     ) -> None:
-        """A producer said how a transaction ended; only who was asked is heard."""
+        """Take a producer's answer; answers of producers that were not asked are ignored."""
         kept = shown(cause[:CAUSE_LENGTH_MAX])[:CAUSE_LENGTH_MAX]
         checked = Checked(answer, client.client_id, kept)
         for waiting in self._open.get((client.client_id, transaction_id), ()):
@@ -111,7 +111,7 @@ class TransactionChecks:
                 waiting.set_result(checked)
 
     def _next_producer(self, producer_group: str) -> AttachedClient:
-        """Round robin among those of the group, so that a silent one is not asked twice running."""
+        """Choose the group's next producer in turn, so that a silent one is not asked twice."""
         producers = [
             client for client in self._clients.all() if producer_group in client.producer_groups
         ]

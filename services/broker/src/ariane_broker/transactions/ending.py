@@ -1,10 +1,10 @@
-"""Ending transactions: the first outcome stands, and everybody is told which it is.
+"""Ends of transactions: the first outcome stands, and every later call is told that outcome.
 
-Those of a request have their messages as a block for each queue, and their op records as one. A
-message is in the log before its op record, and names its half message: what a crash leaves of a
-block are whole messages, each of a transaction that is committed, whose op record is written late;
-the others wait as they did. All of it is appended in one turn of the loop; then the call waits for
-what the broker promises. An outcome that memory has forgotten is looked up in the log, by its op
+The messages that a request commits are appended as one block for each queue, its op records as one
+block. A message is in the log before its op record, and names its half message. So what a crash
+leaves of a block are whole messages of committed transactions, whose op records are written later;
+the other transactions keep waiting. All of it is appended in one turn of the loop; then the call
+waits for the broker's promise. An outcome that memory has forgotten is found in the log, by its op
 record.
 """
 
@@ -52,14 +52,14 @@ _EVER_MS: Final = 1 << 62
 
 
 class EndWish(NamedTuple):
-    """How a transaction shall end, and who says so.
+    """A wish to end a transaction.
 
     Attributes:
         topic: The topic of the message.
-        transaction_id: Names the transaction.
-        unique_id: The unique id of the half message, by which the transaction is named.
-        outcome: How it shall end; None is an illegal one.
-        producer_group: The group of who says so, which must be that of the half message.
+        transaction_id: The transaction.
+        unique_id: The unique id of the half message, which names the transaction.
+        outcome: The wanted outcome; None for an illegal one.
+        producer_group: The caller's group, which must be that of the half message.
     """
 
     topic: str
@@ -74,9 +74,9 @@ class Ended(NamedTuple):
 
     Attributes:
         outcome: The outcome that stands.
-        place: Where the message lies that a commit made visible; None after a rollback, and when
-            the log has deleted it since.
-        duplicate: Whether it had this outcome before.
+        place: Where a commit stored the message; None after a rollback, and if the log has deleted
+            it since.
+        duplicate: Whether an earlier call had this outcome.
     """
 
     outcome: Outcome
@@ -88,7 +88,7 @@ EndOutcome: TypeAlias = Ended | Exception
 """The outcome of ending a transaction, or the error that left it unknown."""
 
 _Home: TypeAlias = tuple[str, int, Host]
-"""What a block has in common: topic, queue, and where the producer was seen."""
+"""What the messages of a block share: topic, queue, and the producer's address."""
 
 
 class _Commit(NamedTuple):
@@ -101,14 +101,14 @@ class _Commit(NamedTuple):
 
 @dataclass(slots=True)
 class _Ending:
-    """The ends of one turn.
+    """The ends that one turn of the loop works on.
 
     Attributes:
-        ended: What became of each; None while nothing has.
-        left_bytes: Of messages that may still become visible in this turn.
-        ids: The transactions that end in it.
-        commits: What becomes visible, by where.
-        rollbacks: What never will, by its place in the request.
+        ended: The outcome of each; None if unknown so far.
+        left_bytes: Bytes of messages that this turn may still append.
+        ids: The transactions that end in this turn.
+        commits: Half messages to commit, by destination.
+        rollbacks: Half messages to roll back, by place in the request.
     """
 
     ended: list[EndOutcome | None]
@@ -119,7 +119,7 @@ class _Ending:
 
 
 class TransactionEnds:
-    """Ends transactions, and parks those that nobody ends."""
+    """Ends transactions, and parks half messages that no producer ends."""
 
     def __init__(
         self,
@@ -133,11 +133,11 @@ class TransactionEnds:
         """Take the parts.
 
         Args:
-            log: Where outcomes are written.
+            log: The log to append to.
             table: The transactions of this broker.
-            find_topic: The topic of a name, or None.
+            find_topic: Returns a topic by name, or None.
             now_ms: Milliseconds since the epoch.
-            bytes_max: Bytes of all messages that are made visible in one turn of the loop.
+            bytes_max: Bytes of messages that one turn of the loop may append.
         """
         self._log = log
         self._table = table
@@ -146,17 +146,17 @@ class TransactionEnds:
         self._bytes_max = bytes_max
 
     def end(self, wishes: Sequence[EndWish]) -> list[EndOutcome | None]:
-        """End transactions, or learn how they ended; nothing is waited for.
+        """End transactions, or find out how they ended, without waiting.
 
         Args:
-            wishes: How each shall end, and who says so.
+            wishes: The wishes, one for each transaction.
 
         Returns:
-            The outcome of each; None for one that has to wait, for the disk or for its turn: hand
-            these to ``finish``. Errors: TRANSACTION_DECIDED when it ended otherwise,
-            TRANSACTION_NOT_FOUND, TOPIC_NOT_FOUND when there is none to commit to,
+            The outcome of each; None for one that must wait, for the disk or for its turn: give
+            these to ``finish``. Errors: TRANSACTION_DECIDED if it ended otherwise,
+            TRANSACTION_NOT_FOUND, TOPIC_NOT_FOUND if the topic of a commit is gone,
             TRANSACTION_FOREIGN for another group or unique id, FIELD_INVALID without a legal
-            outcome, or as the store says: then it has no outcome yet.
+            outcome, or an error of the store: then it has no outcome yet.
 
         Raises:
             StorePoisoned: The disk failed; some may have ended.
@@ -164,7 +164,7 @@ class TransactionEnds:
         ending = _Ending([None] * len(wishes), self._bytes_max)
         for position, wish in enumerate(wishes):
             if wish.transaction_id in ending.ids:
-                continue  # Its outcome is told once the end before it is stored.
+                continue  # Its outcome is returned once the end before it is stored.
             try:
                 ending.ended[position] = self._begin(ending, position, wish)
             except StorePoisoned:
@@ -180,7 +180,7 @@ class TransactionEnds:
     async def finish(
         self, wishes: Sequence[EndWish], ended: Sequence[EndOutcome | None]
     ) -> list[EndOutcome]:
-        """End those that had to wait, each as soon as it can be.
+        """End transactions that had to wait, each as soon as possible.
 
         Raises:
             ServiceError: FLUSH_UNCONFIRMED; whether any of them is stored is not known.
@@ -195,11 +195,11 @@ class TransactionEnds:
         return [outcome for outcome in outcomes.values() if outcome is not None]
 
     async def park(self, transaction_id: str, check_count: int) -> bool:
-        """Put a half message aside; whether it had been before.
+        """Park a half message; returns whether it was parked before.
 
         Raises:
             ServiceError: TRANSACTION_DECIDED, TRANSACTION_NOT_FOUND, FLUSH_UNCONFIRMED.
-            StorageError: It is not put aside.
+            StorageError: The half message is not parked.
         """
         if not 0 <= check_count <= CHECK_COUNT_MAX:
             raise field_invalid("check_count", f"must be 0 to {CHECK_COUNT_MAX}", check_count)
@@ -217,10 +217,10 @@ class TransactionEnds:
         return duplicate
 
     def waiting(self, transaction_id: str) -> HalfMessage:
-        """A half message without an outcome.
+        """Return a half message without an outcome.
 
         Raises:
-            ServiceError: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND.
+            ServiceError: TRANSACTION_DECIDED with the outcome, TRANSACTION_NOT_FOUND.
         """
         half = self._table.find(transaction_id)
         if half is not None:
@@ -231,10 +231,10 @@ class TransactionEnds:
         raise transaction_decided(transaction_id, decision.outcome)
 
     def _begin(self, ending: _Ending, position: int, wish: EndWish) -> Ended | None:
-        """Put an end where it belongs; what became of it, if that is known already.
+        """Sort an end into commits or rollbacks; returns the outcome if it is known already.
 
         Raises:
-            ServiceError: As ``end`` says.
+            ServiceError: See ``end``.
             StorageError: The half message cannot be read.
         """
         transaction_id = wish.transaction_id
@@ -287,7 +287,7 @@ class TransactionEnds:
     def _commit(
         self, home: _Home, commits: Sequence[_Commit], ending: _Ending
     ) -> list[tuple[HalfMessage, Decision]]:
-        """Append messages to their queue; the decisions that stand by that."""
+        """Append messages to their queue; returns the decisions that they make."""
         topic, queue_id, born_host = home
         try:
             block = copied_block(topic, [each.copy for each in commits])
@@ -296,7 +296,7 @@ class TransactionEnds:
             raise
         except (StorageError, RecordError) as error:
             if len(commits) > 1:
-                # Whose fault it is comes out one by one.
+                # Appended one by one, only the bad message fails.
                 return [done for each in commits for done in self._commit(home, [each], ending)]
             ending.ended[commits[0].position] = error
             return []
@@ -319,7 +319,7 @@ class TransactionEnds:
         return decided
 
     def _write_ops(self, decided: Sequence[tuple[HalfMessage, Decision]], ending: _Ending) -> None:
-        """Append the op records: for a rollback that is the decision."""
+        """Append the op records; for a rollback the op record is the decision."""
         ops: list[tuple[HalfMessage, Decision | None]] = [*decided]
         ops += [(half, None) for half in ending.rollbacks.values()]
         if not ops:
@@ -329,7 +329,7 @@ class TransactionEnds:
         except StorePoisoned:
             raise
         except (StorageError, RecordError) as error:
-            # Messages stand without them, and they stay owed.
+            # The commits stand without op records, which stay owed.
             for position in ending.rollbacks:
                 ending.ended[position] = error
             return
@@ -342,7 +342,7 @@ class TransactionEnds:
             ending.ended[position] = Ended(Outcome.ROLLBACK, None, duplicate=False)
 
     def _find_decision(self, transaction_id: str) -> Decision | None:
-        """From memory, or else from the log."""
+        """Find a decision in memory, or else in the log."""
         decision = self._table.decision(transaction_id)
         if decision is not None or not transaction_id:
             return decision
@@ -353,8 +353,8 @@ class TransactionEnds:
 
 
 def queue_for(half: HalfMessage, config: TopicConfig) -> int:
-    """The queue that a half message becomes visible in."""
+    """The queue into which a half message is committed."""
     if half.queue_id < max(config.read_queue_count, config.write_queue_count):
         return half.queue_id
-    # Queues were taken away since: better another one than a message that is lost.
+    # The topic has lost queues since: better another queue than a lost message.
     return half.queue_id % max(1, config.write_queue_count)

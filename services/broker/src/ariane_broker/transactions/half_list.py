@@ -1,4 +1,4 @@
-"""Listing half messages without an outcome, as far as they may be known."""
+"""Lists half messages without an outcome, as far as they may be handed out."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ariane_storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class HalfPage:
-    """Some half messages, and how far the answer reaches.
+    """Some half messages, and how far the list goes.
 
     Attributes:
-        page: Them, by queue offset.
+        page: The half messages, by queue offset.
         half_queue_offset_end: Readable end of the half topic.
         op_queue_offset_end: Readable end of the op topic.
-        now_ms: When it was said.
+        now_ms: The time of the list.
     """
 
     page: Page[HalfMessage]
@@ -53,9 +53,9 @@ class HalfList:
         return self._table.pending_count
 
     def page(self, begin_queue_offset: int, page_size: int, page_token: str) -> HalfPage:
-        """Those at or behind a queue offset of the half topic.
+        """List half messages from a queue offset of the half topic on.
 
-        Only what may be handed out: what could still vanish is nobody's business.
+        Lists only what may be handed out: a record that may still vanish is not listed.
 
         Raises:
             ServiceError: FIELD_INVALID, PAGE_TOKEN_INVALID.

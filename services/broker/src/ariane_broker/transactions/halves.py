@@ -1,8 +1,7 @@
-"""Taking half messages: stored in the half topic, and visible to nobody.
+"""Stores half messages in the half topic, where no consumer sees them.
 
-Those of a request become one block, or as many as they need. Each stands for itself: what speaks
-against one takes no other with it. Repeating is harmless: what waits for its outcome is not stored
-again.
+The half messages of a request become one block, or as many as they need. An error of one affects no
+other. Repeating is harmless: a half message that waits for its outcome is not stored again.
 """
 
 from __future__ import annotations
@@ -50,13 +49,13 @@ _TYPES: Final = frozenset(
 
 
 class HalfWish(NamedTuple):
-    """A half message that shall be stored.
+    """A half message to be stored.
 
     Attributes:
         topic: The topic it is for.
         queue_id: The queue it is for; None lets the broker choose.
-        producer_group: Whose members can be asked.
-        message: The message; without a unique id it is given one.
+        producer_group: The group whose members can be asked.
+        message: The message; it gets a unique id if it has none.
     """
 
     topic: str
@@ -66,11 +65,11 @@ class HalfWish(NamedTuple):
 
 
 class HalfStored(NamedTuple):
-    """A half message that is stored.
+    """A stored half message.
 
     Attributes:
-        transaction_id: Names its transaction.
-        duplicate: Whether it was stored before, and not now.
+        transaction_id: The id of its transaction.
+        duplicate: Whether it had been stored before.
     """
 
     transaction_id: str
@@ -78,16 +77,16 @@ class HalfStored(NamedTuple):
 
 
 HalfOutcome: TypeAlias = HalfStored | Exception
-"""The outcome of storing a half message: where it lies, or why it was not stored."""
+"""The outcome of storing a half message: its transaction, or the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class HalfLimits:
-    """What is taken.
+    """Limits for half messages.
 
     Attributes:
         call_bytes_max: Bytes of the records of one block.
-        pending_count_max: Half messages that may wait for an outcome at a time.
+        pending_count_max: Half messages that may wait for an outcome at the same time.
     """
 
     call_bytes_max: int
@@ -116,14 +115,14 @@ class Halves:
         self._turn = 0
 
     def need_topics(self, wishes: Sequence[HalfWish | ServiceError]) -> bool:
-        """Whether a topic is not there yet; then ``with_topics`` comes first."""
+        """Whether a topic is missing; then ``with_topics`` must come first."""
         find = self._topics.find
         return any(isinstance(wish, HalfWish) and find(wish.topic) is None for wish in wishes)
 
     async def with_topics(
         self, wishes: Sequence[HalfWish | ServiceError]
     ) -> list[HalfWish | ServiceError]:
-        """Make the topics that are missing and may be made; the wishes that are left."""
+        """Create missing topics where that is allowed; returns the wishes, some perhaps refused."""
         return list(await asyncio.gather(*map(self._with_topic, wishes)))
 
     async def _with_topic(self, wish: HalfWish | ServiceError) -> HalfWish | ServiceError:
@@ -144,16 +143,16 @@ class Halves:
     def store(
         self, wishes: Sequence[HalfWish | ServiceError], born_host: Host
     ) -> list[HalfOutcome]:
-        """Store half messages; nothing is waited for.
+        """Store half messages without waiting for the promise.
 
         Args:
-            wishes: Each of a transaction of its own; or why it is none.
-            born_host: Where the producer was seen.
+            wishes: The half messages, or the errors found so far.
+            born_host: The producer's address as the broker sees it.
 
         Returns:
-            The outcome of each. Errors: SERVICE_DRAINING, TRANSACTION_DECIDED when it has an
-            outcome already, TRANSACTION_FOREIGN, SERVICE_BUSY when too many wait for theirs, or as
-            a plain send.
+            The outcome of each. Errors: SERVICE_DRAINING, TRANSACTION_DECIDED if it has an outcome
+                already, TRANSACTION_FOREIGN, SERVICE_BUSY if too many wait for theirs, or the
+                errors of an ordinary send.
 
         Raises:
             StorePoisoned: The disk failed; some may be stored.
@@ -179,7 +178,7 @@ class Halves:
     def _take(
         self, taking: _Taking, position: int, wish: HalfWish, config: TopicConfig | ServiceError
     ) -> None:
-        """Have a half message stored, or find it stored."""
+        """Add a half message to the block, or find it stored."""
         if isinstance(config, ServiceError):
             raise config
         unique_id = wish.message.unique_id
@@ -187,7 +186,7 @@ class Halves:
             unique_id = self._next_unique_id()
             wish = wish._replace(message=wish.message._replace(unique_id=unique_id))
         if unique_id in taking.ids:
-            taking.append()  # It comes twice in one request: the second is a repeat.
+            taking.append()  # The request has it twice: the second is a repeat of the first.
         if self._is_stored(wish):
             taking.outcomes[position] = HalfStored(unique_id, duplicate=True)
             return
@@ -196,7 +195,7 @@ class Halves:
         taking.add(position, wish, self._queue_for(wish, config))
 
     def _is_stored(self, wish: HalfWish) -> bool:
-        """Whether a half message waits for its outcome.
+        """Whether a half message is stored and waits for its outcome.
 
         Raises:
             ServiceError: TRANSACTION_DECIDED, TRANSACTION_FOREIGN.
@@ -213,7 +212,7 @@ class Halves:
         return known is not None
 
     def _config_for(self, topic: str, producer_group: str) -> TopicConfig | ServiceError:
-        """The topic, or why it takes no half messages of a group."""
+        """Return the topic, or why it takes no half messages of a group."""
         try:
             if self._is_draining():
                 raise broker_draining()
@@ -233,7 +232,7 @@ class Halves:
         return config
 
     def _queue_for(self, wish: HalfWish, config: TopicConfig) -> int:
-        """The queue of the sender, or one by the message group, or the next in turn."""
+        """Choose the queue: the sender's, or by message group, or the next in turn."""
         count = config.write_queue_count
         if wish.queue_id is not None:
             if wish.queue_id < 0:
@@ -251,11 +250,11 @@ class Halves:
 
 
 class _Taking:
-    """Half messages of one request, on their way into the log.
+    """The half messages of one request while they are appended.
 
     Attributes:
-        ids: The unique ids of those that are in the open block.
-        outcomes: What became of those that are not, by their place in the request.
+        ids: Unique ids of the half messages in the open block.
+        outcomes: Outcomes of the others, by their places in the request.
     """
 
     def __init__(
@@ -275,7 +274,7 @@ class _Taking:
         self.outcomes: dict[int, HalfOutcome] = {}
 
     def add(self, position: int, wish: HalfWish, queue_id: int) -> None:
-        """Put one into the block, or into the next one.
+        """Add a half message to the open block, or to the next one.
 
         Raises:
             ServiceError: MESSAGE_ILLEGAL.
@@ -292,7 +291,7 @@ class _Taking:
         self.ids.add(wish.message.unique_id)
 
     def append(self) -> None:
-        """Append the block; nothing is waited for, so that memory and log say the same.
+        """Append the block without waiting, so that memory and log agree.
 
         Raises:
             StorePoisoned: The disk failed.

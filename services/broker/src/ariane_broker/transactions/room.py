@@ -1,4 +1,4 @@
-"""The transacting room: half messages, and what becomes of them."""
+"""The transaction room: builds what stores half messages and ends transactions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ UPKEEP_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class TransactingRoom:
-    """Half messages, and what becomes of them."""
+    """The parts of the transaction room."""
 
     halves: Halves
     ends: TransactionEnds
@@ -58,7 +58,7 @@ def transacting_room(
     *,
     delaying: DelayingRoom,
 ) -> TransactingRoom:
-    """Half messages, and what becomes of them."""
+    """Build the transaction room."""
     settings, clock, store = outside.settings, outside.clock, storing.store
     table = TransactionTable(decision_count_max=settings.transaction_outcomes_max)
     snapshot = StoreFiles(settings.store_path).config / "transactions.json"
@@ -113,7 +113,7 @@ def _batches(
     log: BrokerLog,
     parking: Parking,
 ) -> tuple[BatchCommits, Sinks, tuple[Loop, Loop]]:
-    """Batch transactions."""
+    """Build the batch transactions."""
     settings, clock, store = outside.settings, outside.clock, storing.store
     table = BatchTable()
     snapshot = StoreFiles(settings.store_path).config / "batchTransactions.json"

@@ -9,7 +9,7 @@ from ariane_record.layout import Host
 
 
 class StoredPlace(NamedTuple):
-    """Where and when a message was stored; see ``RecordFields``."""
+    """The place and store time of a message; see ``RecordFields``."""
 
     queue_id: int
     queue_offset: int
@@ -21,5 +21,5 @@ class StoredPlace(NamedTuple):
 
     @classmethod
     def of(cls, fields: RecordFields) -> Self:
-        """That of a message that was read."""
+        """Take them from a message that was read."""
         return cls(*(getattr(fields, name) for name in cls._fields))

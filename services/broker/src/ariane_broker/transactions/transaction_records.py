@@ -2,14 +2,13 @@ r"""The records of a transaction: half message, committed message, op record, pa
 
 ::
 
-    RMQ_SYS_TRANS_HALF_TOPIC     |half|  REAL_TOPIC, REAL_QID, TRAN_MSG, PGROUP: nobody sees it
+    RMQ_SYS_TRANS_HALF_TOPIC     |half|  REAL_TOPIC, REAL_QID, TRAN_MSG, PGROUP: invisible
     the real topic                   \---> |message|  COMMIT flag, commit-log offset of the half
     RMQ_SYS_TRANS_OP_HALF_TOPIC       \--------> |op|  queue offset of the half: it is decided
     TRANS_CHECK_MAX_TIME_TOPIC    |copy|  asked about in vain as often as allowed
 
-The shapes are RocketMQ's, so that either broker goes on where the other stopped. Ours says in its
-op records, on top of that, which transaction it was and how it ended; that is how an outcome is
-still known when memory has forgotten it.
+The shapes are RocketMQ's, so that either broker can continue after the other. Our op records also
+name the transaction and its outcome, so that an outcome is known even when memory has forgotten it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from ariane_record.names import HALF_TOPIC, OP_TOPIC
 from ariane_record.single.record_copy import RecordCopy, without_properties
 
 OP_TAG: Final = "d"
-"""RocketMQ's tag of an op record: the half message is done with."""
+"""RocketMQ's tag of an op record: the half message is settled."""
 
 IMMUNITY_PROPERTY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 """Set by the application: how long its half message may rest before the first check."""
@@ -45,11 +44,11 @@ TRANSACTION_PROPERTIES: Final = frozenset(
         COMMITTED_AT_PROPERTY,
     }
 )
-"""What the broker notes on its own records: a producer that set them would write its notes."""
+"""Properties that the broker writes on its own records; producers may not set them."""
 
 _NOTES_OF_HALF: Final = (FIRST_STORED_PROPERTY, PARKED_PROPERTY)
 _OP_BLOCK_BYTES_MAX: Final = 1 << 30
-"""The store says how large a block may be."""
+"""The store limits the size of a block, so the encoder need not."""
 
 _FURTHER_PROPERTIES: Final = frozenset({IMMUNITY_PROPERTY, FIRST_STORED_PROPERTY, PARKED_PROPERTY})
 
@@ -66,16 +65,16 @@ class HalfMessage:
     """A half message without an outcome.
 
     Attributes:
-        transaction_id: Names the transaction; the unique id of the message.
+        transaction_id: The transaction's id: the unique id of the message.
         topic: The topic it is for.
         queue_id: The queue it is for.
-        producer_group: Whose members can be asked.
+        producer_group: The group whose members can be asked.
         queue_offset: Of its record in the half topic.
         commit_log_offset: Of its record.
-        store_timestamp_ms: When it was stored for the first time.
-        immunity_ms: How long it may rest before the first check; None leaves it to the checker.
+        store_timestamp_ms: When it was first stored.
+        immunity_ms: How long it may rest before the first check; None: the checker decides.
         keys: The message's keys.
-        parked: Whether it was put aside.
+        parked: Whether it is parked after too many checks.
     """
 
     transaction_id: str
@@ -92,14 +91,14 @@ class HalfMessage:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The outcome of a transaction.
+    """The outcome of a transaction, and where the log has it.
 
     Attributes:
         transaction_id: Names the transaction.
         topic: The topic of the message.
         outcome: How it ended.
-        commit_log_offset: Of the record that says so: the message, or after a rollback the op
-            record.
+        commit_log_offset: Commit-log offset of the deciding record: the message, or after a
+            rollback the op record.
     """
 
     transaction_id: str
@@ -111,7 +110,7 @@ class Decision:
 def half_properties(
     topic: str, queue_id: int, producer_group: str, transaction_id: str
 ) -> dict[str, str]:
-    """What the system adds to a message that becomes a half message."""
+    """Properties that the system adds to make a half message of a message."""
     return {
         PropertyName.REAL_TOPIC: topic,
         PropertyName.REAL_QUEUE_ID: str(queue_id),
@@ -128,13 +127,13 @@ def half_message_of(
     commit_log_offset: int | None = None,
     store_timestamp_ms: int | None = None,
 ) -> HalfMessage | None:
-    """The half message that a record of the half topic is; None when it is none.
+    """Read a half message from a record of the half topic; None if the record is none.
 
     Args:
         fields: The record.
-        queue_offset: Where it is stored in its queue, when the record does not say so yet.
-        commit_log_offset: Where it is stored in the log, likewise.
-        store_timestamp_ms: When it was stored, likewise.
+        queue_offset: Its queue offset, if the record does not have it yet.
+        commit_log_offset: Its commit-log offset, likewise.
+        store_timestamp_ms: Its store time, likewise.
     """
     if queue_offset is None or commit_log_offset is None or store_timestamp_ms is None:
         queue_offset, commit_log_offset = fields.queue_offset, fields.commit_log_offset
@@ -160,11 +159,11 @@ def half_message_of(
 
 
 def half_message_with(properties: Mapping[str, str], half: HalfMessage) -> HalfMessage:
-    """A half message, and what further properties say of it.
+    """Complete a half message by what its properties say.
 
     Args:
         properties: Of the message.
-        half: What is known without them.
+        half: The half message without them.
     """
     if _FURTHER_PROPERTIES.isdisjoint(properties):
         return half
@@ -179,16 +178,16 @@ def half_message_with(properties: Mapping[str, str], half: HalfMessage) -> HalfM
 
 
 def carried_forward(fields: RecordFields, half: HalfMessage) -> RecordFields:
-    """A half message as it is stored anew, before its first record becomes too old."""
+    """Make the record that stores a half message anew, before its first record becomes too old."""
     properties = fields.properties | {FIRST_STORED_PROPERTY: str(half.store_timestamp_ms)}
     if half.parked:
-        # The copy that says so is older still, and goes.
+        # The parked copy is older still, and is deleted.
         properties[PARKED_PROPERTY] = "true"
     return replace(fields, topic=HALF_TOPIC, properties=properties)
 
 
 def committed_copy(copy: RecordCopy, half: HalfMessage) -> RecordCopy:
-    """The record for the real topic: the half message, without the broker's notes.
+    """Make the record for the real topic: the half message without the broker's notes.
 
     Args:
         copy: Of the half message.
@@ -201,16 +200,16 @@ def committed_copy(copy: RecordCopy, half: HalfMessage) -> RecordCopy:
 
 
 def committed_transaction_id(fields: RecordFields) -> str:
-    """Which transaction a committed message was of."""
+    """The transaction that a committed message belonged to."""
     return fields.unique_id or _id_of_place(fields.half_offset)
 
 
 def op_block(ended: Iterable[tuple[HalfMessage, Decision | None]], now_ms: int) -> RecordBlock:
-    """Records that say that half messages are done with: an op record for each.
+    """Make the op records of settled half messages, as one block.
 
     Args:
-        ended: The half messages, at least one; how each ended when that was a commit, and None for
-            a rollback.
+        ended: The half messages, at least one; each with its decision after a commit, and None
+            after a rollback.
         now_ms: Milliseconds since the epoch.
     """
     encoder = BlockEncoder(OP_TOPIC, size_bytes_max=_OP_BLOCK_BYTES_MAX)
@@ -230,14 +229,14 @@ def op_block(ended: Iterable[tuple[HalfMessage, Decision | None]], now_ms: int) 
 
 
 def superseded_record(half_queue_offset: int, now_ms: int) -> RecordFields:
-    """The op record for a half message that is stored anew elsewhere in the half topic."""
+    """Make the op record for a half message that is stored anew in the half topic."""
     body = str(half_queue_offset).encode()
     properties = {PropertyName.TAGS: OP_TAG}
     return RecordFields(topic="", body=body, properties=properties, born_timestamp_ms=now_ms)
 
 
 def settled_queue_offsets(fields: RecordFields) -> list[int]:
-    """The half messages that an op record is done with: queue offsets in the half topic."""
+    """Queue offsets, in the half topic, of the half messages that an op record settles."""
     if fields.tag != OP_TAG:
         return []
     parts = fields.body.decode("ascii", errors="replace").split(",")
@@ -245,7 +244,7 @@ def settled_queue_offsets(fields: RecordFields) -> list[int]:
 
 
 def decision_of_op(fields: RecordFields) -> Decision | None:
-    """What an op record of ours says of an outcome; None for RocketMQ's, which say less."""
+    """Read the decision from an op record of ours; None for RocketMQ's, which lack it."""
     try:
         outcome = Outcome(fields.properties.get(OUTCOME_PROPERTY, ""))
     except ValueError:
@@ -260,13 +259,13 @@ def decision_of_op(fields: RecordFields) -> Decision | None:
 
 
 def parked_copy(fields: RecordFields, check_count: int) -> RecordFields:
-    """The copy of a half message that was asked about in vain as often as allowed."""
+    """Make the copy of a half message that is parked after too many checks."""
     properties = fields.properties | {CHECK_COUNT_PROPERTY: str(check_count)}
     return replace(fields, properties=properties)
 
 
 def _id_of_place(commit_log_offset: int) -> str:
-    """Names the transaction of a half message without a unique id."""
+    """The transaction id of a half message without a unique id."""
     return f"@{commit_log_offset}"
 
 

@@ -1,4 +1,4 @@
-"""Which half messages wait for an outcome, and how the last ones ended: a state over the log.
+"""Half messages that wait for an outcome, and recent outcomes, rebuilt from the log.
 
 ::
 
@@ -7,9 +7,9 @@
     op record          -> decided: ROLLBACK, unless it was committed; nothing is owed any more
     parked copy        -> pending, and put aside
 
-The message is written before its op record, and it names its half message. A crash between the two
+The message is written before its op record, and names its half message. A crash between the two
 leaves the message: it is visible, so the transaction is committed, and the op record is written
-late. A crash before both leaves the half message as it was. There is no third place.
+later. A crash before both leaves the half message pending. There is no other case.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TransactionTable(SnapshotState):
     """The transactions of this broker.
 
     Attributes:
-        name: What is kept here, for the log of the process.
+        name: Name of this state in the process's log.
         change_count: Grows with every change.
     """
 
@@ -53,19 +53,19 @@ class TransactionTable(SnapshotState):
     matters_since_ms: Final = None
 
     def __init__(self, *, decision_count_max: int) -> None:
-        """Know of none.
+        """Start without transactions.
 
         Args:
             decision_count_max: How many outcomes are remembered; older ones are in the log.
         """
         self._decision_count_max = decision_count_max
-        # By transaction id; the one stored first, first: queue offsets ascend.
+        # By transaction id, oldest first: queue offsets ascend.
         self._pending: dict[str, HalfMessage] = {}
         self._ids: dict[int, str] = {}
-        # The oldest first; a plain dictionary would look for it where others were before.
+        # Oldest first; finding the first entry of a plain dictionary means skipping deleted ones.
         self._decisions: OrderedDict[str, Decision] = OrderedDict()
-        # Half messages that are decided, while the log has no op record of them.
-        # With its outcome, which may be forgotten before; one that is stored anew has none.
+        # Decided half messages without an op record in the log, each with its outcome, which may be
+        # forgotten before; one that is stored anew has none.
         self._owed: dict[int, tuple[HalfMessage, Decision | None]] = {}
         self.change_count = 0
 
@@ -81,11 +81,11 @@ class TransactionTable(SnapshotState):
         return None if oldest is None else oldest.commit_log_offset
 
     def find(self, transaction_id: str) -> HalfMessage | None:
-        """A half message without an outcome, or None."""
+        """Return a half message without an outcome, or None."""
         return self._pending.get(transaction_id)
 
     def decision(self, transaction_id: str) -> Decision | None:
-        """The outcome of a transaction that ended lately, or None."""
+        """Return the outcome of a transaction that ended recently, or None."""
         return self._decisions.get(transaction_id)
 
     def pending(self) -> list[HalfMessage]:
@@ -93,14 +93,14 @@ class TransactionTable(SnapshotState):
         return list(self._pending.values())
 
     def owed(self) -> list[tuple[HalfMessage, Decision | None]]:
-        """Half messages that are done with while the log does not say so yet.
+        """Settled half messages whose op records are not in the log yet.
 
-        Each with the outcome, if that is known; a half message that is stored anew has none.
+        Each with its outcome, if known; a half message that is stored anew has none.
         """
         return list(self._owed.values())
 
     def stored(self, half: HalfMessage) -> None:
-        """A half message was stored, for the first time or anew."""
+        """Note that a half message was stored, for the first time or anew."""
         before = self._pending.pop(half.transaction_id, None)
         if before is not None:
             del self._ids[before.queue_offset]
@@ -115,24 +115,24 @@ class TransactionTable(SnapshotState):
         self.change_count += 1
 
     def decided(self, decision: Decision) -> None:
-        """A transaction ended; its op record is owed."""
+        """Note that a transaction ended; its op record is owed."""
         half = self._pending.pop(decision.transaction_id)
         del self._ids[half.queue_offset]
         self._owed[half.queue_offset] = half, decision
         self._remember(decision)
 
     def settled(self, half_queue_offset: int) -> None:
-        """The log says that a half message is done with."""
+        """Note that the log has the op record of a half message."""
         self._owed.pop(half_queue_offset, None)
         self.change_count += 1
 
     def parked(self, transaction_id: str) -> None:
-        """A half message was put aside."""
+        """Note that a half message was parked."""
         self._pending[transaction_id] = replace(self._pending[transaction_id], parked=True)
         self.change_count += 1
 
     def forget_before(self, commit_log_offset: int) -> list[HalfMessage]:
-        """Forget half messages whose records are not kept any more, and say which."""
+        """Forget half messages whose records are deleted, and return them."""
         lost = [
             half for half in self._pending.values() if half.commit_log_offset < commit_log_offset
         ]
@@ -142,10 +142,10 @@ class TransactionTable(SnapshotState):
         self.change_count += len(lost)
         return lost
 
-    # As a state over the log.
+    # The state over the log.
 
     def replay(self, stretch: Stretch) -> None:
-        """Take over what a stretch of the log says of transactions."""
+        """Note what a stretch of the log shows of transactions."""
         wanted = is_committed(stretch)
         for topic in (HALF_TOPIC, OP_TOPIC, CHECKS_EXHAUSTED_TOPIC):
             wanted |= is_of_topic(stretch, topic)
@@ -153,7 +153,7 @@ class TransactionTable(SnapshotState):
             self.restore(fields)
 
     def restore(self, fields: RecordFields) -> None:
-        """Take over one record, in the order of the log."""
+        """Note what one record shows; records come in the order of the log."""
         if fields.topic == HALF_TOPIC:
             half = half_message_of(fields)
             if half is not None:
@@ -167,7 +167,7 @@ class TransactionTable(SnapshotState):
             self._restore_commit(fields)
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
-        """Nothing: a half message outlives its topic, which may be made again."""
+        """Do nothing: a half message outlives its topic, which may be created again."""
 
     def clear(self) -> None:
         """Forget everything."""
@@ -188,7 +188,7 @@ class TransactionTable(SnapshotState):
         }
 
     def take_over(self, contents: Mapping[str, Any]) -> None:
-        """Be as ``contents`` said."""
+        """Restore the state from ``contents``."""
         pending = list(map(_half_of_row, contents["pending"]))
         decisions = list(map(_decision_of_row, contents["decisions"]))
         owed = [
@@ -212,7 +212,8 @@ class TransactionTable(SnapshotState):
             transaction_id = self._ids.get(queue_offset)
             if transaction_id is not None:
                 half = self._pending[transaction_id]
-                # RocketMQ's op records name no outcome: what was not committed is rolled back.
+                # RocketMQ's op records have no outcome: a transaction that is not committed is
+                # rolled back.
                 decision = decision_of_op(fields)
                 if decision is None or decision.transaction_id != transaction_id:
                     place = fields.commit_log_offset

@@ -1,7 +1,7 @@
-"""Upkeep of transactions: writes op records that are owed, and renews half messages that grow old.
+"""Upkeep of transactions: writes owed op records, and stores ageing half messages anew.
 
-Retention deletes nothing behind the oldest half message without an outcome. So that one of them
-does not keep the whole log, it is stored anew at the end when it grows old.
+Retention deletes nothing behind the oldest half message without an outcome. To keep a single one
+from holding the whole log, it is stored anew at the end when it ages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = get_logger(__name__)
 
 
 class TransactionUpkeep:
-    """Takes a turn now and then."""
+    """Runs the upkeep now and then."""
 
     def __init__(
         self,
@@ -42,13 +42,12 @@ class TransactionUpkeep:
         """Take the parts.
 
         Args:
-            log: Where everything goes.
+            log: The log to append to.
             table: The transactions of this broker.
             now_ms: Milliseconds since the epoch.
-            believed_ms: The same for what grows old.
-            retention_ms: How long the log is kept. A half message is stored anew when half of it
-                has passed.
-            is_pressed: Whether segments would have to go however young, for lack of space.
+            believed_ms: The same, for ages; it doubts jumps of the clock.
+            retention_ms: How long the log is kept. A half message is stored anew after half of it.
+            is_pressed: Whether young segments must go, too, for lack of space.
             segment_bytes: Length of a segment of the log.
         """
         self._log = log
@@ -60,7 +59,7 @@ class TransactionUpkeep:
         self._segment_bytes = segment_bytes
 
     async def turn(self) -> None:
-        """Write what is owed, and store anew what grows old."""
+        """Write owed op records, and store ageing half messages anew."""
         self.settle()
         for half in self._table.forget_before(self._log.store.min_offset):
             _log.error(
@@ -81,7 +80,7 @@ class TransactionUpkeep:
             _log.info("half_messages_carried_forward", count=count)
 
     def settle(self) -> None:
-        """Write op records that a crash or a full disk has left owed.
+        """Write the op records that a crash or a full disk has left owed.
 
         Raises:
             StorePoisoned: The disk failed.
@@ -90,12 +89,12 @@ class TransactionUpkeep:
             try:
                 self._write_op(half, decision)
             except StoreFull:
-                return  # Asked again later.
+                return  # The next turn tries again.
 
     def carry_forward(self, commit_log_offset: int) -> int:
-        """Store anew the half messages that lie before a place in the log; how many.
+        """Store half messages before a place in the log anew; returns how many.
 
-        Retention deletes what is old, and a half message never expires silently.
+        Retention deletes old records, and a half message must never expire silently.
 
         Raises:
             StorePoisoned: The disk failed.

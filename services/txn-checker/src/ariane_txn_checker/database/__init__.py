@@ -1,4 +1,4 @@
-"""What the checkers keep, in SQLite or PostgreSQL."""
+"""The checkers' data, in SQLite or PostgreSQL."""
 
 from ariane_txn_checker.database.checks import CheckStore
 from ariane_txn_checker.database.inquiries import InquiryStore, TransactionSelection

@@ -1,7 +1,8 @@
-"""Checks: which are due, and what came of them.
+"""Checks: which are due, and their results.
 
-Every write is made under the lease's fencing token. A check is counted before it is asked: a
-checker that dies in between has used it up, and nobody is asked more often than allowed.
+Every write is made under the lease's fencing token. A check is counted before the question is sent:
+if the checker dies in between, the check is used up, so that no transaction is asked about more
+often than allowed.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _OPEN: Final = (State.WAITING, State.ASKING, State.PARKED)
 
 
 class CheckStore:
-    """Checks, and what came of them."""
+    """The checks of transactions, and their results."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -55,17 +56,17 @@ class CheckStore:
         busy_groups: Collection[str],
         busy_ids: Collection[str],
     ) -> Sequence[CheckedTransaction]:
-        """Transactions that something is to be done about now.
+        """Transactions that need attention now.
 
-        Those that were asked about least come first, and no producer group crowds out another: an
-        unanswerable one has nobody wait behind it.
+        Transactions with the fewest checks come first, and each producer group has a limit, so that
+        a group that never answers does not block the others.
 
         Args:
-            lease: Whose broker is meant; nothing is written.
-            limit: At most so many.
-            group_limit: At most so many of one producer group.
-            busy_groups: Groups that have their share in work already.
-            busy_ids: Transactions in work.
+            lease: The lease of the broker; nothing is written.
+            limit: How many at most.
+            group_limit: How many at most of one producer group.
+            busy_groups: Groups that have reached their limit already.
+            busy_ids: Transactions that are attended to already.
         """
         rank = (
             func.row_number()
@@ -92,7 +93,7 @@ class CheckStore:
             return [transaction_of(row) for row in connection.execute(query)]
 
     def next_due_in_ms(self, lease: Lease) -> int | None:
-        """In how many milliseconds something is due, 0 for now. None: nothing waits."""
+        """In how many milliseconds the next transaction is due, 0 for now. None: none waits."""
         soonest = select(func.min(TRANSACTION.c.next_check_ms) - self._database.now).where(
             of_broker(TRANSACTION, lease.broker)
         )
@@ -101,13 +102,13 @@ class CheckStore:
         return None if wait_ms is None else max(0, wait_ms)
 
     def begin_check(self, lease: Lease, key: TransactionKey, *, interval_ms: int) -> int | None:
-        """Count a check that is about to be asked; the next one is due after the interval.
+        """Count a check that is about to be sent; the next one is due after the interval.
 
         Returns:
-            The check's number. None: it is not to be asked about any more.
+            The check's number. None: no further check is allowed.
 
         Raises:
-            LeaseLost: Another checker looks after the broker now.
+            LeaseLost: Another checker has taken the broker over.
         """
         now = self._database.now
         with self._database.writing() as connection:
@@ -147,16 +148,16 @@ class CheckStore:
     def end_check(
         self, lease: Lease, key: TransactionKey, check_number: int, answer: Answer | str
     ) -> None:
-        """Note what came of a check that did not end the transaction, or is about to.
+        """Note the result of a check that did not end the transaction, or is about to.
 
         Args:
-            lease: Under which is written.
+            lease: The lease under which to write.
             key: The transaction.
-            check_number: As it was begun.
-            answer: What the producer said, or the reason why nobody did.
+            check_number: The number that ``begin_check`` gave.
+            answer: The producer's answer, or why there is none.
 
         Raises:
-            LeaseLost: Another checker looks after the broker now.
+            LeaseLost: Another checker has taken the broker over.
         """
         values: dict[str, Any]
         if isinstance(answer, Answer):
@@ -181,10 +182,10 @@ class CheckStore:
     def undo_check(
         self, lease: Lease, key: TransactionKey, check_number: int, *, wait_ms: int
     ) -> None:
-        """Take back a check that surely reached no producer; it is due again after a while.
+        """Undo a check that surely reached no producer; the next one is due after a while.
 
         Raises:
-            LeaseLost: Another checker looks after the broker now.
+            LeaseLost: Another checker has taken the broker over.
         """
         with self._database.writing() as connection:
             fence(connection, lease)
@@ -201,10 +202,10 @@ class CheckStore:
                 )
 
     def postpone(self, lease: Lease, key: TransactionKey, *, wait_ms: int) -> None:
-        """Try again after a while what the broker could not do now.
+        """Put off a transaction for which the broker could do nothing now.
 
         Raises:
-            LeaseLost: Another checker looks after the broker now.
+            LeaseLost: Another checker has taken the broker over.
         """
         with self._database.writing() as connection:
             fence(connection, lease)
@@ -214,10 +215,10 @@ class CheckStore:
             )
 
     def note_listed(self, lease: Lease, key: TransactionKey, *, interval_ms: int) -> None:
-        """Note that a transaction has no outcome although the broker did not list it.
+        """Note that a transaction is pending although the broker did not list it.
 
         Raises:
-            LeaseLost: Another checker looks after the broker now.
+            LeaseLost: Another checker has taken the broker over.
         """
         with self._database.writing() as connection:
             fence(connection, lease)
@@ -234,10 +235,10 @@ class CheckStore:
             )
 
     def park(self, lease: Lease, key: TransactionKey) -> bool:
-        """Put a transaction aside for an operator; return whether it was under check.
+        """Park a transaction for an operator; return whether it was under check.
 
         Raises:
-            LeaseLost: Another checker looks after the broker now.
+            LeaseLost: Another checker has taken the broker over.
         """
         with self._database.writing() as connection:
             fence(connection, lease)
@@ -252,18 +253,18 @@ class CheckStore:
     def decide(
         self, lease: Lease, key: TransactionKey, outcome: Outcome, decider: str = ""
     ) -> bool:
-        """Note how a transaction ended; return whether that is new.
+        """Note the outcome of a transaction; return whether it is new.
 
-        Where an operator was about to have the same done, the decision is the operator's.
+        If an operator was about to decide the same, the decision is the operator's.
 
         Args:
-            lease: Under which is written.
+            lease: The lease under which to write.
             key: The transaction.
-            outcome: The one that stands at the broker. Unspecified: it cannot be learned.
-            decider: The producer that is known to have decided; empty when that is not known.
+            outcome: The broker's outcome. Unspecified: it can no longer be learned.
+            decider: The producer that decided, if known; otherwise empty.
 
         Raises:
-            LeaseLost: Another checker looks after the broker now.
+            LeaseLost: Another checker has taken the broker over.
         """
         with self._database.writing() as connection:
             fence(connection, lease)
@@ -277,7 +278,7 @@ def write_decision(
     outcome: Outcome,
     decider: str,
 ) -> bool:
-    """Note how a transaction ended, unless that is known; return whether it is new."""
+    """Note the outcome of a transaction, unless it is known; return whether it is new."""
     by_operator: ColumnElement[bool] = and_(
         TRANSACTION.c.operator_outcome == outcome, TRANSACTION.c.operator_outcome != 0
     )

@@ -1,4 +1,4 @@
-"""What operators ask and decide. Any checker answers, whoever looks after the broker."""
+"""Queries and decisions of operators. Any checker serves them, whichever watches the broker."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ariane_txn_checker.transaction import (
 )
 
 PagePosition = tuple[int, str, str, str]
-"""Where a page ends: milliseconds, cluster, broker, transaction id."""
+"""The end of a page: milliseconds, cluster, broker, transaction id."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionSelection:
-    """Which transactions are wanted; what is empty or None does not matter."""
+    """A selection of transactions; empty or None fields match all."""
 
     producer_group: str = ""
     topic: str = ""
@@ -35,24 +35,24 @@ class TransactionSelection:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many transactions there are."""
+    """Numbers of transactions."""
 
     checked_count: int
-    """Under check on the brokers that one checker looks after."""
+    """Under check on the brokers that one checker watches."""
     parked_count: int
     """Parked on all brokers."""
     oldest_store_ms: int | None
-    """Of the oldest that is under check there."""
+    """Store time of the oldest of those under check."""
 
 
 class InquiryStore:
-    """The transactions, as operators see them."""
+    """The transactions, as operators query them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def transaction(self, transaction_id: str) -> CheckedTransaction | None:
-        """The transaction of this id; one without an outcome before others that share the id."""
+        """Return a transaction by id; a pending one before others that share the id."""
         query = (
             select(TRANSACTION)
             .where(TRANSACTION.c.transaction_id == transaction_id)
@@ -69,7 +69,8 @@ class InquiryStore:
         """Transactions under check, by the time of their next check."""
         query = _selected(selection).where(
             TRANSACTION.c.next_check_ms.is_not(None),
-            # A sum has no index: SQLite would take the one of states, and sort all for each page.
+            # The sum has no index: with it SQLite would use the index of states and sort every
+            # page.
             (TRANSACTION.c.state + 0).in_((State.WAITING, State.ASKING)),
         )
         return self._page(query, "next_check_ms", after, limit)
@@ -82,7 +83,7 @@ class InquiryStore:
         return self._page(query, "end_ms", after, limit)
 
     def checks(self, key: TransactionKey, *, after: int, limit: int) -> Sequence[CheckRecord]:
-        """Checks of one transaction behind a number, oldest first."""
+        """The checks of one transaction after a check number, oldest first."""
         query = (
             select(CHECK)
             .where(of_transaction(CHECK, key), CHECK.c.check_number > after)
@@ -93,7 +94,7 @@ class InquiryStore:
             return [check_of(row) for row in connection.execute(query)]
 
     def tally(self, checker_id: str) -> Tally:
-        """Count what a checker looks after, and what is parked anywhere."""
+        """Count what a checker watches, and all parked transactions."""
         mine = and_(
             LEASE.c.cluster_name == TRANSACTION.c.cluster_name,
             LEASE.c.broker_name == TRANSACTION.c.broker_name,
@@ -114,15 +115,15 @@ class InquiryStore:
             return Tally(count, connection.execute(parked).scalar_one(), oldest_ms)
 
     def intend(self, key: TransactionKey, outcome: Outcome, cause: str) -> None:
-        """Note what an operator is about to have done, before the broker is told."""
+        """Note what an operator is about to decide, before the broker is told."""
         self._note_intention(key, outcome, cause)
 
     def forget_intention(self, key: TransactionKey) -> None:
-        """Note that nothing came of it."""
+        """Note that the operator's decision was not carried out."""
         self._note_intention(key, Outcome.UNSPECIFIED, "")
 
     def decide(self, key: TransactionKey, outcome: Outcome) -> bool:
-        """Note the outcome that stands at the broker; return whether it is new."""
+        """Note the broker's outcome; return whether it is new."""
         with self._database.writing() as connection:
             return write_decision(connection, self._database, key, outcome, "")
 

@@ -1,8 +1,9 @@
-"""Leases: which checker looks after which broker.
+"""Leases: which checker watches which broker.
 
-A lease is a row. Taking one that ran out raises its fencing token; every write for a broker is made
-under the token that its writer holds, in the transaction that read it and locked the row. A checker
-that slept through its lease may therefore still write as long as nobody took over, and never after.
+A lease is a row. Taking an expired one raises its fencing token. Every write for a broker is made
+under the token that its writer holds, in a transaction that has read the token and locked the row.
+So a checker that slept through its lease may still write as long as no other has taken the lease,
+and never after.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ariane_txn_checker.errors import LeaseLost
 from ariane_txn_checker.transaction import BrokerKey, Lease
 
 LET_GO: Final = 0
-"""``expire_ms`` of a lease that its holder gave back: it ran out long ago, and is not renewed."""
+"""``expire_ms`` of a lease that its holder released: it is expired, and is not renewed."""
 
 
 class LeaseStore:
@@ -29,7 +30,7 @@ class LeaseStore:
         self._database = database
 
     def beat(self, checker_id: str, span_ms: int) -> Sequence[str]:
-        """Say that a checker lives for so long; return the ids of all that live, sorted."""
+        """Note that a checker is alive for this long; return the ids of all living ones, sorted."""
         now = self._database.now
         with self._database.writing() as connection:
             values = {"expire_ms": now + span_ms}
@@ -42,7 +43,7 @@ class LeaseStore:
             return list(connection.scalars(living))
 
     def leave(self, checker_id: str) -> None:
-        """Say that a checker lives no more, and let all its leases run out now."""
+        """Note that a checker has ended, and expire all its leases now."""
         with self._database.writing() as connection:
             connection.execute(delete(CHECKER).where(CHECKER.c.checker_id == checker_id))
             connection.execute(
@@ -50,7 +51,7 @@ class LeaseStore:
             )
 
     def renew(self, checker_id: str, span_ms: int) -> Sequence[Lease]:
-        """Prolong all leases that a checker holds, also those that ran out and nobody took."""
+        """Renew all leases of a checker, including expired ones that no other has taken."""
         with self._database.writing() as connection:
             mine = LEASE.c.checker_id == checker_id
             held = and_(mine, LEASE.c.expire_ms != LET_GO)
@@ -60,7 +61,7 @@ class LeaseStore:
             return [_lease(row) for row in connection.execute(select(LEASE).where(held))]
 
     def free(self, brokers: Sequence[BrokerKey]) -> Sequence[BrokerKey]:
-        """Of these brokers, those that nobody looks after now."""
+        """Return those of these brokers that no checker watches now."""
         with self._database.reading() as connection:
             running = select(LEASE.c.cluster_name, LEASE.c.broker_name).where(
                 LEASE.c.expire_ms > self._database.now
@@ -69,7 +70,7 @@ class LeaseStore:
         return [broker for broker in brokers if broker not in taken]
 
     def take(self, broker: BrokerKey, checker_id: str, span_ms: int) -> Lease | None:
-        """Take a lease that nobody holds, with the next token; None: another was faster."""
+        """Take an expired lease with the next token; None if another checker was faster."""
         now = self._database.now
         try:
             with self._database.writing() as connection:
@@ -80,7 +81,7 @@ class LeaseStore:
                         checker_id=checker_id,
                         fencing_token=LEASE.c.fencing_token + 1,
                         expire_ms=now + span_ms,
-                        # What the last holder had taken in may be nothing of what it wrote.
+                        # The last holder's progress may be ahead of its last write.
                         half_queue_offset=0,
                         op_queue_offset=0,
                     )
@@ -104,7 +105,7 @@ class LeaseStore:
             return None
 
     def release(self, lease: Lease) -> None:
-        """Let a lease run out now. Harmless when it is another's."""
+        """Expire a lease now. Does nothing if another checker holds it."""
         with self._database.writing() as connection:
             connection.execute(
                 update(LEASE)
@@ -113,10 +114,10 @@ class LeaseStore:
             )
 
     def note_progress(self, lease: Lease, *, half_queue_offset: int, op_queue_offset: int) -> None:
-        """Note how much of a broker's topics was taken in.
+        """Note how far a broker's topics have been read.
 
         Raises:
-            LeaseLost: Another checker looks after the broker now.
+            LeaseLost: Another checker has taken the broker over.
         """
         with self._database.writing() as connection:
             fence(connection, lease)
@@ -130,8 +131,8 @@ class LeaseStore:
         """Leases by cluster and broker.
 
         Args:
-            after: Where the page before ended. None: from the beginning.
-            limit: At most so many.
+            after: End of the page before. None: from the beginning.
+            limit: How many at most.
         """
         query = select(LEASE).order_by(LEASE.c.cluster_name, LEASE.c.broker_name).limit(limit)
         if after is not None:
@@ -143,10 +144,10 @@ class LeaseStore:
 
 
 def fence(connection: Connection, lease: Lease) -> None:
-    """Hold a lease for the length of a transaction: nobody takes over before its end.
+    """Hold a lease until the end of the transaction: no other checker can take it before.
 
     Raises:
-        LeaseLost: Somebody has.
+        LeaseLost: Another checker has taken it.
     """
     query = select(LEASE.c.fencing_token).where(_of(lease.broker)).with_for_update(read=True)
     if connection.scalar(query) != lease.fencing_token:

@@ -1,4 +1,4 @@
-"""Between rows and what they mean."""
+"""Conversion between rows and values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Surveys: the rows follow what the brokers list. The brokers' logs are the truth."""
+"""Surveys: the rows are made to agree with the lists of brokers, whose logs are the truth."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ariane_txn_checker.database.tables import CHECK, TRANSACTION
 from ariane_txn_checker.transaction import HalfMessage, Lease, Outcome, State, TransactionKey
 
 PURGE_COUNT: Final = 1000
-"""Rows that one transaction removes: others get their turn in between."""
+"""Rows that one transaction removes: others can write in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What a broker listed of a stretch of its half topic."""
+    """A broker's list of half messages in a stretch of its half topic."""
 
     listed: Mapping[str, tuple[HalfMessage, int]]
     """Half messages by transaction id, each with the milliseconds until its first check."""
@@ -30,11 +30,11 @@ class Stretch:
     """Queue offsets of the half topic: the list is complete for these."""
 
     began_ms: int
-    """When the broker was asked, by the database's clock: what changed since is not in it."""
+    """When the broker was asked, by the database's clock: later changes are not in the list."""
 
 
 class SurveyStore:
-    """The table ``checked_transaction``, as far as it repeats what brokers list."""
+    """The part of the table ``checked_transaction`` that repeats the lists of brokers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -45,22 +45,22 @@ class SurveyStore:
             return self._now_ms(connection)
 
     def take_in(self, lease: Lease, stretch: Stretch) -> int:
-        """Make the rows agree with what the broker lists.
+        """Make the rows agree with the broker's list.
 
-        * A half message that is new gets a row.
-        * A row that the broker no longer lists is due at once: its outcome is to be learned.
+        * A new half message gets a row.
+        * A row that the broker no longer lists is due at once, so that its outcome is learned.
         * A row that was decided before the list began, and is listed, is under check again: the
-          broker lost the decision, and its log is the truth.
+            broker has lost the decision, and its log is the truth.
 
         Args:
-            lease: Under which is written.
-            stretch: What the broker listed.
+            lease: The lease under which to write.
+            stretch: The broker's list.
 
         Returns:
             How many rows are new.
 
         Raises:
-            LeaseLost: Another checker looks after the broker now; nothing was written.
+            LeaseLost: Another checker has taken the broker over; nothing was written.
         """
         ids = list(stretch.listed)
         row_of_broker = of_broker(TRANSACTION, lease.broker)
@@ -88,10 +88,10 @@ class SurveyStore:
             return len(fresh)
 
     def purge(self, lease: Lease, *, keep_ms: int) -> int:
-        """Forget decided transactions of long ago with their checks; return how many.
+        """Delete old decided transactions with their checks; return how many.
 
         Raises:
-            LeaseLost: Another checker looks after the broker now.
+            LeaseLost: Another checker has taken the broker over.
         """
         old = (
             select(TRANSACTION.c.transaction_id)
@@ -133,7 +133,7 @@ class SurveyStore:
 def _changes(
     row: Row[Any], half_message: HalfMessage, next_check_ms: int, began_ms: int
 ) -> dict[str, Any]:
-    """What of a row is no longer as the broker lists it."""
+    """The columns of a row that differ from the broker's list."""
     changes: dict[str, Any] = {}
     if row.half_queue_offset != half_message.half_queue_offset:
         changes["half_queue_offset"] = half_message.half_queue_offset

@@ -2,13 +2,14 @@
 
 ::
 
-    checker               one row for each checker that lived lately
-    checker_lease         one row for each broker: who looks after it, until when, with which token
+    checker               one row for each checker that was alive lately
+    checker_lease         one row for each broker: which checker watches it, until when, by which
+    token
     checked_transaction   one row for each half message that was seen without an outcome
     transaction_check     one row for each question to a producer
 
-Everything but operators' decisions and the history of checks can be made again from the brokers.
-Changes need a revision below ``versions/``; a test holds both together.
+All rows except operators' decisions and the history of checks can be rebuilt from the brokers.
+Changes need a revision below ``versions/``; a test compares both.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ LEASE: Final = Table(
     Column("checker_id", String(NAME_LENGTH_MAX), nullable=False),
     Column("fencing_token", BigInteger, nullable=False),
     Column("expire_ms", BigInteger, nullable=False),
-    # How much of the topics the last survey took in.
+    # How far the last survey has read the topics.
     Column("half_queue_offset", BigInteger, nullable=False),
     Column("op_queue_offset", BigInteger, nullable=False),
 )
@@ -90,15 +91,15 @@ TRANSACTION: Final = Table(
     Column("outcome", SmallInteger, nullable=False),
     Column("decider", String(NAME_LENGTH_MAX), nullable=False),
     Column("cause", Text, nullable=False),
-    # What an operator is about to have done: written before the broker is told, so that a checker
-    # that dies in between does not leave the decision without its author.
+    # What an operator is about to decide: written before the broker is told, so that if the checker
+    # dies in between, the decision still has its author.
     Column("operator_outcome", SmallInteger, nullable=False),
     Column("operator_cause", Text, nullable=False),
     Column("end_ms", BigInteger),
     Index("ix_checked_transaction_id", "transaction_id"),
     Index("ix_checked_transaction_due", "cluster_name", "broker_name", "next_check_ms"),
     Index("ix_checked_transaction_half", "cluster_name", "broker_name", "half_queue_offset"),
-    # As pages of them are ordered: however many there are, a page costs what it has.
+    # Pages are read in this order: the cost of a page does not grow with the table.
     Index("ix_checked_transaction_checked", "next_check_ms", *_KEY_NAMES),
     Index("ix_checked_transaction_ended", "state", "end_ms", *_KEY_NAMES),
 )

@@ -1,1 +1,1 @@
-"""What a checker asks brokers and answers operators, over gRPC."""
+"""The checker's gRPC: calls to brokers and name servers, and services for operators."""

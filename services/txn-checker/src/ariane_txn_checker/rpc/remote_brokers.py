@@ -50,16 +50,16 @@ PAGE_SIZE: Final = 1000
 PRIMARY_ID: Final = 0
 
 _OPTIONS: Final = (
-    # What comes back is found within seconds, not after gRPC's two minutes.
+    # A broker that comes back is found within seconds, not after gRPC's two minutes.
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 5_000),
-    # A page of half messages with long keys may be more than gRPC's 4 MiB.
+    # A page of half messages with long keys may exceed gRPC's default of 4 MiB.
     ("grpc.max_receive_message_length", -1),
 )
 
 _NOT_TAKEN: Final = frozenset({"SERVICE_STARTING", "SERVICE_DRAINING", "SERVICE_BUSY"})
-"""Reasons of a broker that refused a call before it looked at it."""
+"""Reasons of a broker that refused a call before it worked on it."""
 
 _SILENCE: Final = frozenset({"CLIENT_NOT_ATTACHED", "DEADLINE_PASSED"})
 """Reasons of a broker whose producers did not answer."""
@@ -91,7 +91,7 @@ class RemoteBroker:
         return half_message_page(answer)
 
     async def ask(self, transaction_id: str, *, check_count: int) -> Answer:
-        """Have a producer asked."""
+        """Make the broker ask a producer."""
         request = CheckTransactionRequest(
             transaction_id=transaction_id,
             wait_duration=span_of(self._answer_ms_max),
@@ -105,13 +105,13 @@ class RemoteBroker:
         except aio.AioRpcError as error:
             refusal = _refusal(failure_of(error))
             if isinstance(refusal, BrokerFailed):
-                # It may have asked: that counts.
+                # The broker may have asked a producer: that counts.
                 raise NobodyAnswered(refusal.reason) from error
             raise refusal from error
         return Answer(Outcome(answer.outcome), answer.client_id, answer.cause)
 
     async def end(self, transaction: CheckedTransaction, outcome: Outcome) -> Outcome:
-        """End a transaction; return the outcome that stands."""
+        """End a transaction; return the outcome that now stands."""
         end = TransactionToEnd(
             topic=transaction.topic,
             transaction_id=transaction.key.transaction_id,
@@ -137,7 +137,7 @@ class RemoteBroker:
         return Outcome(ended.outcome)
 
     async def park(self, transaction_id: str, *, check_count: int) -> None:
-        """Put a copy aside."""
+        """Park a copy."""
         request = ParkTransactionRequest(transaction_id=transaction_id, check_count=check_count)
         await self._connect()
         try:
@@ -150,7 +150,7 @@ class RemoteBroker:
         await self._channel.close()
 
     async def _connect(self) -> None:
-        """Wait for the connection: what fails before it stands has surely not been done."""
+        """Wait for the connection: a call that fails before it stands has surely done nothing."""
         try:
             async with asyncio.timeout(CONNECT_S_MAX):
                 await self._channel.channel_ready()
@@ -159,7 +159,7 @@ class RemoteBroker:
 
 
 def _refusal(failure: RpcFailure) -> BrokerRefusal:
-    """What a failed call to a broker means."""
+    """Translate the failure of a call to a broker."""
     reason = failure.reason
     if reason == "TRANSACTION_DECIDED":
         return OutcomeStands(Outcome[failure.metadata["outcome"]])
@@ -176,10 +176,10 @@ def _refusal(failure: RpcFailure) -> BrokerRefusal:
 
 
 class RemoteBrokers:
-    """The primaries that name servers know, and the connections to them.
+    """The primaries that name servers know, and connections to them.
 
-    What every name server says counts; one that has just started may not know all yet. As long as
-    none is to be believed, what was known is kept.
+    The answers of all name servers count together; one that has just started may lack brokers. As
+    long as every answer may lack some, known brokers are kept.
     """
 
     def __init__(self, name_servers: Sequence[Address], *, answer_ms_max: int) -> None:
@@ -193,11 +193,11 @@ class RemoteBrokers:
 
     @property
     def keys(self) -> frozenset[BrokerKey]:
-        """The primaries that live."""
+        """The living primaries."""
         return frozenset(self._addresses)
 
     async def refresh(self) -> None:
-        """Ask all name servers; one that does not answer is passed over."""
+        """Query all name servers; those that do not answer are skipped."""
         answers = await asyncio.gather(*map(_ask, self._stubs))
         known: dict[BrokerKey, str] = {}
         believed = False
@@ -214,7 +214,7 @@ class RemoteBrokers:
                 await self._doors.pop(broker).close()
 
     def door(self, broker: BrokerKey) -> BrokerDoor:
-        """The connection to a broker; made when it is first used."""
+        """Return the connection to a broker; it is made on first use."""
         if broker not in self._addresses:
             raise BrokerUnreachable(f"no name server knows {broker}")
         if broker not in self._doors:
@@ -224,7 +224,7 @@ class RemoteBrokers:
         return self._doors[broker]
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         doors, self._doors = self._doors, {}
         for door in doors.values():
             await door.close()
@@ -235,7 +235,7 @@ class RemoteBrokers:
 async def _ask(
     name_server: RouteServiceAsyncStub,
 ) -> tuple[dict[BrokerKey, str], bool] | None:
-    """The addresses of the primaries, and whether some may be missing. None: no answer."""
+    """The primaries' addresses, and whether some may be missing. None: no answer."""
     found: dict[BrokerKey, str] = {}
     warming_up, page_token = False, ""
     try:

@@ -1,4 +1,4 @@
-"""Why a call failed: the reason that the error bears, in one place for all calls."""
+"""The reason of a failed call, read in one place for all calls."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _CODES: Final[dict[int, StatusCode]] = {code.value[0]: code for code in StatusCo
 
 @dataclass(frozen=True, slots=True)
 class RpcFailure:
-    """What is known of a failed call."""
+    """The reason and text of a failed call."""
 
     code: StatusCode
     message: str
     reason: str = ""
-    """Such as ``"TRANSACTION_DECIDED"``; empty when the network failed and no service spoke."""
+    """Such as ``"TRANSACTION_DECIDED"``; empty if the network failed before a service answered."""
     metadata: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ def failure_of(error: AioRpcError) -> RpcFailure:
 
 
 def failure_of_status(status: Status) -> RpcFailure:
-    """Read what one of several has failed of."""
+    """Read the failure of one item of a call."""
     code = _CODES.get(status.code, StatusCode.UNKNOWN)
     for detail in status.details:
         named = ErrorInfo()

@@ -1,4 +1,4 @@
-"""``CheckedTransactionService`` and ``CheckerService``: what operators ask, translated."""
+"""``CheckedTransactionService`` and ``CheckerService``: calls of operators, translated."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _POSITION_KINDS: Final = (int, str, str, str)
 
 
 class CheckedTransactionServicer(CheckedTransactionServiceServicer):
-    """What the checkers know, over the database that they share."""
+    """Transactions of all brokers, from the database that the checkers share."""
 
     def __init__(
         self, database: Database, decisions: OperatorDecisions, *, check_count_max: int
@@ -114,7 +114,7 @@ class CheckedTransactionServicer(CheckedTransactionServiceServicer):
     async def DecideTransaction(
         self, request: transaction_pb.DecideTransactionRequest, context: _Context
     ) -> transaction_pb.DecideTransactionResponse:
-        """End a transaction by an operator's word."""
+        """End a transaction by an operator's decision."""
         known = request.outcome in {int(outcome) for outcome in Outcome}
         outcome = Outcome(request.outcome) if known else Outcome.UNSPECIFIED
         decided = await self._decisions.decide(request.transaction_id, outcome, request.cause)
@@ -132,7 +132,7 @@ class CheckedTransactionServicer(CheckedTransactionServiceServicer):
 
 
 class CheckerServicer(CheckerServiceServicer):
-    """The checker itself, and who looks after which broker."""
+    """This checker's state, and the leases of all checkers."""
 
     def __init__(
         self, checker_id: str, database: Database, counts: Callable[[], CheckCounts]
@@ -146,7 +146,7 @@ class CheckerServicer(CheckerServiceServicer):
     async def GetCheckerState(
         self, request: checker_pb.GetCheckerStateRequest, context: _Context
     ) -> checker_pb.GetCheckerStateResponse:
-        """Tell how this checker is."""
+        """Report this checker's state."""
         tally = await self._database.call(self._inquiries.tally, self._checker_id)
         counts = self._counts()
         return checker_pb.GetCheckerStateResponse(

@@ -1,4 +1,4 @@
-"""Between the contract's messages and what they mean here."""
+"""Conversion between the contract's messages and this service's values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ariane_txn_checker.transaction import (
 
 
 def time_of(time_ms: int | None) -> Timestamp | None:
-    """An instant from milliseconds since 1970; None stays away."""
+    """A timestamp from milliseconds since 1970; None stays None."""
     if time_ms is None:
         return None
     time = Timestamp()
@@ -30,7 +30,7 @@ def time_of(time_ms: int | None) -> Timestamp | None:
 
 
 def span_of(span_ms: int) -> Duration:
-    """A span from milliseconds."""
+    """A duration from milliseconds."""
     span = Duration()
     span.FromMilliseconds(span_ms)
     return span
@@ -40,7 +40,7 @@ def milliseconds_of(time: Timestamp, field: str) -> int:
     """Milliseconds since 1970, rounded down.
 
     Raises:
-        ServiceError: FIELD_INVALID when it is no time.
+        ServiceError: FIELD_INVALID for an illegal timestamp.
     """
     try:
         return time.ToMilliseconds()
@@ -49,7 +49,7 @@ def milliseconds_of(time: Timestamp, field: str) -> int:
 
 
 def half_message_page(answer: broker_pb.ListHalfMessagesResponse) -> HalfMessagePage:
-    """What a broker lists."""
+    """A page of half messages from a broker's answer."""
     return HalfMessagePage(
         half_messages=[_half_message(each) for each in answer.half_messages],
         next_page_token=answer.next_page_token,
@@ -77,7 +77,7 @@ def _half_message(half: broker_pb.HalfMessage) -> HalfMessage:
 def transaction_message(
     transaction: CheckedTransaction, check_count_max: int
 ) -> transaction_pb.CheckedTransaction:
-    """A transaction as operators are told of it."""
+    """A transaction for operators."""
     return transaction_pb.CheckedTransaction(
         transaction_id=transaction.key.transaction_id,
         unique_id=transaction.unique_id,
@@ -101,7 +101,7 @@ def transaction_message(
 
 
 def check_message(check: CheckRecord) -> transaction_pb.TransactionCheckRecord:
-    """A check as operators are told of it."""
+    """A check for operators."""
     return transaction_pb.TransactionCheckRecord(
         check_number=check.check_number,
         ask_time=time_of(check.ask_ms),
@@ -114,7 +114,7 @@ def check_message(check: CheckRecord) -> transaction_pb.TransactionCheckRecord:
 
 
 def lease_message(lease: Lease) -> checker_pb.CheckerLease:
-    """A lease as operators are told of it."""
+    """A lease for operators."""
     return checker_pb.CheckerLease(
         cluster_name=lease.broker.cluster_name,
         broker_name=lease.broker.broker_name,

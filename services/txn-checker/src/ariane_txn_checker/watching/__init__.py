@@ -1,1 +1,1 @@
-"""Looking after one broker: its half messages are listed, and producers asked about them."""
+"""Watching one broker: lists its half messages, and has producers asked about them."""

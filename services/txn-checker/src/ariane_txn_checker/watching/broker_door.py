@@ -1,4 +1,4 @@
-"""How a checker speaks to one broker: the network seam."""
+"""The network seam: what a checker asks of one broker."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ariane_txn_checker.transaction import (
 class BrokerDoor(Protocol):
     """The transactions of one broker.
 
-    What a broker decided once stands: saying the same again is harmless, and whoever says another
-    thing is told.
+    A broker's decision stands: repeating it is harmless, and a caller with another outcome is told
+    the one that stands.
     """
 
     async def list_half_messages(
@@ -26,65 +26,65 @@ class BrokerDoor(Protocol):
         """List half messages without an outcome, by queue offset.
 
         Raises:
-            BrokerUnreachable: It could not be asked.
-            BrokerFailed: It did not answer.
+            BrokerUnreachable: The call did not reach the broker.
+            BrokerFailed: The broker did not answer.
         """
         ...
 
     async def ask(self, transaction_id: str, *, check_count: int) -> Answer:
-        """Have a producer of the group asked how a transaction ended.
+        """Make the broker ask a producer of the group how a transaction ended.
 
         Args:
             transaction_id: The transaction.
-            check_count: How often it was asked about before.
+            check_count: Number of checks before.
 
         Raises:
-            BrokerUnreachable: The broker did not take the question: surely nobody was asked.
-            NobodyAnswered: No producer lives there, none answered in time, or the broker was lost
-                while it asked.
-            OutcomeStands: It has an outcome; nobody was asked.
+            BrokerUnreachable: The broker did not get the question: surely no producer was asked.
+            NobodyAnswered: No producer is attached, none answered in time, or the broker was lost
+                meanwhile.
+            OutcomeStands: The transaction has an outcome; no producer was asked.
             TransactionForgotten: The broker does not know it.
         """
         ...
 
     async def end(self, transaction: CheckedTransaction, outcome: Outcome) -> Outcome:
-        """End a transaction; return the outcome that stands, which may be another.
+        """End a transaction; return the outcome that now stands, which may differ.
 
         Raises:
-            BrokerUnreachable: It could not be told.
-            BrokerFailed: It did not answer, or could not; it may have ended all the same.
+            BrokerUnreachable: The call did not reach the broker.
+            BrokerFailed: The broker did not answer or failed; the transaction may have ended.
             TransactionForgotten: The broker does not know it.
         """
         ...
 
     async def park(self, transaction_id: str, *, check_count: int) -> None:
-        """Have a copy put into the topic of parked transactions, once however often this is said.
+        """Put a copy into the topic of parked transactions; repeating that adds no second one.
 
         Raises:
-            BrokerUnreachable: It could not be told.
-            BrokerFailed: It did not answer, or could not; the copy may be there all the same.
-            OutcomeStands: It has an outcome.
+            BrokerUnreachable: The call did not reach the broker.
+            BrokerFailed: The broker did not answer or failed; the copy may exist.
+            OutcomeStands: The transaction has an outcome.
             TransactionForgotten: The broker does not know it.
         """
         ...
 
 
 class Brokers(Protocol):
-    """The brokers of all clusters that are known."""
+    """The known brokers of all clusters."""
 
     async def refresh(self) -> None:
-        """Ask anew which brokers there are; what cannot be asked leaves what was known."""
+        """Query the brokers that exist; without an answer the known ones stay."""
         ...
 
     @property
     def keys(self) -> frozenset[BrokerKey]:
-        """The primaries that live."""
+        """The living primaries."""
         ...
 
     def door(self, broker: BrokerKey) -> BrokerDoor:
-        """How to speak to a broker.
+        """The seam to a broker.
 
         Raises:
-            BrokerUnreachable: Nobody knows where it is.
+            BrokerUnreachable: The broker's address is unknown.
         """
         ...

@@ -1,4 +1,4 @@
-"""Looking after one broker: its survey and its questions, side by side."""
+"""Watches one broker: runs its survey and its questions side by side."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _log = get_logger(__name__)
 
 
 class BrokerWatch:
-    """Looks after any broker for as long as its lease lasts.
+    """Watches any broker for as long as its lease lasts.
 
     Attributes:
-        counts: What was done since the start, for all brokers together.
+        counts: Counts since the start, for all brokers together.
     """
 
     def __init__(
@@ -41,10 +41,10 @@ class BrokerWatch:
         self.counts = CheckCounts()
 
     async def run(self, lease: Lease) -> None:
-        """Look after a broker until cancelled.
+        """Watch a broker until cancelled.
 
         Raises:
-            LeaseLost: Another checker does now.
+            LeaseLost: Another checker has taken the broker over.
         """
         questioner = Questioner(
             self._brokers,

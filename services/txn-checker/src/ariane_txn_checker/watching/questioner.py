@@ -1,7 +1,7 @@
-"""Asking about the transactions of one broker.
+"""Asks producers about the transactions of one broker.
 
-Many are in work at once, and no producer group has more than its share: one that nobody can answer
-for waits for its answer beside the others, not before them.
+Many transactions are attended to at once, and no producer group has more than its share: a group
+that never answers delays no other.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ariane_txn_checker.transaction import (
 from ariane_txn_checker.watching.broker_door import BrokerDoor, Brokers
 
 WAIT_S_MAX: Final = 2.0
-"""Seconds after which is looked again for what is due: an operator may have had one resumed."""
+"""Seconds between looks for due transactions: an operator may have had one resumed."""
 
 WAIT_S_MIN: Final = 0.02
 
@@ -43,27 +43,27 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CheckRules:
-    """How often is asked, and how many at once."""
+    """How often a transaction is checked, and how many at once."""
 
     interval_ms: int
-    """Between two checks of one transaction."""
+    """Time between two checks of one transaction."""
 
     check_count_max: int
-    """After so many a transaction is parked."""
+    """Number of checks after which a transaction is parked."""
 
     retry_ms: int
-    """Until the next try, where the broker could not be asked."""
+    """Time until the next try, if the broker could not be reached."""
 
     concurrency: int
-    """Transactions of one broker in work at once."""
+    """Transactions of one broker that are attended to at once."""
 
     group_concurrency: int
-    """Those of one producer group."""
+    """The same for one producer group."""
 
 
 @dataclass(slots=True)
 class CheckCounts:
-    """What a checker did since its start."""
+    """Counts since the checker's start."""
 
     checks: int = 0
     unanswered: int = 0
@@ -80,7 +80,7 @@ class _InWork:
 
 
 class Questioner:
-    """Does what is due for the transactions of one broker, for as long as a lease lasts."""
+    """Attends to the due transactions of one broker, for as long as a lease lasts."""
 
     def __init__(
         self,
@@ -104,14 +104,14 @@ class Questioner:
         self._lost: LeaseLost | None = None
 
     def wake(self) -> None:
-        """Something may be due."""
+        """Look for due transactions now."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Attend to what is due, until cancelled.
+        """Attend to due transactions until cancelled.
 
         Raises:
-            LeaseLost: Another checker looks after the broker now.
+            LeaseLost: Another checker has taken the broker over.
         """
         try:
             while self._lost is None:
@@ -123,7 +123,7 @@ class Questioner:
         raise self._lost
 
     async def _begin_due(self) -> bool:
-        """Begin what is due and has room; return whether there was any."""
+        """Begin to attend to due transactions, within the limits; return whether there were any."""
         free = self._rules.concurrency - len(self._work.tasks)
         if free <= 0:
             return False
@@ -160,7 +160,8 @@ class Questioner:
 
     async def _pause_s(self) -> float:
         if self._work.tasks:
-            # Whatever ends in between wakes us; what is due may have no room.
+            # The end of any attended transaction wakes this loop; due ones may lack room until
+            # then.
             return WAIT_S_MAX
         wait_ms = await self._database.call(self._checks.next_due_in_ms, self._lease)
         return WAIT_S_MAX if wait_ms is None else min(WAIT_S_MAX, max(WAIT_S_MIN, wait_ms / 1000))
@@ -173,7 +174,7 @@ class Questioner:
             await asyncio.wait(tasks)
 
     async def _attend(self, transaction: CheckedTransaction) -> None:
-        """Do the one thing that is due; nothing that happens here is another's matter."""
+        """Do what is due for a transaction; a failure here affects no other transaction."""
         key = transaction.key
         try:
             await self._step(transaction)(self._brokers.door(key.broker), transaction)
@@ -187,7 +188,7 @@ class Questioner:
             await self._keep(self._postpone(key, self._rules.interval_ms))
         except Exception:  # noqa: BLE001 - others are asked about all the same
             _log.exception("check_failed", transaction_id=key.transaction_id)
-            # It is still due: it keeps its place meanwhile, so that it is not tried in a circle.
+            # The transaction is still due: it stays marked for a while, to avoid a busy loop.
             await self._clock.sleep(self._rules.retry_ms / 1000)
 
     def _step(
@@ -200,7 +201,7 @@ class Questioner:
         return self._check
 
     async def _check(self, door: BrokerDoor, transaction: CheckedTransaction) -> None:
-        """Ask a producer, and do as it says."""
+        """Ask a producer, and act on the answer."""
         key = transaction.key
         number = await self._database.call(
             self._checks.begin_check, self._lease, key, interval_ms=self._rules.interval_ms
@@ -226,7 +227,7 @@ class Questioner:
                 await self._end(door, transaction, answer)
 
     async def _learn(self, door: BrokerDoor, transaction: CheckedTransaction) -> None:
-        """Learn the outcome of a transaction that the broker lists no more."""
+        """Learn the outcome of a transaction that the broker no longer lists."""
         key = transaction.key
         try:
             answer = await door.ask(key.transaction_id, check_count=transaction.check_count)
@@ -238,13 +239,13 @@ class Questioner:
         if answer.outcome.decides:
             await self._end(door, transaction, answer)
             return
-        # It has none after all.
+        # The transaction is pending after all.
         await self._database.call(
             self._checks.note_listed, self._lease, key, interval_ms=self._rules.interval_ms
         )
 
     async def _park(self, door: BrokerDoor, transaction: CheckedTransaction) -> None:
-        """Put a transaction aside that was asked about as often as allowed."""
+        """Park a transaction that has had all its checks."""
         key = transaction.key
         try:
             await door.park(key.transaction_id, check_count=transaction.check_count)
@@ -262,7 +263,7 @@ class Questioner:
             )
 
     async def _end(self, door: BrokerDoor, transaction: CheckedTransaction, answer: Answer) -> None:
-        """Do what a producer answered. The broker may have done it; the first word stands."""
+        """Carry out a producer's answer. The broker may have decided before; its outcome stands."""
         try:
             outcome = await door.end(transaction, answer.outcome)
         except TransactionForgotten:
@@ -292,7 +293,7 @@ class Questioner:
         await self._database.call(self._checks.postpone, self._lease, key, wait_ms=wait_ms)
 
     async def _keep(self, write: Awaitable[None]) -> None:
-        """Write behind a failure; a lease that was lost is told, another failure is logged."""
+        """Write after a failure; raises if the lease was lost, and logs any other failure."""
         try:
             await write
         except LeaseLost as lost:

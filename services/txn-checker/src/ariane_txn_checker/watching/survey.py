@@ -1,4 +1,4 @@
-"""Following one broker: what it lists is what the database says of it."""
+"""Follows one broker: makes the database agree with the broker's list."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from ariane_txn_checker.watching.broker_door import BrokerDoor, Brokers
 PAGE_SIZE: Final = 1000
 
 PURGE_INTERVAL_S: Final = 600.0
-"""Seconds between two looks for decided transactions that are to be forgotten."""
+"""Seconds between two deletions of old decided transactions."""
 
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class SurveyTimes:
-    """Spans in milliseconds."""
+    """Times in milliseconds."""
 
     first_check_ms: int
-    """How long a half message rests that does not say so itself."""
+    """How long a half message rests before its first check, unless it has its own time."""
 
     note_age_ms: int
-    """How old one is noted: most are settled before and never get a row."""
+    """Age at which a half message gets a row: most are settled before and never get one."""
 
     keep_decided_ms: int
     """How long decided transactions are kept."""
@@ -39,8 +39,8 @@ class SurveyTimes:
 class Survey:
     """Follows the half and op topics of one broker, for as long as a lease lasts.
 
-    The broker tells how far its topics reach with each answer: while neither end moves, nothing
-    came and nothing was decided, and one small question is the whole turn.
+    Each answer of the broker has the ends of both topics: while neither end moves, nothing was
+    stored or decided, and one small call is the whole turn.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class Survey:
         """Take the parts.
 
         Args:
-            brokers: Where the broker is.
-            lease: Under which is written.
-            database: Where.
-            times: Spans.
+            brokers: The known brokers.
+            lease: The lease under which to write.
+            database: The database.
+            times: The times.
             clock: For the time between two looks for old rows.
-            show_new: Called when something may be due that was not before.
+            show_new: Called when transactions may have become due.
         """
         self._brokers = brokers
         self._lease = lease
@@ -77,11 +77,11 @@ class Survey:
         self._purge_s = clock.monotonic()
 
     async def turn(self) -> None:
-        """Take in what is new.
+        """Bring the database up to date with the broker.
 
         Raises:
-            BrokerRefusal: The broker did not answer; what was taken in stays.
-            LeaseLost: Another checker looks after the broker now.
+            BrokerRefusal: The broker did not answer; rows written so far stay.
+            LeaseLost: Another checker has taken the broker over.
         """
         await self._purge()
         door = self._brokers.door(self._lease.broker)
@@ -108,7 +108,7 @@ class Survey:
         while True:
             began_ms = await self._database.call(self._surveys.now_ms)
             page = await door.list_half_messages(page_size=PAGE_SIZE, page_token=page_token)
-            # What comes while pages are turned is seen in the next turn.
+            # Changes during the paging are seen in the next turn.
             ends = ends or _ends(page)
             listed = page.half_messages
             page_token = page.next_page_token
@@ -133,7 +133,7 @@ class Survey:
         self._ends, self._left_out = ends, left_out
 
     def _fits(self, half_message: HalfMessage) -> bool:
-        """Whether it can be kept. One that cannot must not stand in the way of the others."""
+        """Whether a row can hold it. A half message that does not fit must not block the others."""
         names = (
             half_message.transaction_id,
             half_message.unique_id,
@@ -156,7 +156,7 @@ class Survey:
 
     def _is_young(self, half_message: HalfMessage, answer_ms: int) -> bool:
         age_ms = answer_ms - half_message.store_ms
-        # A negative age is a broker's clock that was set back: such a one is not waited for.
+        # A negative age means that the broker's clock was set back: do not wait for it.
         return 0 <= age_ms < min(self._times.note_age_ms, self._rest_ms(half_message))
 
     def _wait_ms(self, half_message: HalfMessage, answer_ms: int) -> int:

@@ -1,1 +1,1 @@
-"""Parked records: where they wait, what they say, and which of them are delivered."""
+"""Parked records: their queues, their contents, and which of them are delivered."""

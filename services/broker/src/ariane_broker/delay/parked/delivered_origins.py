@@ -1,13 +1,13 @@
-"""Which parked records were delivered, as the log says it.
+"""Finds in the log which parked records were delivered.
 
-Whatever takes a parked record out of its queue (the message delivered, the note that it was
-recalled, its copy further behind in the log) says in its header where that record ended: in the
-field that has the offset of the half message in the record of a transaction. A producer cannot
-forge it, as the broker refuses records of producers in which it is not zero.
+Three kinds of records take a parked record out of its queue: the delivered message, the note of a
+recall, and a later copy in the log. Each names in its header where the parked record ended, in the
+field that in records of transactions holds the offset of the half message. A producer cannot forge
+it: the broker refuses records of producers in which it is not zero.
 
-Records of transactions say something else there, and none of it is a mark: committed messages,
-which have their flag; those of the topics below; and messages of a batch, parked ones too, which
-name a place inside a record, where none ends.
+Records of transactions use that field for offsets that never are such an end: committed messages
+have a flag, records in the topics below are skipped, and messages of a batch name a place inside a
+record, where none ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OF_TRANSACTIONS: Final = frozenset(map(str.encode, (CHECKS_EXHAUSTED_TOPIC, HAL
 
 
 def delivered_origins(stretch: Stretch) -> Int64s:
-    """The ends of the parked records that those of a stretch take out, in the order of the log."""
+    """The ends of the parked records that a stretch takes out, in the order of the log."""
     places = stretch.places
     field = FieldColumn(places.buffer, ">i8", places.body_starts - _HALF_OFFSET_BEFORE_BODY, 0)
     ends = field.get().astype(np.int64)

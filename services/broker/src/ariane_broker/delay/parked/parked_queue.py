@@ -14,21 +14,21 @@ from ariane_storage.queues.consume_queue_entry import HOLE_SIZE, Entries
 from ariane_storage.store import Store
 
 SCAN_COUNT: Final = 1 << 16
-"""Entries that are looked at in one go: a millisecond or so."""
+"""Entries that are read in one go: about a millisecond."""
 
 
 NO_ENTRY: Final = -1
-"""The size of what is no entry: zeros in a file that was damaged."""
+"""The size in what is no entry: zeros of a damaged file."""
 
 
 class ParkedRows:
     """Some parked records, by column.
 
     Attributes:
-        queue_offsets: Where each is in its queue.
-        commit_log_offsets: Where it starts.
-        sizes: Its bytes; 0 for one that is gone. What is no entry at all has another number, and
-            leads astray.
+        queue_offsets: Queue offset of each.
+        commit_log_offsets: Commit-log offset of each.
+        sizes: Bytes of each; 0 for a record that is gone. Something that is no entry has another
+            number here, and points to a wrong place.
         due_ms: When it is due, milliseconds since the epoch.
     """
 
@@ -44,7 +44,7 @@ class ParkedRows:
 
     @classmethod
     def of(cls, entries: Entries, queue_offset: int) -> ParkedRows:
-        """Those of consecutive entries from a queue offset on."""
+        """The records of consecutive entries from a queue offset on."""
         sizes = entries["size"].astype(np.int64)
         sizes[sizes == 0] = NO_ENTRY
         sizes[sizes == HOLE_SIZE] = 0
@@ -60,16 +60,16 @@ class ParkedRows:
 
     @property
     def ends(self) -> Int64s:
-        """Where each ends in the commit log: what a delivered message says of its origin."""
+        """Where each record ends in the commit log: the delivered message names this place."""
         return self.commit_log_offsets + self.sizes
 
     def within(self, size_bytes_max: int) -> ParkedRows:
-        """The first of them that take no more than some bytes, one at least if there is any."""
+        """The first records that together fit into a size; at least one, if there is any."""
         fitting = int(np.searchsorted(np.cumsum(self.sizes), size_bytes_max, side="right"))
         return self.take(slice(max(1, fitting)))
 
     def take(self, chosen: slice | Int64s | NDArray[np.bool_]) -> ParkedRows:
-        """Some of them, by numbers, mask or slice."""
+        """Select some, by numbers, mask or slice."""
         return ParkedRows(
             self.queue_offsets[chosen],
             self.commit_log_offsets[chosen],
@@ -79,24 +79,24 @@ class ParkedRows:
 
 
 def rows_from(log: Store, queue: QueueKey, queue_offset: int, count: int) -> ParkedRows:
-    """Records of a queue from a queue offset on, or from the oldest that is kept."""
+    """Records of a queue from a queue offset on, or from the oldest kept one."""
     begin = max(queue_offset, log.queue_bounds(*queue)[0])
     return ParkedRows.of(log.queue_entries(*queue, begin, max_count=count), begin)
 
 
 def mark_origins(log: Store, queue: QueueKey, progress: QueueProgress, origins: Int64s) -> None:
-    """Mark the records of a queue that the log says are taken out.
+    """Mark the records of a queue that the log shows as taken out.
 
     Args:
-        log: Where they are.
+        log: The store.
         queue: The queue.
-        progress: Of the queue.
-        origins: Where the records end that were taken out, ascending.
+        progress: The queue's progress.
+        origins: Ends of the records that were taken out, ascending.
     """
     begin, end = log.queue_bounds(*queue)
     progress.raise_begin(begin)
     if progress.begin > end and not len(rows_from(log, queue, progress.begin - 1, 1)):
-        # That was written down with records that the log lost with the power since.
+        # The snapshot knew records that the log has since lost in a power failure.
         progress.lower_begin(end)
     queue_offset = progress.begin
     while len(origins):
@@ -110,6 +110,6 @@ def mark_origins(log: Store, queue: QueueKey, progress: QueueProgress, origins: 
 
 
 def needed_from(log: Store, queue: QueueKey, begin: int) -> int | None:
-    """The commit-log offset of the oldest record of a queue that waits; None when none does."""
+    """Commit-log offset of the oldest waiting record of a queue; None if none waits."""
     rows = rows_from(log, queue, begin, 1)
     return int(rows.commit_log_offsets[0]) if len(rows) and rows.sizes[0] else None

@@ -1,4 +1,4 @@
-"""Parked records themselves: read by their entries, and what they say of where they are going."""
+"""Parked records: read by their entries; their properties name the destination."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DELAY_PROPERTIES: Final = frozenset(
         PropertyName.PRODUCER_SEQUENCE,
     }
 )
-"""What a parked record says of its way; a delivered one does not have them."""
+"""Properties of a parked record about its delivery; a delivered record does not have them."""
 
 _ROCKETMQ_PRECISION_MS: Final = 1000
 _NOTE: Final = PropertyName.RECALLED_KEY.encode()
@@ -43,8 +43,8 @@ class ParkedRecords(NamedTuple):
 
     Attributes:
         moved: The records.
-        queue_offsets: Of each.
-        due_ms: When each is due, as its entry says.
+        queue_offsets: Queue offset of each.
+        due_ms: When each is due, by its entry.
     """
 
     moved: MovedRecords
@@ -53,19 +53,19 @@ class ParkedRecords(NamedTuple):
 
     @property
     def ends(self) -> Int64s:
-        """Where each ends in the commit log: what takes it out names this."""
+        """Where each record ends in the commit log: whatever takes it out names this."""
         columns = self.moved.columns
         return columns.commit_log_offset + columns.sizes
 
     def notes(self) -> Int64s:
-        """Those that are no messages, but say that one was recalled."""
+        """Which records are no messages, but notes of recalls."""
         if _NOTE not in self.moved.columns.records:
             return np.empty(0, np.int64)
         said = map(bool, self.moved.values(PropertyName.RECALLED_KEY))
         return np.flatnonzero(np.fromiter(said, np.bool_, len(self.queue_offsets)))
 
     def times_ms(self) -> Int64s:
-        """When each is due, as it says itself; 0 for one that does not."""
+        """When each record is due, by its own properties; 0 without such a property."""
         exact = self.moved.values(PropertyName.DELIVERY_TIME_MS)
         rough = self.moved.values(PropertyName.TIMER_OUT_MS)
         said = (one or other for one, other in zip(exact, rough, strict=True))
@@ -74,15 +74,15 @@ class ParkedRecords(NamedTuple):
 
 
 def read_parked(log: Store, queue: QueueKey, rows: ParkedRows) -> ParkedRecords | None:
-    """The records of some entries, without those that are damaged or gone; None if all are.
+    """Read the records of some entries, without damaged or missing ones; None if none is left.
 
     Args:
-        log: Where they are.
-        queue: Theirs.
-        rows: What their entries have said.
+        log: The store.
+        queue: The queue of the entries.
+        rows: The entries.
 
     Raises:
-        QueueUnderRepair: An entry leads astray: what any has said of this queue is void.
+        QueueUnderRepair: An entry points to a wrong place; all entries of the queue are in doubt.
     """
     rows = rows.take(rows.sizes != 0)
     rows = rows.take(np.argsort(rows.commit_log_offsets, kind="stable"))
@@ -102,7 +102,7 @@ def timer_heads(
     topics: Iterable[bytes], queue_ids: Iterable[bytes], times_ms: Int64s
 ) -> list[bytes]:
     """The bytes before the properties of a record in the timer topic."""
-    # RocketMQ looks once a second for what is due before the next one.
+    # RocketMQ looks once a second for records that are due before the next look.
     outs_ms = (times_ms - 1) // _ROCKETMQ_PRECISION_MS * _ROCKETMQ_PRECISION_MS
     columns = zip(topics, queue_ids, times_ms.tolist(), outs_ms.tolist(), strict=False)
     return list(map(_TIMER_HEAD.__mod__, columns))

@@ -6,8 +6,8 @@ r"""How far the messages of one queue of parked records are delivered.
                     all delivered   |x.xx..x.|  nothing marked
                                      \_ marks: x is delivered
 
-Queues of a delay level are delivered in their order, so that there are hardly any marks; those of
-the timer topic in the order of time.
+Queues of a delay level are delivered in order and have hardly any marks; the timer topic is
+delivered by time.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from numpy.typing import NDArray
 from ariane_storage.log.records.fields import Int64s
 
 _MARKS_MAX: Final = 1 << 33
-"""Refuses a document that would take all memory."""
+"""Documents with more marks are refused, since they would take all memory."""
 
 
 class QueueProgress:
     """Which parked records of a queue are delivered.
 
     Attributes:
-        begin: The oldest queue offset that is not.
+        begin: The oldest queue offset that is not delivered.
     """
 
     def __init__(self, begin: int = 0, marks: NDArray[np.bool_] | None = None) -> None:
-        """Take over what is known.
+        """Start from a known state.
 
         Args:
-            begin: Everything below is delivered.
-            marks: Of the queue offsets from there on, whether it is.
+            begin: All records below are delivered.
+            marks: Whether each queue offset from there on is delivered.
         """
         self.begin = begin
         self._marks = np.zeros(0, np.bool_) if marks is None else marks
@@ -44,11 +44,11 @@ class QueueProgress:
 
     @property
     def mark_count(self) -> int:
-        """Queue offsets from ``begin`` on that are kept account of."""
+        """Number of queue offsets from ``begin`` on that have marks."""
         return len(self._marks)
 
     def mark(self, queue_offsets: Int64s) -> None:
-        """Records are delivered, or will never be."""
+        """Mark records as done: delivered, or never to be."""
         places = queue_offsets[queue_offsets >= self.begin] - self.begin
         if not len(places):
             return
@@ -69,19 +69,19 @@ class QueueProgress:
         return pending
 
     def pending_count(self, end: int) -> int:
-        """How many queue offsets below one are not delivered."""
+        """Number of queue offsets below ``end`` that are not delivered."""
         known = self._marks[: max(0, end - self.begin)]
         return max(0, end - self.begin) - int(np.count_nonzero(known))
 
     def raise_begin(self, queue_offset: int) -> None:
-        """Nothing below a queue offset is kept any more."""
+        """Note that no record below a queue offset is kept any more."""
         if queue_offset > self.begin:
             self._marks = self._marks[queue_offset - self.begin :]
             self.begin = queue_offset
             self._settle()
 
     def lower_begin(self, end: int) -> None:
-        """The queue ends at a queue offset: nothing behind it was delivered."""
+        """Note that the queue ends at a queue offset: nothing behind it was delivered."""
         self._marks = self._marks[: max(0, end - self.begin)]
         self.begin = min(self.begin, end)
 
@@ -91,10 +91,10 @@ class QueueProgress:
 
     @classmethod
     def decoded(cls, begin: int, count: int, encoded: str) -> QueueProgress:
-        """Make progress again from ``begin``, ``mark_count`` and ``encoded_marks``.
+        """Restore progress from ``begin``, ``mark_count`` and ``encoded_marks``.
 
         Raises:
-            ValueError: They make no sense.
+            ValueError: The values do not fit together.
         """
         packed = np.frombuffer(b64decode(encoded, validate=True), np.uint8)
         if begin < 0 or not 0 <= count <= min(len(packed) * 8, _MARKS_MAX):
@@ -102,7 +102,7 @@ class QueueProgress:
         return cls(begin, np.unpackbits(packed, count=count).view(np.bool_).copy())
 
     def _settle(self) -> None:
-        """Let ``begin`` be the oldest that is not delivered."""
+        """Move ``begin`` to the oldest queue offset that is not delivered."""
         marks = self._marks
         if not len(marks) or not marks[0]:
             return

@@ -34,7 +34,7 @@ def is_committed(stretch: Stretch) -> NDArray[np.bool_]:
 
 
 def records_where(stretch: Stretch, wanted: NDArray[np.bool_]) -> Iterator[RecordFields]:
-    """Those records, decoded, in the order of the log."""
+    """Decode the chosen records, in the order of the log."""
     places = stretch.places
     rows = np.flatnonzero(wanted)
     for start, end in zip(places.starts[rows].tolist(), places.ends[rows].tolist(), strict=True):

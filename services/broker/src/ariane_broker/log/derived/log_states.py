@@ -1,16 +1,16 @@
-"""State machines over the log, kept across restarts by one mechanism.
+"""State machines over the log: rebuilt from records, with snapshots that shorten the rebuild.
 
-What producers have stored, what is delayed, what is undecided: all of it follows from the records
-of the log, so the log is where it is kept. A snapshot of each in ``config/`` now and then only
-spares the walk over what lies before it::
+Stored producer batches, delayed messages and pending transactions all follow from the records of
+the log, so the log is where they are kept. A snapshot of each in ``config/``, saved now and then,
+only spares reading the log before it::
 
     log       |------------------------------------------------|
     snapshot of A             ^- - - - - walk for A - - - - - ->
     snapshot of B   ^- - - - - - - - - - walk for B - - - - - ->
 
-All share one walk, each from where its snapshot was taken. A snapshot is saved when the log is on
-the disk up to there, so it never speaks of a record that power loss takes away. One that cannot be
-believed is as good as none: then the walk begins at the oldest record that still matters.
+All states share one walk; each takes part from the place of its snapshot. A snapshot is saved only
+when the log is on the disk up to that place, so it never includes a record that power loss takes
+away. Without a valid snapshot, the walk begins at the oldest record that still matters.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _log = get_logger(__name__)
 
 
 class LogState(Protocol):
-    """A state machine over the log: what it says follows from the records that it was shown.
+    """A state machine over the log: its state follows from the records that it was shown.
 
-    Serving, it is told of each record that concerns it in the turn of the loop that appends it.
+    While the broker serves, it is told of each relevant record in the loop turn of the append.
     """
 
     @property
     def name(self) -> str:
-        """What it keeps, for the log of the process: ``producer sequences``."""
+        """Name of this state in the process's log, such as ``producer sequences``."""
         ...
 
     @property
@@ -48,42 +48,42 @@ class LogState(Protocol):
 
     @property
     def matters_since_ms(self) -> int | None:
-        """Records stored before this time do not matter any more; None when all may."""
+        """Records stored before this time do not matter any more; None if all may matter."""
         ...
 
     def replay(self, stretch: Stretch) -> None:
-        """Take over what records say, in the order of the log; those that do not concern it, too.
+        """Take records in the order of the log, including those that do not matter here.
 
-        Records from before the snapshot are never shown again. Runs in a thread, before anything
-        is served.
+        Records from before the snapshot are never shown again. Runs in a thread before the broker
+        serves.
         """
         ...
 
     def document(self, commit_log_offset: int) -> dict[str, Any]:
-        """Everything as JSON; on the loop.
+        """Encode the state as JSON; called on the loop.
 
         Args:
-            commit_log_offset: The end of the log now: ``load`` gives it back.
+            commit_log_offset: The present end of the log, which ``load`` returns.
         """
         ...
 
     def load(self, document: dict[str, Any], /) -> int:
-        """Take over a document.
+        """Load a document.
 
         Returns:
             Its commit-log offset.
 
         Raises:
-            KeyError: It is none of ours; so with TypeError and ValueError.
+            KeyError: The document is not of this state; so with TypeError and ValueError.
         """
         ...
 
     def clear(self) -> None:
-        """Forget everything: the log is walked again."""
+        """Forget everything; the log is then read again."""
         ...
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
-        """All is replayed: forget what concerns topics that do not stand."""
+        """After the replay: forget the state of topics that no longer exist."""
         ...
 
 
@@ -93,9 +93,9 @@ class KeptState:
 
     Attributes:
         state: The state machine.
-        file: Where its snapshots are.
-        file_name: As people know that file.
-        saved_change_count: The change count of what was saved last; -1 before.
+        file: The file of its snapshots.
+        file_name: That file's name for people.
+        saved_change_count: Change count of the last saved snapshot; -1 before the first.
     """
 
     state: LogState
@@ -105,7 +105,7 @@ class KeptState:
 
 
 class LogStates:
-    """Restores all state machines at start, and saves them while they change."""
+    """Restores all state machines at the start, and saves them when they have changed."""
 
     def __init__(self, log: Store, executor: Executor) -> None:
         self._log = log
@@ -117,24 +117,24 @@ class LogStates:
 
     @property
     def needed_from(self) -> int | None:
-        """Commit-log offset of the oldest snapshot: the log must not lack what came after it."""
+        """Commit-log offset of the oldest snapshot: retention must keep the log after it."""
         return self._saved_end
 
     def keep(self, state: LogState, file: StateFile, file_name: str) -> None:
-        """Keep one more; before anything is restored.
+        """Add a state; call this before ``restore``.
 
         Args:
             state: The state machine.
-            file: Where its snapshots are.
-            file_name: As people know that file: ``config/producerSequences.json``.
+            file: The file of its snapshots.
+            file_name: That file's name for people: ``config/producerSequences.json``.
         """
         self._kept.append(KeptState(state, file, file_name))
 
     async def restore(self, is_known_topic: Callable[[str], bool]) -> None:
-        """Load the snapshots, and read from the log what came after them.
+        """Load the snapshots, then read the rest from the log.
 
         Args:
-            is_known_topic: Whether a topic stands; what others had is forgotten.
+            is_known_topic: Whether a topic exists; state of other topics is forgotten.
 
         Raises:
             StorageError: The log cannot be read.
@@ -146,14 +146,14 @@ class LogStates:
             kept.state.keep_topics(is_known_topic)
         self._restored = True
         if counts != [kept.state.change_count for kept in self._kept]:
-            # Their snapshots, and the log before this, would speak of topics that are made again.
+            # The snapshots, and the log before this place, have topics that may be created anew.
             await self.save()
 
     async def save(self) -> None:
-        """Save a snapshot of each that changed.
+        """Save a snapshot of each state that changed.
 
         Raises:
-            OSError: The disk failed; the ones before stand.
+            OSError: The disk failed; the earlier snapshots remain.
         """
         async with self._lock:
             if not self._restored:
@@ -162,7 +162,7 @@ class LogStates:
                 kept for kept in self._kept if kept.state.change_count != kept.saved_change_count
             ]
             if not changed:
-                # Nothing that concerns them came since their own.
+                # No record since its own snapshot concerns this state.
                 self._saved_end = self._log.max_offset
                 return
             counts = [kept.state.change_count for kept in changed]
@@ -172,11 +172,11 @@ class LogStates:
             if await loop.run_in_executor(self._executor, self._save, changed, documents):
                 for kept, count in zip(changed, counts, strict=True):
                     kept.saved_change_count = count
-                # Nothing that concerns the others came since their own.
+                # No record since their own snapshots concerns the others.
                 self._saved_end = end
 
     def _restore(self) -> None:
-        """Blocks: reads files and log."""
+        """Load snapshots and read the log. Blocks."""
         log = self._log
         begins = [self._load(kept) for kept in self._kept]
         self._saved_end = min(begins, default=None)
@@ -195,7 +195,7 @@ class LogStates:
         )
 
     def _load(self, kept: KeptState) -> int:
-        """From which commit-log offset on the log is still to be read."""
+        """Load one state; returns the commit-log offset from which to read the log."""
         begin = self._load_snapshot(kept)
         if begin is not None:
             return begin
@@ -203,7 +203,7 @@ class LogStates:
         return self._log.min_offset if since_ms is None else self._log.offset_before(since_ms)
 
     def _load_snapshot(self, kept: KeptState) -> int | None:
-        """The commit-log offset of a snapshot; None when there is none to believe."""
+        """Load a snapshot; returns its commit-log offset, or None without a valid one."""
         reason = f"{kept.file_name} is ahead of the log"
         try:
             document = kept.file.load()
@@ -222,11 +222,11 @@ class LogStates:
         return None
 
     def _save(self, changed: Sequence[KeptState], documents: Sequence[dict[str, Any]]) -> bool:
-        """Blocks: waits for the disk; whether they are saved."""
+        """Write snapshots once the log is flushed; returns whether they were saved. Blocks."""
         try:
             self._log.flush()
         except StorePoisoned:
-            return False  # Those who wait for messages are told; the start reads the log.
+            return False  # The flush has reported its failure; the next start reads the log.
         for kept, document in zip(changed, documents, strict=True):
             kept.file.save(document)
         return True

@@ -1,4 +1,4 @@
-r"""Which batches of idempotent producers are stored: one stream for each producer and queue.
+r"""Stored batches of idempotent producers: one stream for each producer and queue.
 
 ::
 
@@ -6,11 +6,12 @@ r"""Which batches of idempotent producers are stored: one stream for each produc
         forgotten  | 120..129 | 130..130 | 131..160 |  next: 161
                      \_ the last batches, each with its first result _/
 
-A batch goes on where the last one ended, or it is one of the last and is answered with its first
-result. Anything else is refused: a gap, an older epoch, numbers that were used by other batches.
+A new batch must continue after the last one. A batch that equals one of the last ones is answered
+with its first result. All others are refused: a gap, an older epoch, sequence numbers of other
+batches.
 
-A stream that has not been used for a while is forgotten, the one unused for longest when there are
-too many. Its producer then begins anew with a larger epoch, at the price of one refused batch. All
+A stream without use for a while is forgotten; if there are too many, the one unused for longest
+goes first. Its producer begins anew with a larger epoch, at the price of one refused batch. All of
 this is rebuilt from the log (``log_states``).
 """
 
@@ -35,14 +36,14 @@ BATCHES_KEPT: Final = 5
 
 
 class StoredBatch(NamedTuple):
-    """A batch that is stored.
+    """A stored batch.
 
     Attributes:
-        first_sequence: Number of its first message in the stream.
-        record_count: Its records.
+        first_sequence: Sequence number of its first message in the stream.
+        record_count: Number of records.
         first_queue_offset: Queue offset of its first record.
-        commit_log_offset: Where it starts.
-        next_commit_log_offset: Where it ends.
+        commit_log_offset: Commit-log offset of its start.
+        next_commit_log_offset: Commit-log offset of its end.
         store_timestamp_ms: When it was stored.
     """
 
@@ -55,7 +56,7 @@ class StoredBatch(NamedTuple):
 
     @property
     def next_sequence(self) -> int:
-        """Number of the message behind it."""
+        """Sequence number of the message behind it."""
         return self.first_sequence + self.record_count
 
     @property
@@ -65,11 +66,11 @@ class StoredBatch(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """What is known of one producer in one queue.
+    """The stream of one producer to one queue.
 
     Attributes:
-        epoch: Of the batches.
-        batches: The last ones, oldest first; at least one.
+        epoch: The epoch of the batches.
+        batches: The last batches, oldest first; at least one.
     """
 
     epoch: int
@@ -95,13 +96,13 @@ _first_of: Final[Callable[[ProducerSequence], int]] = itemgetter(2)
 
 
 class NextBatches(NamedTuple):
-    """Batches that are the next of as many streams, side by side; good until anything changes.
+    """Batches that each continue a stream, side by side; valid until any stream changes.
 
     Attributes:
-        is_sequenced: For each batch whether it has a sequence; what follows is of those that have.
-        sequences: Where each stands.
+        is_sequenced: Whether each batch has a sequence; the other columns have only those.
+        sequences: The sequence of each.
         keys: The stream of each.
-        streams: What is known of it; nothing of one that begins.
+        streams: The stream's present state; None for a new one.
     """
 
     is_sequenced: list[bool]
@@ -114,7 +115,7 @@ class ProducerSequences(SnapshotState):
     """The streams of all producers.
 
     Attributes:
-        name: What is kept here, for the log of the process.
+        name: Name of this state in the process's log.
         change_count: Grows with every change.
     """
 
@@ -160,10 +161,10 @@ class ProducerSequences(SnapshotState):
         """The batch as it is stored already, or None when it is the next one of its stream.
 
         Args:
-            queue: Where it goes.
-            sequence: Where it stands.
-            record_count: Its records.
-            is_same: Whether a stored batch with the same numbers is this one.
+            queue: The batch's queue.
+            sequence: The batch's sequence.
+            record_count: Number of records.
+            is_same: Whether a stored batch with the same numbers equals this one.
 
         Raises:
             ServiceError: SEQUENCE_GAP, SEQUENCE_PASSED or PRODUCER_FENCED.
@@ -190,9 +191,9 @@ class ProducerSequences(SnapshotState):
     def find_next(
         self, queues: Sequence[QueueKey], sequences: Sequence[ProducerSequence | None]
     ) -> NextBatches | None:
-        """Batches that are the next of as many streams, or have no sequence; None if one is not.
+        """Check that each batch continues its stream or has no sequence; None if one does not.
 
-        Of others ``duplicate_of`` says what they are, each in its turn.
+        For the batches of such a request ``duplicate_of`` decides one by one.
         """
         is_sequenced = [sequence is not None for sequence in sequences]
         chosen = [sequence for sequence in sequences if sequence is not None]
@@ -220,7 +221,7 @@ class ProducerSequences(SnapshotState):
         return NextBatches(is_sequenced, chosen, keys, streams)
 
     def remember(self, queue: QueueKey, sequence: ProducerSequence, batch: StoredBatch) -> None:
-        """A batch was stored; ``duplicate_of`` has found nothing against it."""
+        """Note a stored batch that ``duplicate_of`` has let pass."""
         key = (sequence.producer_id, *queue)
         stream = self._streams.pop(key, None)
         if stream is None or stream.epoch != sequence.epoch:
@@ -231,11 +232,11 @@ class ProducerSequences(SnapshotState):
         self._make_room()
 
     def remember_all(self, batches: NextBatches, columns: Sequence[Sequence[int]]) -> None:
-        """Batches that were just found to be the next ones were stored.
+        """Note stored batches that ``find_next`` has let pass.
 
         Args:
             batches: All of them.
-            columns: The numbers of ``StoredBatch`` behind the first one, each for all batches.
+            columns: The columns of ``StoredBatch`` from the second on, each for all batches.
         """
         if not all(batches.is_sequenced):
             columns = [list(compress(column, batches.is_sequenced)) for column in columns]
@@ -249,14 +250,15 @@ class ProducerSequences(SnapshotState):
         self._make_room()
 
     def replay(self, stretch: Stretch) -> None:
-        """Take over the batches of a stretch of the log."""
+        """Note the batches in a stretch of the log."""
         for batch in sequenced_batches(stretch):
             self.restore(batch)
 
     def restore(self, found: SequencedBatch) -> None:
-        """Take over a batch that the log has, in the order of the log.
+        """Note a batch found in the log; batches come in the order of the log.
 
-        The log is right: it goes on behind damage, and begins anew after a topic was deleted.
+        The log is always right: it continues behind damage, and begins anew after a topic's
+            deletion.
         """
         sequence = found.sequence
         queue = QueueKey(found.topic, found.queue_id)
@@ -277,11 +279,11 @@ class ProducerSequences(SnapshotState):
         self.remember(queue, sequence, batch)
 
     def forget_topic(self, topic: str) -> bool:
-        """Forget the streams of a topic that is deleted; whether there were any."""
+        """Forget the streams of a deleted topic; returns whether there were any."""
         return self._forget([key for key in self._streams if key[1] == topic])
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
-        """Forget the streams of topics that do not stand."""
+        """Forget the streams of topics that no longer exist."""
         self._forget([key for key in self._streams if not is_known_topic(key[1])])
 
     def clear(self) -> None:
@@ -299,7 +301,7 @@ class ProducerSequences(SnapshotState):
         }
 
     def take_over(self, contents: Mapping[str, Any]) -> None:
-        """Be as ``contents`` said."""
+        """Restore the state from ``contents``."""
         streams: dict[StreamKey, Stream] = {}
         for producer_id, topic, queue_id, epoch, rows in contents["streams"]:
             stream = Stream.of(int(epoch), [StoredBatch(*map(int, row)) for row in rows])
@@ -308,7 +310,7 @@ class ProducerSequences(SnapshotState):
             streams[int(producer_id), str(topic), int(queue_id)] = stream
         self._streams = streams
         if len(streams) >= self._stream_count_max:
-            # Others may have gone, all of them unused for longer.
+            # Others may be gone already, all of them unused for longer.
             self._crowded_out_ms = next(iter(streams.values())).last_used_ms
 
     def _make_room(self) -> None:

@@ -1,4 +1,4 @@
-"""The head of a snapshot: which version wrote it, and up to where it has taken in the log."""
+"""The head of a snapshot: its version, and the commit-log offset that it covers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 
 class SnapshotState:
-    """A state machine over the log (``LogState``) whose snapshots are in a form of our own.
+    """A state machine over the log (``LogState``) with snapshots in a format of our own.
 
     Attributes:
-        snapshot_version: Of what ``contents`` says; snapshots of other versions are refused.
+        snapshot_version: Version of ``contents``; snapshots of other versions are refused.
     """
 
     snapshot_version: ClassVar[int] = 1
@@ -20,18 +20,18 @@ class SnapshotState:
         raise NotImplementedError
 
     def take_over(self, contents: Mapping[str, Any]) -> None:
-        """Be as ``contents`` said.
+        """Restore the state from ``contents``.
 
         Raises:
-            KeyError: It is none of ours; so with TypeError and ValueError.
+            KeyError: The contents are not of this state; so with TypeError and ValueError.
         """
         raise NotImplementedError
 
     def document(self, commit_log_offset: int) -> dict[str, Any]:
-        """A snapshot.
+        """Make a snapshot.
 
         Args:
-            commit_log_offset: The end of the log now: what is behind it is read from the log.
+            commit_log_offset: The present end of the log: later records are read from the log.
         """
         return {
             "version": self.snapshot_version,
@@ -40,13 +40,13 @@ class SnapshotState:
         }
 
     def load(self, document: Mapping[str, Any], /) -> int:
-        """Take over a snapshot.
+        """Load a snapshot.
 
         Returns:
             Its commit-log offset.
 
         Raises:
-            KeyError: It is none of ours; so with TypeError and ValueError.
+            KeyError: The document is not of this state; so with TypeError and ValueError.
         """
         if document["version"] != self.snapshot_version:
             raise ValueError(f"version {document['version']} is not known here")

@@ -1,1 +1,1 @@
-"""Revisions of the schema, in order. One that was published is never changed."""
+"""Revisions of the schema, in order. A published revision is never changed."""

@@ -1,6 +1,6 @@
 """The first schema.
 
-A revision spells its tables out: it must stay as it is when ``tables.py`` goes on.
+A revision spells its tables out: it must stay as it is when ``tables.py`` changes.
 """
 
 from __future__ import annotations
