@@ -56,7 +56,9 @@ def test_tags_and_keys_are_those_of_each_row(rows):
         assert rows.tag_hashes(found).tolist() == codes
         key_counts = [2 if tag else 1 for tag in tags]  # Unique id, and tag.
         owners = np.repeat(found, key_counts).tolist()
-        assert rows.keys(found).owners.tolist() == owners
+        wanted = np.zeros(len(rows.sizes), np.bool_)
+        wanted[found] = True
+        assert rows.keys(wanted).owners.tolist() == owners
 
 
 @given(

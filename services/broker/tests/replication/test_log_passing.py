@@ -44,7 +44,7 @@ def follow(primary, replica, forgotten):
     taker = LogTaker(replica, lambda: forgotten.append(True))
     welcome = welcome_of(primary, replica)
     taker.agree(welcome)
-    feed = LogFeed(primary, welcome.begin)
+    feed = LogFeed(primary, welcome.begin, gathers=True)
     epochs = []
     while (run := feed.take()) is not None:
         epochs.append(run.epoch)
@@ -82,9 +82,10 @@ def test_what_a_primary_lost_and_wrote_anew_is_not_confirmed(opened):
     def take_all():
         welcome = welcome_of(one, other)
         taker.agree(welcome)
-        feed = LogFeed(one, welcome.begin)
+        feed = LogFeed(one, welcome.begin, gathers=True)
         while (run := feed.take()) is not None:
             taker.take(run)
+            feed.progressed(other.max_offset)
 
     fill(one, "lost", blocks=2)
     take_all()
@@ -118,13 +119,59 @@ def test_no_more_is_on_its_way_than_a_window(tmp_path):
     body = b"x" * 3000
     while store.max_offset < WINDOW_BYTES + 3 * CHUNK_BYTES:
         store.append_block(block_of("flights", [body] * 200), 0)
-    feed, sent = LogFeed(store, 0), 0
+    feed, sent = LogFeed(store, 0, gathers=True), 0
     while (run := feed.take()) is not None:
         assert len(run.content) <= CHUNK_BYTES
         sent += len(run.content)
     assert sent == WINDOW_BYTES
     feed.progressed(CHUNK_BYTES)
     assert feed.take() is not None
+    store.close()
+
+
+def grow(store, feed, body=b"small"):
+    store.append_block(block_of("flights", [body] * 3), 0)
+    feed.appended()
+    return store.max_offset
+
+
+def test_small_chunks_gather_while_a_replica_is_busy(opened):
+    store = opened()
+    store.copying.begin_epoch(1)
+    feed = LogFeed(store, 0, gathers=True)
+    ends = []
+    for _ in range(2):
+        ends.append(grow(store, feed))
+        assert feed.take().content == store.copying.read(feed.position - ends[0], ends[-1])
+    for _ in range(3):
+        end = grow(store, feed)
+        assert feed.take() is None
+    feed.progressed(ends[0])
+    gathered = feed.take()
+    assert (gathered.begin, len(gathered.content)) == (ends[1], end - ends[1])
+    assert feed.take() is None
+
+
+def test_nothing_gathers_where_a_replica_tells_its_flushes(opened):
+    store = opened()
+    store.copying.begin_epoch(1)
+    feed = LogFeed(store, 0, gathers=False)
+    for _ in range(5):
+        begin, end = store.max_offset, grow(store, feed)
+        run = feed.take()
+        assert (run.begin, len(run.content)) == (begin, end - begin)
+
+
+def test_whole_chunks_do_not_wait_and_end_behind_a_record(tmp_path):
+    store = Store.open(tmp_path / "s", small_config(segment_bytes=64 << 20))
+    store.copying.begin_epoch(1)
+    feed, ends = LogFeed(store, 0, gathers=True), set()
+    while store.max_offset < 4 * CHUNK_BYTES:
+        ends.add(grow(store, feed, b"x" * 3000))
+    for _ in range(3):
+        run = feed.take()
+        assert CHUNK_BYTES // 2 < len(run.content) <= CHUNK_BYTES
+        assert run.begin + len(run.content) in ends
     store.close()
 
 

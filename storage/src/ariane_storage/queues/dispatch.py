@@ -119,7 +119,7 @@ class Dispatcher:
     def _to_index(self, rows: Rows, groups: dict[tuple[str, int], Int64s]) -> None:
         """File the keys of a stretch, in the order of the log."""
         wanted = rows.is_indexed & (rows.commit_log_offsets >= self.index_from)
-        keys = rows.keys(np.flatnonzero(wanted))
+        keys = rows.keys(wanted)
         if not len(keys.owners):
             return
         prefixes = np.empty(len(wanted), np.uint32)

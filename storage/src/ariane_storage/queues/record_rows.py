@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -34,9 +34,11 @@ _DELIVERY_TIME: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rows:
     """The columns of the records of one stretch that dispatch needs.
+
+    What properties say is found for all records at once: several queues would each cost as much.
 
     Attributes:
         places: Where the parts of each lie.
@@ -100,7 +102,7 @@ class Rows:
         differs = np.ones(len(lengths), np.bool_)
         differs[1:] = self.queue_ids[1:] != self.queue_ids[:-1]
         differs[1:] |= lengths[1:] != lengths[:-1]
-        for length in np.unique(lengths).tolist():
+        for length in _distinct(lengths):
             rows = np.flatnonzero(lengths == length)
             if length and len(rows) > 1:
                 starts = places.topic_starts[rows]
@@ -125,36 +127,47 @@ class Rows:
 
     def tag_hashes(self, chosen: Int64s) -> Int64s:
         """Hashes of the tags of some records; 0 where there is none."""
-        hashes = np.empty(len(chosen), np.int64)
-        for members, encoded, lengths in self._properties_of(chosen):
+        return self._tag_hashes[chosen]
+
+    @cached_property
+    def _tag_hashes(self) -> Int64s:
+        hashes = np.empty(len(self.sizes), np.int64)
+        for members, encoded, lengths in self._lots:
             hashes[members] = tag_codes_of(encoded, lengths, len(members))
         return hashes
 
-    def keys(self, chosen: Int64s) -> RecordKeys:
-        """Keys of some records; their owners are rows."""
-        return joined(
+    def keys(self, wanted: NDArray[np.bool_]) -> RecordKeys:
+        """Keys of those records that are wanted; their owners are rows."""
+        found = joined(
             [
-                keys_of(encoded, lengths, len(members)).of(chosen[members])
-                for members, encoded, lengths in self._properties_of(chosen)
+                keys_of(encoded, lengths, len(members)).of(members)
+                for members, encoded, lengths in self._lots
             ]
         )
+        if bool(wanted.all()):
+            return found
+        is_wanted = wanted[found.owners]
+        return RecordKeys(found.owners[is_wanted], found.words[is_wanted], found.lengths[is_wanted])
 
-    def _properties_of(self, chosen: Int64s) -> Iterator[tuple[Int64s, bytes, int | Int64s]]:
-        """Properties of some rows in lots: which of them, their bytes, and the lengths of each."""
+    @cached_property
+    def _lots(self) -> list[tuple[Int64s, bytes, int | Int64s]]:
+        """Properties in lots: of which rows, their bytes, and the lengths of each."""
         places = self.places
-        starts, ends = places.properties_starts[chosen], places.ends[chosen]
+        starts, ends = places.properties_starts, places.ends
         lengths = ends - starts
-        of_each: list[int] = np.unique(lengths).tolist()
+        of_each = _distinct(lengths)
         if len(of_each) > _LENGTHS_MAX:
-            yield np.arange(len(chosen)), b"".join(places.texts(starts, ends)), lengths
-            return
+            encoded = b"".join(places.texts(starts, ends))
+            return [(np.arange(len(lengths)), encoded, lengths)]
+        lots: list[tuple[Int64s, bytes, int | Int64s]] = []
         for length in of_each:
             members = np.flatnonzero(lengths == length)
             if length:
                 column = FieldColumn(places.buffer, f"V{length}", starts[members], 0)
-                yield members, column.get().tobytes(), length
+                lots.append((members, column.get().tobytes(), length))
             else:
-                yield members, b"", 0
+                lots.append((members, b"", 0))
+        return lots
 
     def _properties(self, row: int) -> bytes:
         return self.places.text(self.places.properties_starts, self.places.ends, row)
@@ -167,6 +180,18 @@ class Rows:
             return tag_code_of(properties)
         level = int(found[1]) if found[1].isdigit() else 0
         return int(self.store_timestamps[row]) + delay_of(level, delay_levels_ms)
+
+
+def _distinct(lengths: Int64s) -> list[int]:
+    """The lengths that there are, ascending: in a few steps where they are few."""
+    found: list[int] = []
+    rest = lengths
+    while len(rest):
+        if len(found) > _LENGTHS_MAX:
+            return sorted({*found, *rest.tolist()})
+        found.append(int(rest[0]))
+        rest = rest[rest != found[-1]]
+    return sorted(found)
 
 
 def delay_of(level: int, delay_levels_ms: tuple[int, ...]) -> int:

@@ -258,7 +258,7 @@ class LogChunk(_message.Message):
     """The primary's end, exclusive."""
     log_bytes: _builtins.bytes
     """The bytes as they lie in one segment; records may begin before or end behind them. Not empty;
-    1 MiB at most by default. Last, so that a reader meets the rest before the block.
+    2 MiB at most by default. Last, so that a reader meets the rest before the block.
     """
     def __init__(
         self,

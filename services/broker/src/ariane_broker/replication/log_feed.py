@@ -8,12 +8,19 @@
     +--------------------------+-----------------------+
     |<--- at most a window --->| the next chunks       |
     +--------------------------+-----------------------+
+
+A chunk costs a replica much more than its bytes do: it is read, checked and filed as one. While two
+are on their way the replica is busy, and what is appended meanwhile goes out together as soon as it
+has written the first of them; a whole chunk does not wait. Nobody waits longer for that, since the
+replica writes one chunk after the other. Chunks end behind a record where that is known, because a
+record that comes in two parts is copied once more.
 """
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from collections import deque
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -22,7 +29,12 @@ from ariane_storage.store import Store
 WINDOW_BYTES: Final = 16 << 20
 """Bytes on their way to a replica: enough to fill a fast line for as long as a round trip takes."""
 
-CHUNK_BYTES: Final = 1 << 20
+CHUNK_BYTES: Final = 2 << 20
+
+_ON_THEIR_WAY: Final = 2
+"""Chunks that keep a replica busy: one that it writes, and one that comes meanwhile."""
+
+_ENDS_KEPT: Final = 4096
 
 
 class LogRun(NamedTuple):
@@ -48,9 +60,20 @@ class LogFeed:
         is_closed: Whether nothing more goes to it.
     """
 
-    def __init__(self, store: Store, begin: int) -> None:
+    def __init__(self, store: Store, begin: int, *, gathers: bool) -> None:
+        """Begin.
+
+        Args:
+            store: Whose log.
+            begin: Commit-log offset of what goes out first.
+            gathers: Whether small chunks wait for one another while the replica is busy. Not where
+                it tells what it has flushed: bytes must lie there when its next flush begins.
+        """
         self._store = store
+        self._gathers = gathers
         self._sent = begin
+        self._chunk_ends: deque[int] = deque()
+        self._record_ends: deque[int] = deque(maxlen=_ENDS_KEPT)
         self._written = begin
         self._woken = asyncio.Event()
         self._is_held = False
@@ -58,6 +81,11 @@ class LogFeed:
 
     def wake(self) -> None:
         """There may be something to send."""
+        self._woken.set()
+
+    def appended(self) -> None:
+        """The log has grown, up to behind a record."""
+        self._record_ends.append(self._store.max_offset)
         self._woken.set()
 
     def progressed(self, written: int) -> None:
@@ -79,16 +107,33 @@ class LogFeed:
         """
         copying = self._store.copying
         room = self._written + WINDOW_BYTES - self._sent
-        self._is_held = room <= 0
+        self._is_held = room <= 0 or self._is_busy()
         if self._is_held or self._sent >= self._store.max_offset:
             return None
         epochs = copying.epochs
         place = max(0, bisect_right(epochs, self._sent, key=attrgetter("begin")) - 1)
         end = epochs[place + 1].begin if place + 1 < len(epochs) else self._store.max_offset
-        content = copying.read(self._sent, end, bytes_max=min(room, CHUNK_BYTES))
+        end = self._chunk_end(min(end, self._sent + min(room, CHUNK_BYTES)))
+        content = copying.read(self._sent, end, bytes_max=CHUNK_BYTES)
         run = LogRun(self._sent, epochs[place].epoch, epochs[place].begin, content)
         self._sent += len(content)
+        self._chunk_ends.append(self._sent)
         return run
+
+    def _is_busy(self) -> bool:
+        """Whether the replica has enough to do, so that what is there may become a whole chunk."""
+        ends = self._chunk_ends
+        while ends and ends[0] <= self._written:
+            ends.popleft()
+        is_whole = self._store.max_offset - self._sent >= CHUNK_BYTES
+        return self._gathers and len(ends) >= _ON_THEIR_WAY and not is_whole
+
+    def _chunk_end(self, end_max: int) -> int:
+        """Behind the last record that is known to end there, else where a chunk ends at most."""
+        ends, found = self._record_ends, self._sent
+        while ends and ends[0] <= end_max:
+            found = ends.popleft()
+        return found if found > self._sent else end_max
 
     @property
     def position(self) -> int:

@@ -170,7 +170,7 @@ class Primary:
     def appended(self) -> None:
         """The log has grown."""
         for feed in self._feeds.values():
-            feed.wake()
+            feed.appended()
         if not self._is_sync_flush and not self.copies.waited_for:
             self.advance()
 
@@ -207,7 +207,9 @@ class Primary:
         begin = self._begin_of(hello)
         if (earlier := self._feeds.get(hello.broker_id)) is not None:
             earlier.close()
-        feed = self._feeds[hello.broker_id] = LogFeed(self._store, begin)
+        feed = self._feeds[hello.broker_id] = LogFeed(
+            self._store, begin, gathers=not self._is_sync_flush
+        )
         copy = self.copies.attached(hello.broker_id, hello.address, self._monotonic())
         _log.info("replica_attached", broker_id=hello.broker_id, begin_commit_log_offset=begin)
         return feed, copy
