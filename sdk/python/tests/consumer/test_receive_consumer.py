@@ -13,7 +13,13 @@ from ariane_sdk import ClusterClient, Message, Producer, ReceiveConsumer
 from ariane_sdk.consumer.pulling.received_messages import received_messages
 from ariane_sdk.consumer.receiving import receive_calls
 from ariane_sdk.consumer.receiving.receive_calls import ReceiveCalls
-from ariane_sdk.errors import CallError, GroupRefused, IllegalArgument, ReceiptExpired
+from ariane_sdk.errors import (
+    CallError,
+    GroupRefused,
+    IllegalArgument,
+    ReceiptExpired,
+    ServiceUnavailable,
+)
 from ariane_sdk.runtime.clock import SystemClock
 from ariane_sdk.sync import ReceiveConsumer as BlockingReceiveConsumer
 
@@ -202,6 +208,49 @@ async def test_messages_stay_invisible_while_their_consumer_runs(cluster, topic,
         (again,) = await other.receive_batch(timeout_s=60)
         assert again.receipt.attempts == 2
         await other.ack(again)
+
+
+async def test_what_an_answer_brought_that_was_lost_comes_again(
+    cluster, topic, consumer_of, monkeypatch
+):
+    """The consumer runs, and brokers know it; but it never had that message."""
+    await send(cluster, topic, 1)
+    receive, lost = ReceiveCalls.receive, []
+
+    async def losing(calls, *arguments):
+        answer = await receive(calls, *arguments)
+        if answer.message_count and not lost:
+            lost.append(answer)
+            raise ServiceUnavailable("the connection broke", retriable=True)
+        return answer
+
+    monkeypatch.setattr(ReceiveCalls, "receive", losing)
+    async with consumer_of(keep_invisible=True, invisible_s=1) as one:
+        (message,) = await one.receive_batch(timeout_s=60)
+        assert lost
+        assert message.receipt.attempts == 2
+        await one.ack(message)
+
+
+async def test_who_closes_waits_for_all_that_is_being_given_back(consumer_of):
+    one, goes_on, given_back = consumer_of(), asyncio.Event(), []
+    await one.start()
+    give_back = one.give_back
+
+    async def slowly():
+        await goes_on.wait()
+        await give_back()
+        given_back.append(True)
+
+    one.give_back = slowly
+    one._return_later()
+    one._return_later()
+    closing = asyncio.create_task(one.close())
+    await asyncio.sleep(0.05)
+    assert not closing.done()
+    goes_on.set()
+    await closing
+    assert len(given_back) == 3
 
 
 async def test_members_and_what_they_have_in_hand_are_shown(cluster, topic, consumer_of):

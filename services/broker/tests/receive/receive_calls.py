@@ -78,6 +78,17 @@ class Receiver:
         request.invisible_duration.FromMilliseconds(round(seconds * 1000))
         return await self.stub.ChangeInvisibleDuration(request)
 
+    async def keep(self, client_id, *received, receipts=()):
+        """Whether each is kept invisible."""
+        request = receive_pb.KeepInvisibleRequest(
+            consumer_group=self.group,
+            client_id=client_id,
+            receipt_handles=[each.receipt_handle for each in received],
+            receipts=receipts,
+        )
+        results = (await self.stub.KeepInvisible(request)).results
+        return [not result.HasField("error") for result in results]
+
     async def settle(self, *settlements):
         request = receive_pb.SettleRecordsRequest(
             consumer_group=self.group, settlements=settlements

@@ -3,7 +3,7 @@
 import asyncio
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
-from services.broker.tests.receive.receive_calls import Receiver, bodies
+from services.broker.tests.receive.receive_calls import Receiver, bodies, settlement
 
 
 async def attached(broker, client_id):
@@ -14,10 +14,20 @@ async def attached(broker, client_id):
     return call
 
 
-async def renewed(one):
-    """Receive the one message and wait until the broker has renewed it."""
-    (received,) = await one.receive(invisible_s=2, keep_invisible=True, client_id="c")
+async def kept(one):
+    """Receive the one message, and have the broker keep it invisible."""
+    (received,) = await one.receive(invisible_s=2)
+    assert await one.keep("c", received) == [True]
     return received
+
+
+async def pass_time(clock, call, turns=6):
+    """Two minutes, in which the client is heard of."""
+    for _ in range(turns):
+        await asyncio.sleep(0.3)
+        clock.advance(20)
+        await call.write(client_pb.AttachRequest(heartbeat=client_pb.ClientHeartbeat()))
+        await call.read()
 
 
 async def test_it_stays_invisible_while_the_client_is_attached_and_comes_then(clock, broker):
@@ -25,12 +35,9 @@ async def test_it_stays_invisible_while_the_client_is_attached_and_comes_then(cl
     await broker.store("orders", [b"a"])
     one, other = Receiver(broker), Receiver(broker)
     call = await attached(broker, "c")
-    await renewed(one)
+    await kept(one)
     for _ in range(6):
-        await asyncio.sleep(0.3)
-        clock.advance(20)
-        await call.write(client_pb.AttachRequest(heartbeat=client_pb.ClientHeartbeat()))
-        await call.read()
+        await pass_time(clock, call, 1)
         assert await other.receive() == []
     call.cancel()
     async with asyncio.timeout(60):
@@ -46,9 +53,61 @@ async def test_who_says_how_long_is_taken_at_the_word(clock, broker):
     await broker.store("orders", [b"a"])
     one, other = Receiver(broker), Receiver(broker)
     call = await attached(broker, "c")
-    received = await renewed(one)
+    received = await kept(one)
     await one.hide(received, 10)
     await asyncio.sleep(0.3)
     clock.advance(11)
     assert bodies(await other.receive()) == ["a"]
     call.cancel()
+
+
+async def test_what_a_client_has_not_said_that_it_has_comes_again(clock, broker):
+    """An answer may be lost on its way to a client that is attached."""
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a", b"b"])
+    one, other = Receiver(broker), Receiver(broker)
+    call = await attached(broker, "c")
+    await one.receive(invisible_s=2, client_id="c", message_count_max=1)
+    await kept(one)
+    await pass_time(clock, call)
+    assert bodies(await other.receive()) == ["a"]
+    call.cancel()
+
+
+async def test_packed_records_are_kept_by_their_receipt_but_for_what_was_given_back(clock, broker):
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a", b"b", b"c"])
+    one, other = Receiver(broker), Receiver(broker)
+    call = await attached(broker, "c")
+    (queue,) = await one.receive_packed(invisible_s=2)
+    given_back = settlement(queue, (1, 1))
+    given_back.invisible_duration.SetInParent()
+    await one.settle(given_back)
+    assert await one.keep("c", receipts=[queue.receipt]) == [True]
+    await pass_time(clock, call)
+    assert bodies(await other.receive()) == ["b"]
+    call.cancel()
+
+
+async def test_what_is_another_s_by_now_is_not_kept(clock, broker):
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a"])
+    one, other = Receiver(broker), Receiver(broker)
+    (mine,) = await one.receive(invisible_s=2)
+    clock.advance(3)
+    (other_s,) = await other.receive(invisible_s=2)
+    assert await one.keep("c", mine, receipts=[b"forged"]) == [False, False]
+    clock.advance(3)
+    assert bodies(await one.receive()) == ["a"]
+    assert await other.keep("c", other_s) == [False]
+
+
+async def test_whose_messages_are_kept_must_be_said(broker, refused):
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a"])
+    one = Receiver(broker)
+    (received,) = await one.receive()
+    failure = await refused(one.keep("", received))
+    assert (failure.reason, failure.metadata["field"]) == ("FIELD_INVALID", "client_id")
+    failure = await refused(one.keep("c"))
+    assert (failure.reason, failure.metadata["field"]) == ("FIELD_INVALID", "receipts")

@@ -257,7 +257,6 @@ async def test_receipts_of_others_are_refused(broker, refused, reason_of):
         ({"invisible_s": 0.5}, "order.invisible_duration"),
         ({"invisible_s": 13 * 3600}, "order.invisible_duration"),
         ({"hold_s": 31}, "order.hold_duration"),
-        ({"keep_invisible": True}, "order.client_id"),
         ({"start": 77}, "order.start"),
     ],
 )

@@ -61,23 +61,16 @@ class ReceiveOrder(_message.Message):
     SIZE_BYTES_MAX_FIELD_NUMBER: _builtins.int
     INVISIBLE_DURATION_FIELD_NUMBER: _builtins.int
     HOLD_DURATION_FIELD_NUMBER: _builtins.int
-    KEEP_INVISIBLE_FIELD_NUMBER: _builtins.int
     START_FIELD_NUMBER: _builtins.int
     BY_PRIORITY_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group; it is made if the broker makes groups by itself."""
     client_id: _builtins.str
-    """The consumer's client id. Optional, but for `keep_invisible`."""
+    """The consumer's client id. Optional."""
     message_count_max: _builtins.int
     """At most this many messages; 0 means 32. Plain: at most 1024. Packed: at most 65536."""
     size_bytes_max: _builtins.int
     """At most about this many bytes; at least one message comes. 0 means 1 MiB, and 32 MiB is most."""
-    keep_invisible: _builtins.bool
-    """Whether the broker itself keeps the messages invisible while the client is attached (see
-    ClientService.Attach), for at most 12 h; once it is gone, what is left of the duration counts,
-    60 s at most. A message of which the client says how long, or that it failed, is not kept so
-    any more.
-    """
     start: Global___ReceiveStart.ValueType
     """Where a group begins in a topic that it has no consumer offset of."""
     by_priority: _builtins.bool
@@ -107,13 +100,12 @@ class ReceiveOrder(_message.Message):
         size_bytes_max: _builtins.int = ...,
         invisible_duration: _duration_pb2.Duration | None = ...,
         hold_duration: _duration_pb2.Duration | None = ...,
-        keep_invisible: _builtins.bool = ...,
         start: Global___ReceiveStart.ValueType = ...,
         by_priority: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["hold_duration", b"hold_duration", "invisible_duration", b"invisible_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_priority", b"by_priority", "client_id", b"client_id", "consumer_group", b"consumer_group", "hold_duration", b"hold_duration", "invisible_duration", b"invisible_duration", "keep_invisible", b"keep_invisible", "message_count_max", b"message_count_max", "size_bytes_max", b"size_bytes_max", "start", b"start", "subscriptions", b"subscriptions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_priority", b"by_priority", "client_id", b"client_id", "consumer_group", b"consumer_group", "hold_duration", b"hold_duration", "invisible_duration", b"invisible_duration", "message_count_max", b"message_count_max", "size_bytes_max", b"size_bytes_max", "start", b"start", "subscriptions", b"subscriptions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -346,6 +338,92 @@ class ChangeInvisibleDurationResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ChangeInvisibleDurationResponse: _TypeAlias = ChangeInvisibleDurationResponse  # noqa: Y015
+
+@_typing.final
+class KeepInvisibleRequest(_message.Message):
+    """Has messages kept invisible."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    RECEIPT_HANDLES_FIELD_NUMBER: _builtins.int
+    RECEIPTS_FIELD_NUMBER: _builtins.int
+    consumer_group: _builtins.str
+    """The group."""
+    client_id: _builtins.str
+    """The client that has them, and is attached."""
+    @_builtins.property
+    def receipt_handles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Handles of plain messages. With receipts together 1 to 4096."""
+
+    @_builtins.property
+    def receipts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Receipts of packed records: all records of each that are not settled."""
+
+    def __init__(
+        self,
+        *,
+        consumer_group: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        receipt_handles: _abc.Iterable[_builtins.str] | None = ...,
+        receipts: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "consumer_group", b"consumer_group", "receipt_handles", b"receipt_handles", "receipts", b"receipts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeepInvisibleRequest: _TypeAlias = KeepInvisibleRequest  # noqa: Y015
+
+@_typing.final
+class KeepInvisibleResponse(_message.Message):
+    """Answers that."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeptMessages]:
+        """What became of each handle and then of each receipt, in their order."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___KeptMessages] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeepInvisibleResponse: _TypeAlias = KeepInvisibleResponse  # noqa: Y015
+
+@_typing.final
+class KeptMessages(_message.Message):
+    """What became of an entry."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def error(self) -> _status_pb2.Status:
+        """Why nothing is kept; absent when it is."""
+
+    def __init__(
+        self,
+        *,
+        error: _status_pb2.Status | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeptMessages: _TypeAlias = KeptMessages  # noqa: Y015
 
 @_typing.final
 class NackMessagesRequest(_message.Message):

@@ -62,6 +62,11 @@ class ReceiveServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ChangeInvisibleDurationRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ChangeInvisibleDurationResponse.FromString,
                 _registered_method=True)
+        self.KeepInvisible = channel.unary_unary(
+                '/ariane.broker.v1.ReceiveService/KeepInvisible',
+                request_serializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.KeepInvisibleRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.KeepInvisibleResponse.FromString,
+                _registered_method=True)
         self.NackMessages = channel.unary_unary(
                 '/ariane.broker.v1.ReceiveService/NackMessages',
                 request_serializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.NackMessagesRequest.SerializeToString,
@@ -126,8 +131,21 @@ class ReceiveServiceServicer(object):
     def ChangeInvisibleDuration(self, request, context):
         """Changes how long a message stays invisible, from now on. The handle stays good for so long, and
         until somebody else receives the message. Zero shows it to others at once. The broker does not
-        keep it invisible by itself any longer: see `keep_invisible`.
+        keep it invisible by itself any longer: see KeepInvisible.
         Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def KeepInvisible(self, request, context):
+        """Has the broker itself keep messages invisible while the client is attached (see
+        ClientService.Attach), for at most 12 h; once it is gone, for 60 s at most. A message of which
+        the client says how long, or that it failed, is not kept so any more. A client says this of
+        what it has: a broker cannot know that its answers arrive, and what was lost on the way comes
+        again when its time is over.
+        Per entry: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID.
+        For the call: FIELD_INVALID, GROUP_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -190,6 +208,11 @@ def add_ReceiveServiceServicer_to_server(servicer, server):
                     servicer.ChangeInvisibleDuration,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ChangeInvisibleDurationRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.ChangeInvisibleDurationResponse.SerializeToString,
+            ),
+            'KeepInvisible': grpc.unary_unary_rpc_method_handler(
+                    servicer.KeepInvisible,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.KeepInvisibleRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_receive__service__pb2.KeepInvisibleResponse.SerializeToString,
             ),
             'NackMessages': grpc.unary_unary_rpc_method_handler(
                     servicer.NackMessages,
@@ -306,6 +329,33 @@ class ReceiveService(object):
             '/ariane.broker.v1.ReceiveService/ChangeInvisibleDuration',
             ariane_dot_broker_dot_v1_dot_receive__service__pb2.ChangeInvisibleDurationRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_receive__service__pb2.ChangeInvisibleDurationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def KeepInvisible(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.ReceiveService/KeepInvisible',
+            ariane_dot_broker_dot_v1_dot_receive__service__pb2.KeepInvisibleRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_receive__service__pb2.KeepInvisibleResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -64,8 +64,17 @@ class ReceiveServiceStub:
     ChangeInvisibleDuration: _grpc.UnaryUnaryMultiCallable[_receive_service_pb2.ChangeInvisibleDurationRequest, _receive_service_pb2.ChangeInvisibleDurationResponse]
     """Changes how long a message stays invisible, from now on. The handle stays good for so long, and
     until somebody else receives the message. Zero shows it to others at once. The broker does not
-    keep it invisible by itself any longer: see `keep_invisible`.
+    keep it invisible by itself any longer: see KeepInvisible.
     Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND.
+    """
+    KeepInvisible: _grpc.UnaryUnaryMultiCallable[_receive_service_pb2.KeepInvisibleRequest, _receive_service_pb2.KeepInvisibleResponse]
+    """Has the broker itself keep messages invisible while the client is attached (see
+    ClientService.Attach), for at most 12 h; once it is gone, for 60 s at most. A message of which
+    the client says how long, or that it failed, is not kept so any more. A client says this of
+    what it has: a broker cannot know that its answers arrive, and what was lost on the way comes
+    again when its time is over.
+    Per entry: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID.
+    For the call: FIELD_INVALID, GROUP_NOT_FOUND.
     """
     NackMessages: _grpc.UnaryUnaryMultiCallable[_receive_service_pb2.NackMessagesRequest, _receive_service_pb2.NackMessagesResponse]
     """Gives back messages that failed: each comes again after a delay, or becomes a dead letter when
@@ -128,8 +137,17 @@ class ReceiveServiceAsyncStub(ReceiveServiceStub):
     ChangeInvisibleDuration: _aio.UnaryUnaryMultiCallable[_receive_service_pb2.ChangeInvisibleDurationRequest, _receive_service_pb2.ChangeInvisibleDurationResponse]  # type: ignore[assignment]
     """Changes how long a message stays invisible, from now on. The handle stays good for so long, and
     until somebody else receives the message. Zero shows it to others at once. The broker does not
-    keep it invisible by itself any longer: see `keep_invisible`.
+    keep it invisible by itself any longer: see KeepInvisible.
     Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND.
+    """
+    KeepInvisible: _aio.UnaryUnaryMultiCallable[_receive_service_pb2.KeepInvisibleRequest, _receive_service_pb2.KeepInvisibleResponse]  # type: ignore[assignment]
+    """Has the broker itself keep messages invisible while the client is attached (see
+    ClientService.Attach), for at most 12 h; once it is gone, for 60 s at most. A message of which
+    the client says how long, or that it failed, is not kept so any more. A client says this of
+    what it has: a broker cannot know that its answers arrive, and what was lost on the way comes
+    again when its time is over.
+    Per entry: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID.
+    For the call: FIELD_INVALID, GROUP_NOT_FOUND.
     """
     NackMessages: _aio.UnaryUnaryMultiCallable[_receive_service_pb2.NackMessagesRequest, _receive_service_pb2.NackMessagesResponse]  # type: ignore[assignment]
     """Gives back messages that failed: each comes again after a delay, or becomes a dead letter when
@@ -207,8 +225,23 @@ class ReceiveServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_receive_service_pb2.ChangeInvisibleDurationResponse, _abc.Awaitable[_receive_service_pb2.ChangeInvisibleDurationResponse]]:
         """Changes how long a message stays invisible, from now on. The handle stays good for so long, and
         until somebody else receives the message. Zero shows it to others at once. The broker does not
-        keep it invisible by itself any longer: see `keep_invisible`.
+        keep it invisible by itself any longer: see KeepInvisible.
         Errors: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID, FIELD_INVALID, GROUP_NOT_FOUND.
+        """
+
+    @_abc_1.abstractmethod
+    def KeepInvisible(
+        self,
+        request: _receive_service_pb2.KeepInvisibleRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_receive_service_pb2.KeepInvisibleResponse, _abc.Awaitable[_receive_service_pb2.KeepInvisibleResponse]]:
+        """Has the broker itself keep messages invisible while the client is attached (see
+        ClientService.Attach), for at most 12 h; once it is gone, for 60 s at most. A message of which
+        the client says how long, or that it failed, is not kept so any more. A client says this of
+        what it has: a broker cannot know that its answers arrive, and what was lost on the way comes
+        again when its time is over.
+        Per entry: RECEIPT_HANDLE_EXPIRED, RECEIPT_HANDLE_INVALID.
+        For the call: FIELD_INVALID, GROUP_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod

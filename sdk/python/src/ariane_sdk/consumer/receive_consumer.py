@@ -29,17 +29,17 @@ from ariane_sdk.client.telemetry import Telemetry
 from ariane_sdk.consumer.group.attachments import Attachments
 from ariane_sdk.consumer.group.consumer_plan import filters_of
 from ariane_sdk.consumer.receiving.asking import HOLD_S, Asking, is_held
+from ariane_sdk.consumer.receiving.fetched import Fetched
 from ariane_sdk.consumer.receiving.invisible_span import check_span
+from ariane_sdk.consumer.receiving.keeping import Keeping
 from ariane_sdk.consumer.receiving.listening import Listening
 from ariane_sdk.consumer.receiving.message_listener import MessageListener, of_one
 from ariane_sdk.consumer.receiving.primaries import Primaries
 from ariane_sdk.consumer.receiving.receive_calls import (
     DONE,
-    Answer,
     ReceiveCalls,
     Settlement,
     duration_of,
-    messages_of,
 )
 from ariane_sdk.errors import (
     ArianeError,
@@ -151,8 +151,7 @@ class ReceiveConsumer(StatelessClient):
                 clock=self._clock,
                 timeout_s=call_timeout_s,
             )
-        self._kept: list[list[ReceivedMessage]] = []
-        self._late: dict[str, asyncio.Task[Answer]] = {}
+        self._fetched = Fetched()
         self._order = ReceiveOrder(
             consumer_group=self._group,
             subscriptions=[filters[topic].to_wire(topic) for topic in self._topics],
@@ -160,12 +159,13 @@ class ReceiveConsumer(StatelessClient):
             start=RECEIVE_START_OLDEST if from_oldest else RECEIVE_START_NEWEST,
             by_priority=by_priority,
             size_bytes_max=ANSWER_BYTES_MAX,
-            keep_invisible=keep_invisible,
         )
+        self._keeps = keep_invisible
         self._refusal: CallError | None = None
         self._idle: asyncio.TimerHandle | None = None
-        self._returning: asyncio.Task[None] | None = None
+        self._returning: set[asyncio.Task[None]] = set()
         self._attachments: Attachments
+        self._keeping: Keeping
 
     async def start(self) -> None:
         """Be ready to receive; routes are kept fresh from now on."""
@@ -173,6 +173,9 @@ class ReceiveConsumer(StatelessClient):
         await super().start()
         self._session.routes.start()
         self._order.client_id = self._client_id
+        self._keeping = Keeping(
+            self._calls, self._client_id, invisible_s=self._invisible_s, clock=self._clock
+        )
         self._attachments = Attachments(
             Membership(
                 consumer_group=self._group,
@@ -194,7 +197,9 @@ class ReceiveConsumer(StatelessClient):
         if self._idle is not None:
             self._idle.cancel()
         if self._running is not None:
+            await asyncio.gather(*self._returning)
             await self.give_back()
+            await self._keeping.close()
             if self._trace is not None:
                 await self._trace.close()
             await self._attachments.close()
@@ -237,8 +242,10 @@ class ReceiveConsumer(StatelessClient):
                     return batch
             return []
         finally:
-            if self._order.keep_invisible and (self._late or self._kept):
+            if self._keeps and self._fetched:
                 # Brokers would keep it invisible although nobody asks for it.
+                if self._idle is not None:
+                    self._idle.cancel()
                 loop = asyncio.get_running_loop()
                 self._idle = loop.call_later(self._invisible_s, self._return_later)
 
@@ -358,19 +365,12 @@ class ReceiveConsumer(StatelessClient):
             CallError: Nobody knows of some what became of them.
         """
         check_span("seconds", seconds)
+        await self._keeping.say_before(messages)
         await self._calls.settle(messages, Settlement(invisible_s=seconds))
 
     async def give_back(self, *messages: ReceivedMessage) -> None:
         """Let others have messages at once, and what was fetched and nobody took."""
-        for call in self._late.values():
-            call.cancel()
-        for ended in await asyncio.gather(*self._late.values(), return_exceptions=True):
-            if isinstance(ended, Answer):
-                self._kept.append(messages_of(ended))
-        self._late.clear()
-        batches = [*self._kept, list(messages)]
-        self._kept.clear()
-        for batch in batches:
+        for batch in [*await self._fetched.take_all(), list(messages)]:
             if batch and self.is_held(batch[0]):
                 await self._give_back(batch)
 
@@ -458,10 +458,12 @@ class ReceiveConsumer(StatelessClient):
 
     def _return_later(self) -> None:
         if self._running is not None:
-            self._returning = start_task(self.give_back(), "give-back-messages")
+            returning = start_task(self.give_back(), "give-back-messages")
+            self._returning.add(returning)
+            returning.add_done_callback(self._returning.discard)
 
     def _facts(self) -> dict[str, str]:
-        kept = sum(map(len, self._kept))
+        kept = sum(map(len, self._fetched.kept))
         return {"consumes": "receives, owns no queues", "messages_kept": str(kept)}
 
     def _refuse(self, error: CallError) -> None:
@@ -480,16 +482,16 @@ class ReceiveConsumer(StatelessClient):
         order = ReceiveOrder()
         order.CopyFrom(self._order)
         order.message_count_max = count_max
-        order.keep_invisible |= keep_invisible
+        keeps = self._keeps or keep_invisible
         asking = Asking(
-            self._calls,
-            self._keeping_brokers if order.keep_invisible else self._brokers,
+            self._keeping.receive if keeps else self._calls.receive,
+            self._keeping_brokers if keeps else self._brokers,
             order,
-            self._kept,
-            self._late,
+            self._fetched,
             clock=self._clock,
             timeout_s=timeout_s,
             doubt=self._primaries.doubt,
+            keeps=keeps,
         )
         return asking.batches()
 

@@ -13,6 +13,7 @@ from ariane.broker.v1.receive_service_pb2 import (
 )
 from ariane_record import RecordFields, encode_record
 from ariane_sdk.consumer.receiving.asking import Asking
+from ariane_sdk.consumer.receiving.fetched import Fetched
 from ariane_sdk.consumer.receiving.receive_calls import Answer
 from ariane_sdk.consumer.receiving.receive_wire import receive_answer
 from ariane_sdk.consumer.receiving.turns import TURNS
@@ -71,15 +72,22 @@ class Broker:
         return Answer("a", "a:1", receive_answer(answer))
 
 
-def asking_of(broker, kept, timeout_s=None, clock=None, invisible_s=0):
+def asking_of(broker, fetched=None, timeout_s=None, clock=None, invisible_s=0):
     async def brokers():
         return {"a:1": None}
 
     order = ReceiveOrder(message_count_max=BATCH, size_bytes_max=1 << 20)
     order.invisible_duration.FromSeconds(invisible_s)
     clock = clock or SystemClock()
+    fetched = Fetched() if fetched is None else fetched
     return Asking(
-        broker, brokers, order, kept, {}, clock=clock, timeout_s=timeout_s, doubt=lambda: None
+        broker.receive,
+        brokers,
+        order,
+        fetched,
+        clock=clock,
+        timeout_s=timeout_s,
+        doubt=lambda: None,
     )
 
 
@@ -89,7 +97,7 @@ def bodies(batches):
 
 async def test_full_answers_are_followed_by_one_that_is_asked_ahead():
     broker, got = Broker(10), []
-    async with aclosing(asking_of(broker, []).batches()) as batches:
+    async with aclosing(asking_of(broker).batches()) as batches:
         async for batch in batches:
             got.append(batch)
             if len(bodies(got)) == 10:
@@ -123,7 +131,7 @@ async def test_consumers_of_one_process_have_full_answers_in_turn():
     broker = BusyBroker(members * BATCH)
 
     async def first_of_one():
-        async with aclosing(asking_of(broker, []).batches()) as batches:
+        async with aclosing(asking_of(broker).batches()) as batches:
             got.append(await anext(batches))
 
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
@@ -140,7 +148,7 @@ async def test_who_ends_before_its_turn_asks_for_nothing():
     broker, asked_last = BusyBroker(40), Broker(40)
 
     async def first_of_one(asked):
-        async with aclosing(asking_of(asked, []).batches()) as batches:
+        async with aclosing(asking_of(asked).batches()) as batches:
             return await anext(batches)
 
     async with asyncio.timeout(60):
@@ -158,19 +166,19 @@ async def test_who_ends_before_its_turn_asks_for_nothing():
 
 
 async def test_what_was_fetched_and_nobody_took_comes_first_the_next_time():
-    broker, kept, got = Broker(40), [], []
+    broker, fetched, got = Broker(40), Fetched(), []
     for _ in range(10):
-        async with aclosing(asking_of(broker, kept).batches()) as batches:
+        async with aclosing(asking_of(broker, fetched).batches()) as batches:
             got.append(await anext(batches))
-    assert sorted(bodies(got + kept)) == list(range(40 - BATCH * len(broker.left)))
+    assert sorted(bodies(got + fetched.kept)) == list(range(40 - BATCH * len(broker.left)))
     assert len(bodies(got)) == 40
 
 
 async def test_who_asks_for_one_batch_fetches_no_other():
-    broker, kept = Broker(40), []
-    async with aclosing(asking_of(broker, kept, timeout_s=60).batches()) as batches:
+    broker, fetched = Broker(40), Fetched()
+    async with aclosing(asking_of(broker, fetched, timeout_s=60).batches()) as batches:
         assert bodies([await anext(batches)]) == [0, 1, 2, 3]
-    assert not kept
+    assert not fetched
     assert broker.holds == [15.0]
 
 
@@ -187,13 +195,13 @@ async def test_what_cannot_be_taken_apart_is_told(cut):
 
     broker.receive = damaged
     with pytest.raises(RecordDamaged):
-        async with aclosing(asking_of(broker, []).batches()) as batches:
+        async with aclosing(asking_of(broker).batches()) as batches:
             await anext(batches)
 
 
 async def test_a_broker_that_is_away_is_asked_again_until_the_time_is_over():
     broker = Broker(0, failure=ServiceUnavailable("away", retriable=True))
-    async with aclosing(asking_of(broker, [], timeout_s=0.05).batches()) as batches:
+    async with aclosing(asking_of(broker, timeout_s=0.05).batches()) as batches:
         assert [batch async for batch in batches] == []
     assert broker.holds
 
@@ -201,31 +209,30 @@ async def test_a_broker_that_is_away_is_asked_again_until_the_time_is_over():
 @pytest.mark.parametrize("when", ["in line and ahead", "late"])
 async def test_what_a_broker_gave_that_leaves_the_route_is_handed_out(when):
     gone = Broker(3 * BATCH)
-    brokers, late = {"a:1": None}, {}
+    brokers, fetched = {"a:1": None}, Fetched()
     order = ReceiveOrder(message_count_max=BATCH, size_bytes_max=1 << 20)
 
     async def route():
         return dict(brokers)
 
     if when == "late":
-        late["gone:1"] = asyncio.create_task(gone.receive(None, order, 15.0))
-        await asyncio.wait(late.values())
+        late = asyncio.create_task(gone.receive(None, order, 15.0))
+        await asyncio.wait([late])
+        fetched.add_late("gone:1", {late})
         wanted = BATCH
     else:
         brokers["gone:1"] = gone
         wanted = 3 * BATCH
 
-    class Calls:
-        async def receive(self, broker, order, hold_s):
-            return await (broker or silent).receive(broker, order, hold_s)
+    async def receive(broker, order, hold_s):
+        return await (broker or silent).receive(broker, order, hold_s)
 
     silent, got = Broker(0), []
     asking = Asking(
-        Calls(),
+        receive,
         route,
         order,
-        [],
-        late,
+        fetched,
         clock=SystemClock(),
         timeout_s=None,
         doubt=lambda: None,
@@ -237,7 +244,7 @@ async def test_what_a_broker_gave_that_leaves_the_route_is_handed_out(when):
                 await asyncio.sleep(0)
             brokers.pop("gone:1", None)
     assert sorted(bodies(got)) == list(range(wanted))
-    assert not late
+    assert not fetched
 
 
 @pytest.mark.parametrize("timeout_s", [None, 60])
@@ -261,7 +268,13 @@ async def test_a_broker_that_was_taken_over_is_asked_where_it_is_now(timeout_s):
 
     order = ReceiveOrder(message_count_max=BATCH, size_bytes_max=1 << 20)
     asking = Asking(
-        Calls(BATCH), route, order, [], {}, clock=NoWaitClock(), timeout_s=timeout_s, doubt=doubt
+        Calls(BATCH).receive,
+        route,
+        order,
+        Fetched(),
+        clock=NoWaitClock(),
+        timeout_s=timeout_s,
+        doubt=doubt,
     )
     async with aclosing(asking.batches()) as batches, asyncio.timeout(10):
         assert bodies([await anext(batches)]) == [0, 1, 2, 3]

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import aclosing
 
-from ariane_sdk.consumer.receiving.receive_calls import messages_of
+from ariane_sdk.consumer.receiving.fetched import Fetched
 from ariane_sdk.runtime.clock import SystemClock
 from sdk.python.tests.consumer.receiving.test_asking import BATCH, Broker, asking_of, bodies
 
@@ -33,7 +33,7 @@ class HoldingBroker(Broker):
 async def test_what_waited_in_line_for_too_long_comes_to_nobody():
     clock = ForwardClock()
     broker, got = HoldingBroker(4 * BATCH, clock), []
-    async with aclosing(asking_of(broker, [], clock=clock).batches()) as batches:
+    async with aclosing(asking_of(broker, clock=clock).batches()) as batches:
         got.append(await anext(batches))
         while broker.left:
             await asyncio.sleep(0)
@@ -49,20 +49,21 @@ async def test_what_waited_in_line_for_too_long_comes_to_nobody():
 async def test_what_was_kept_for_too_long_comes_to_nobody():
     clock = ForwardClock()
     broker = HoldingBroker(BATCH, clock)
-    kept = [messages_of(await broker.receive(None, None, 0))]
+    fetched = Fetched()
+    fetched.keep(await broker.receive(None, None, 0))
     clock.now_s += 61
     fresh = HoldingBroker(0, clock)
-    asking = asking_of(fresh, kept, timeout_s=0.05, clock=clock)
+    asking = asking_of(fresh, fetched, timeout_s=0.05, clock=clock)
     async with aclosing(asking.batches()) as batches:
         assert [batch async for batch in batches] == []
-    assert not kept
+    assert not fetched.kept
 
 
 async def test_whoever_works_for_long_gets_what_was_fetched_then():
     """What waited meanwhile would have used up attempts without being looked at."""
     clock = ForwardClock()
     broker, got = HoldingBroker(12 * BATCH, clock), []
-    asking = asking_of(broker, [], clock=clock, invisible_s=60)
+    asking = asking_of(broker, clock=clock, invisible_s=60)
     async with aclosing(asking.batches()) as batches:
         for _ in range(6):
             got.append(await anext(batches))

@@ -346,7 +346,7 @@ class HandOuts:
                 continue
             out = self._handed(wish, part, serial, until_ms)
             handed.append(out)
-            events.append(_event_of(wish.order, out, part))
+            events.append(_event_of(wish.order.group, out, part))
         if events:
             self._log.write(events)
         for out in handed:
@@ -374,11 +374,11 @@ class HandOuts:
         )
 
 
-def _event_of(order: ReceiveOrder, out: HandedOut, part: _Part) -> ReceiveEvent:
+def _event_of(group: str, out: HandedOut, part: _Part) -> ReceiveEvent:
     attempts = out.attempts
     return ReceiveEvent(
         EventKind.HAND,
-        order.group,
+        group,
         out.queue,
         EventFlag.PASSED if part.passed else EventFlag.NONE,
         ranges_of(out.offsets),
@@ -386,7 +386,6 @@ def _event_of(order: ReceiveOrder, out: HandedOut, part: _Part) -> ReceiveEvent:
         out.until_ms,
         part.end,
         attempts[:1] if bool((attempts == attempts[0]).all()) else attempts,
-        order.client_id.encode() if order.keep_invisible else b"",
     )
 
 

@@ -117,7 +117,6 @@ class QueueWindow:
         until_ms: int,
         *,
         attempts: NDArray[np.int32],
-        holder: int,
         end: int,
         passed: bool,
     ) -> None:
@@ -128,7 +127,6 @@ class QueueWindow:
             serial: Of their receipt; larger than any before.
             until_ms: Until when they are invisible.
             attempts: How often each was handed out by now: one for each, or one for all.
-            holder: Who has the broker keep them invisible; 0 for nobody.
             end: The first queue offset that nobody has looked at.
             passed: Whether what was looked at and not handed out is settled, because a filter has
                 left it out; else it waits.
@@ -138,7 +136,7 @@ class QueueWindow:
         self.rows["until_ms"][at] = until_ms
         self.rows["serial"][at] = serial
         self.rows["attempts"][at] = attempts
-        self.rows["holder"][at] = holder
+        self.rows["holder"][at] = 0
         self._due_ms = None
 
     def look(self, offsets: Int64s, end: int) -> None:
@@ -172,7 +170,7 @@ class QueueWindow:
         self._due_ms = None
 
     def hide(
-        self, offsets: Int64s, until_ms: int, *, given_back: bool = False, kept: bool = False
+        self, offsets: Int64s, until_ms: int, *, given_back: bool = False, holder: int = 0
     ) -> None:
         """Change until when messages are invisible; ascending.
 
@@ -180,14 +178,13 @@ class QueueWindow:
             offsets: Which.
             until_ms: Until when.
             given_back: Whether their receipt is used up.
-            kept: Whether the broker goes on keeping them invisible by itself.
+            holder: Who has the broker keep them invisible from now on; 0 for nobody.
         """
         at = rows_of(self.rows, offsets)
         self.rows["until_ms"][at] = until_ms
         if given_back:
             self.rows["serial"][at] = 0
-        if not kept:
-            self.rows["holder"][at] = 0
+        self.rows["holder"][at] = holder
         self._due_ms = None
 
     def raise_floor(self, offset: int) -> None:

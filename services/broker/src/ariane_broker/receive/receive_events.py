@@ -61,8 +61,6 @@ class EventFlag(IntFlag):
     """Of HAND: what was looked at and not handed out is settled."""
     GIVEN_BACK = 2
     """Of HIDE: receipts are used up."""
-    KEPT = 4
-    """Of HIDE: the broker has renewed it by itself, and goes on; a client has not said how long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +77,8 @@ class ReceiveEvent:
         until_ms: Until when they are invisible.
         offset: See above.
         attempts: How often each was handed out by now: one for each, or one for all.
-        holder: The client for which the broker keeps them invisible; empty for none. Bytes of the
-            secret, where it is that.
+        holder: Of HIDE: the client for which the broker keeps them invisible by itself; empty for
+            none, where a client has said how long. Bytes of the secret, where it is that.
     """
 
     kind: EventKind

@@ -24,6 +24,8 @@ TOPICS_MAX: Final = 64
 INVISIBLE_MS_DEFAULT: Final = 60_000
 INVISIBLE_MS_MIN: Final = 1_000
 INVISIBLE_MS_MAX: Final = 12 * 3600 * 1000
+KEPT_MS: Final = 60_000
+"""What the broker keeps invisible by itself is so for that long from each renewal on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,6 @@ class ReceiveOrder:
         invisible_ms: How long others do not see them; 0 means the default.
         hold_seconds: How long to hold when there is nothing.
         hold_seconds_max: What the call's deadline leaves of that; None: all of it.
-        keep_invisible: Whether the broker keeps them so while the client is attached.
         start_newest: Whether a new group begins with what comes from now on.
         by_priority: Whether messages of higher priority come first.
     """
@@ -52,7 +53,6 @@ class ReceiveOrder:
     invisible_ms: int = 0
     hold_seconds: float = 0.0
     hold_seconds_max: float | None = None
-    keep_invisible: bool = False
     start_newest: bool = False
     by_priority: bool = False
 
@@ -111,8 +111,6 @@ def checked_order(order: ReceiveOrder, count_max: int = COUNT_MAX) -> ReceiveOrd
     if not 0 <= order.hold_seconds <= HOLD_SECONDS_MAX:
         rule = f"must be at most {HOLD_SECONDS_MAX:.0f} s"
         raise field_invalid("order.hold_duration", rule, f"{order.hold_seconds:.0f} s")
-    if order.keep_invisible and not order.client_id:
-        raise field_invalid("order.client_id", "must be set for keep_invisible")
     hold_seconds = order.hold_seconds
     if order.hold_seconds_max is not None:
         hold_seconds = min(hold_seconds, order.hold_seconds_max)

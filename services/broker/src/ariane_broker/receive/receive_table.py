@@ -170,7 +170,7 @@ class ReceiveTable(SnapshotState):
                 offsets_of(event.ranges),
                 event.until_ms,
                 given_back=bool(event.flags & EventFlag.GIVEN_BACK),
-                kept=bool(event.flags & EventFlag.KEPT),
+                holder=self._number_of(event.holder.decode()),
             )
         elif event.kind is EventKind.HAND:
             self._last_serial = max(self._last_serial, event.serial)
@@ -179,7 +179,6 @@ class ReceiveTable(SnapshotState):
                 event.serial,
                 event.until_ms,
                 attempts=event.attempts,
-                holder=self._number_of(event.holder.decode()),
                 end=event.offset,
                 passed=bool(event.flags & EventFlag.PASSED),
             )

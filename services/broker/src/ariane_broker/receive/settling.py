@@ -15,6 +15,7 @@ from ariane_broker.receive.queue_window import QueueWindow
 from ariane_broker.receive.ranges import Ranges, ranges_of, rows_within
 from ariane_broker.receive.receive_events import EventFlag, EventKind, ReceiveEvent
 from ariane_broker.receive.receive_log import ReceiveLog
+from ariane_broker.receive.receive_order import KEPT_MS
 from ariane_broker.retry.failed_records import DeadLetterReason
 from ariane_broker.retry.waits import FIRST_LEVEL, wait_ms
 from ariane_storage.log.records.fields import Int64s
@@ -33,6 +34,13 @@ class Hidden:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """The broker keeps messages invisible by itself while a client is attached."""
+
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """Messages failed.
 
@@ -47,7 +55,7 @@ class Failed:
     cause: str = ""
 
 
-Outcome: TypeAlias = Done | Hidden | Failed
+Outcome: TypeAlias = Done | Hidden | Kept | Failed
 DONE: Final = Done()
 
 
@@ -164,6 +172,16 @@ class Settling:
             until_ms = self._now_ms() + outcome.span_ms
             events = list(_events(EventKind.HIDE, group, queue, offsets, until_ms=until_ms))
             return Settled(offsets, bool(expired), _NONE, until_ms), events
+        if isinstance(outcome, Kept):
+            # What is shown to others already stays so: its client has said it, or was too late.
+            now_ms = self._now_ms()
+            offsets = np.setdiff1d(offsets, window.offsets[window.visible(now_ms)])
+            until_ms = now_ms + KEPT_MS
+            holder = outcome.client_id.encode()
+            events = list(
+                _events(EventKind.HIDE, group, queue, offsets, until_ms=until_ms, holder=holder)
+            )
+            return Settled(offsets, bool(expired), _NONE, until_ms), events
         dead, events = self._failed(config, window, queue, offsets, outcome)
         return Settled(offsets, bool(expired), dead), events
 
@@ -228,10 +246,12 @@ def _events(
     *,
     until_ms: int = 0,
     flags: EventFlag = EventFlag.NONE,
+    holder: bytes = b"",
 ) -> Iterator[ReceiveEvent]:
     """What the log says, if there is anything to say."""
     if len(offsets):
-        yield ReceiveEvent(kind, group, queue, flags, ranges_of(offsets), until_ms=until_ms)
+        ranges = ranges_of(offsets)
+        yield ReceiveEvent(kind, group, queue, flags, ranges, until_ms=until_ms, holder=holder)
 
 
 def _others(window: QueueWindow, settlement: Settlement, own_count: int) -> bool:

@@ -14,17 +14,15 @@ from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.dead_letters import COUNT_MAX, DeadLetters
 from ariane_broker.receive.queue_window import QueueWindow
 from ariane_broker.receive.ranges import ranges_of
-from ariane_broker.receive.receive_events import EventFlag, EventKind, ReceiveEvent
+from ariane_broker.receive.receive_events import EventKind, ReceiveEvent
 from ariane_broker.receive.receive_log import ReceiveLog
-from ariane_broker.receive.receive_order import INVISIBLE_MS_MAX
+from ariane_broker.receive.receive_order import INVISIBLE_MS_MAX, KEPT_MS
 from ariane_broker.receive.receive_table import SERIALS_PER_MS, ReceiveTable
 from ariane_broker.receive.waiting_line import WaitingLines
 from ariane_broker.retry.failed_records import DeadLetterReason
 
 TURN_SECONDS: Final = 0.1
 """So late comes what is due, at most."""
-KEPT_MS: Final = 60_000
-"""What the broker keeps invisible is so for that long from each renewal on."""
 
 
 class ReceiveUpkeep:
@@ -95,15 +93,16 @@ class ReceiveUpkeep:
         kept &= rows["until_ms"] <= now_ms + KEPT_MS // 2
         kept &= rows["serial"] // SERIALS_PER_MS > now_ms - INVISIBLE_MS_MAX
         for holder in np.unique(rows["holder"][kept]).tolist():
-            if self._clients.find(self._table.holder(holder)) is not None:
+            name = self._table.holder(holder)
+            if self._clients.find(name) is not None:
                 offsets = rows["offset"][kept & (rows["holder"] == holder)]
                 event = ReceiveEvent(
                     EventKind.HIDE,
                     group,
                     queue,
-                    EventFlag.KEPT,
-                    ranges_of(offsets),
+                    ranges=ranges_of(offsets),
                     until_ms=now_ms + KEPT_MS,
+                    holder=name.encode(),
                 )
                 self._log.write([event])
 

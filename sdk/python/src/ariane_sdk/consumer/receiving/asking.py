@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from collections.abc import Set as AbstractSet
 from typing import Final, TypeAlias
 
 from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
-from ariane_sdk.consumer.receiving.receive_calls import Answer, ReceiveCalls, messages_of
+from ariane_sdk.consumer.receiving.fetched import Batch, Fetched
+from ariane_sdk.consumer.receiving.receive_calls import Answer, messages_of
 from ariane_sdk.consumer.receiving.turns import turn_at
-from ariane_sdk.errors import CallError, DeadlinePassed, RecordDamaged, ServiceUnavailable
+from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.net.timestamps import duration_s
 from ariane_sdk.routing.route import BrokerRoute
@@ -40,7 +41,8 @@ gets the next one fresh."""
 ENDING_S: Final = 1.0
 """What was asked ahead is answered at once; whoever ends waits for it no longer than that."""
 
-Batch: TypeAlias = list[ReceivedMessage]
+Receive: TypeAlias = Callable[[BrokerRoute, ReceiveOrder, float], Coroutine[None, None, Answer]]
+"""Asks a broker, with how long it holds the call."""
 
 
 def is_held(message: ReceivedMessage, clock: Clock) -> bool:
@@ -64,37 +66,34 @@ class Asking:
 
     def __init__(
         self,
-        calls: ReceiveCalls,
+        receive: Receive,
         brokers: Callable[[], Awaitable[dict[str, BrokerRoute]]],
         order: ReceiveOrder,
-        kept: list[Batch],
-        late: dict[str, asyncio.Task[Answer]],
+        fetched: Fetched,
         *,
         clock: Clock,
         timeout_s: float | None,
         doubt: Callable[[], None],
+        keeps: bool = False,
     ) -> None:
         """Take the parts; nobody is asked yet.
 
         Args:
-            calls: Asks a broker.
+            receive: Asks a broker.
             brokers: Those that have queues of the topics now, by address.
             order: What is asked for.
-            kept: What was fetched and nobody took: comes first, and is put back in the end. To
-                give it back to the broker would be an attempt of each message.
-            late: Calls by address that were in flight when whoever asked for one batch had it:
-                messages that are on their way would be invisible to everybody. They are taken over,
-                and left there in the end.
+            fetched: What nobody took comes first, and what nobody takes is left there in the end.
             clock: Paces.
             timeout_s: Ends after this time without a message; nothing: never, and whoever takes a
                 batch will want the next.
             doubt: Is told that a broker does not answer, or has become a replica.
+            keeps: Whether brokers keep invisible what came.
         """
-        self._calls = calls
+        self._receive = receive
         self._brokers = brokers
         self._order = order
-        self._kept = kept
-        self._late = late
+        self._fetched = fetched
+        self._kept = fetched.kept
         self._clock = clock
         self._timeout_s = timeout_s
         self._doubt = doubt
@@ -107,7 +106,7 @@ class Asking:
         self._wanted.set()
         self._is_slow = False
         invisible_s = duration_s(order.invisible_duration) or math.inf
-        self._slow_s = math.inf if order.keep_invisible else invisible_s / SLOW_SHARE
+        self._slow_s = math.inf if keeps else invisible_s / SLOW_SHARE
 
     async def batches(self) -> AsyncGenerator[Batch]:
         """Batches of all brokers as they come.
@@ -173,10 +172,7 @@ class Asking:
         left = self._askers.keys() - brokers.keys()
         if left:
             await self._stop(left)
-        for address in self._late.keys() - brokers.keys():
-            # One that is held is looked at again the next time: it may bring messages yet.
-            if self._late[address].done():
-                self._keep_of(self._late.pop(address))
+        self._fetched.keep_late_but(brokers.keys())
 
     def _ask_others(self, brokers: dict[str, BrokerRoute]) -> None:
         """Ask those that are not asked yet."""
@@ -203,7 +199,7 @@ class Asking:
         for address in addresses:
             del self._askers[address]
             if address in self._ahead:
-                self._keep_of(self._ahead.pop(address))
+                self._fetched.keep_of(self._ahead.pop(address))
 
     async def _ask(self, address: str, broker: BrokerRoute) -> None:
         """Ask one broker again and again, until nothing can come of it."""
@@ -214,7 +210,7 @@ class Asking:
 
     async def _ask_on(self, address: str, broker: BrokerRoute) -> None:
         # Whoever wants one batch makes one call of it.
-        likely = self._timeout_s is None and address not in self._late
+        likely = self._timeout_s is None and not self._fetched.is_late(address)
         while True:
             await self._wanted.wait()
             try:
@@ -241,7 +237,7 @@ class Asking:
                     await self._ask_at_once(address, broker)
                 await self._line.put(answer)
             except asyncio.CancelledError:
-                self._keep(answer)
+                self._fetched.keep(answer)
                 raise
             if self._timeout_s is not None:
                 return
@@ -264,17 +260,19 @@ class Asking:
     async def _answer(self, address: str, broker: BrokerRoute) -> Answer:
         """One call that is held; for one batch it outlives whoever waits for it."""
         hold_s = min(HOLD_S, self._wait_s)
-        late = self._late.pop(address, None)
-        if self._timeout_s is None and late is None:
-            return await self._calls.receive(broker, self._order, hold_s)
-        call = late or asyncio.create_task(
-            self._calls.receive(broker, self._order, hold_s), name=f"ariane-receive-{address}"
-        )
+        calls = self._fetched.take_late(address)
+        if not calls and self._timeout_s is None:
+            return await self._receive(broker, self._order, hold_s)
+        if not calls:
+            asking = self._receive(broker, self._order, hold_s)
+            calls = {asyncio.create_task(asking, name=f"ariane-receive-{address}")}
         try:
-            return await asyncio.shield(call)
-        except asyncio.CancelledError:
-            self._late[address] = call
-            raise
+            ended, _ = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+            call = ended.pop()
+            calls.remove(call)
+            return call.result()
+        finally:
+            self._fetched.add_late(address, calls)
 
     async def _ask_at_once(self, address: str, broker: BrokerRoute) -> None:
         """Have the broker work while records become messages. Not held: see ``ENDING_S``."""
@@ -288,7 +286,7 @@ class Asking:
         async with turn_at(address):
             self._sent.add(address)
             try:
-                return await self._calls.receive(broker, self._order, 0)
+                return await self._receive(broker, self._order, 0)
             finally:
                 self._sent.remove(address)
 
@@ -305,16 +303,4 @@ class Asking:
         while not self._line.empty():
             found = self._line.get_nowait()
             if not isinstance(found, CallError):
-                self._keep(found)
-
-    def _keep_of(self, call: asyncio.Task[Answer]) -> None:
-        """Keep what a call brought, if it has ended well."""
-        ended = call.done() and not call.cancelled() and call.exception() is None
-        if ended and call.result().message_count:
-            self._keep(call.result())
-
-    def _keep(self, answer: Answer) -> None:
-        try:
-            self._kept.append(messages_of(answer))
-        except RecordDamaged as error:
-            logger.error("messages come again when their time is over: %s", error)
+                self._fetched.keep(found)

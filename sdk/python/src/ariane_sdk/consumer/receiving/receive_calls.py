@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby, repeat
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
@@ -16,6 +17,7 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from ariane.broker.v1.receive_service_pb2 import (
+    KeepInvisibleRequest,
     Nack,
     ReceiveOrder,
     ReceiveRecordsRequest,
@@ -133,9 +135,7 @@ class ReceiveCalls:
         answer = await answer_of(
             self._connections.receive_records(address, request, hold_s + ANSWER_SECONDS), peer
         )
-        held_until_s = math.inf
-        if not order.keep_invisible:
-            held_until_s = self._clock.monotonic_s() + duration_s(order.invisible_duration)
+        held_until_s = self._clock.monotonic_s() + duration_s(order.invisible_duration)
         try:
             return Answer(broker.broker_name, address, receive_answer(answer), held_until_s)
         except DecodeError as error:
@@ -163,7 +163,7 @@ class ReceiveCalls:
         except AttributeError:
             raise IllegalArgument("only messages of a ReceiveConsumer can be settled") from None
         calls = [
-            self._settle_at_primary(name, at[name], dict(some), outcome)
+            self._at_primary(name, at[name], partial(self._settle, dict(some), outcome))
             for name, receipts in by_broker.items()
             for some in _pieces(list(receipts.items()), SETTLEMENTS_MAX)
         ]
@@ -173,25 +173,47 @@ class ReceiveCalls:
         for error in sorted(errors, key=lambda error: isinstance(error, ReceiptExpired)):
             raise error
 
-    async def _settle_at_primary(
-        self, name: str, known: str, receipts: Mapping[Receipt, _Runs], outcome: Settlement
+    async def keep(
+        self, broker_name: str, address: str, client_id: str, receipts: Sequence[bytes]
     ) -> None:
-        """Settle where the primary is by the routes, and once more if they were out of date."""
+        """Have a broker keep messages invisible while a client is attached.
+
+        Args:
+            broker_name: The broker.
+            address: Where its primary was.
+            client_id: The client.
+            receipts: At most 4096. Of those that are used up nothing is kept.
+
+        Raises:
+            CallError: The broker may not have heard it.
+        """
+        request = KeepInvisibleRequest(
+            consumer_group=self._group, client_id=client_id, receipts=receipts
+        )
+        await self._at_primary(broker_name, address, partial(self._keep, request))
+
+    async def _keep(self, request: KeepInvisibleRequest, address: str) -> None:
+        await answer_of(
+            self._connections.receiving(address).KeepInvisible(request, timeout=self._timeout_s),
+            f"the broker at {address}",
+        )
+
+    async def _at_primary(
+        self, name: str, known: str, call: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """Call where the primary is by the routes, and once more if they were out of date."""
         address = self._primaries.find(name) or known
         try:
-            await self._settle(address, receipts, outcome)
+            await call(address)
         except (ServiceUnavailable, DeadlinePassed):
             await self._primaries.look_again()
             now = self._primaries.find(name) or known
             if now == address:
                 raise
-            await self._settle(now, receipts, outcome)
+            await call(now)
 
     async def _settle(
-        self,
-        address: str,
-        receipts: Mapping[Receipt, _Runs],
-        outcome: Settlement,
+        self, receipts: Mapping[Receipt, _Runs], outcome: Settlement, address: str
     ) -> None:
         request = SettleRecordsRequest(consumer_group=self._group)
         for receipt, runs in receipts.items():

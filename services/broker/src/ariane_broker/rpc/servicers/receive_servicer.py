@@ -17,6 +17,8 @@ from ariane_broker.receive.settling import DONE, Hidden, Outcome, Settled, Settl
 from ariane_broker.receive_errors import receipt_expired
 from ariane_broker.rpc.answer_leases import hold_seconds_max, lease_of
 from ariane_broker.rpc.wire.receive_wire import (
+    kept_messages,
+    kept_settlements,
     nack_of,
     packed_answer,
     plain_answers,
@@ -104,6 +106,15 @@ class ReceiveServicer(ReceiveServiceServicer):
         return receive_pb.ChangeInvisibleDurationResponse(
             receipt_handle=handle, invisible_until=until
         )
+
+    async def KeepInvisible(
+        self, request: receive_pb.KeepInvisibleRequest, context: aio.ServicerContext[Any, Any]
+    ) -> receive_pb.KeepInvisibleResponse:
+        """Keep messages invisible."""
+        wanted = kept_settlements(request, self._room.table.secret)
+        outcomes = await self._settle(request.consumer_group, wanted)
+        named = [*request.receipt_handles, *(receipt.hex() for receipt in request.receipts)]
+        return receive_pb.KeepInvisibleResponse(results=map(kept_messages, outcomes, named))
 
     async def SettleRecords(
         self, request: receive_pb.SettleRecordsRequest, context: aio.ServicerContext[Any, Any]

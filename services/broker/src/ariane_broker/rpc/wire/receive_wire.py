@@ -21,7 +21,15 @@ from ariane_broker.receive.receipts import (
     encode_receipt,
 )
 from ariane_broker.receive.receive_order import INVISIBLE_MS_MAX, HandedOut, ReceiveOrder
-from ariane_broker.receive.settling import DONE, Failed, Hidden, Outcome, Settled, Settlement
+from ariane_broker.receive.settling import (
+    DONE,
+    Failed,
+    Hidden,
+    Kept,
+    Outcome,
+    Settled,
+    Settlement,
+)
 from ariane_broker.receive.standing import QueueStanding
 from ariane_broker.receive_errors import receipt_expired
 from ariane_broker.rpc.wire.stored_message import message_of
@@ -79,7 +87,6 @@ def receive_order(
         invisible_ms=round(invisible_s * 1000),
         hold_seconds=seconds_of(order.hold_duration, "order.hold_duration"),
         hold_seconds_max=hold_seconds_max,
-        keep_invisible=order.keep_invisible,
         start_newest=start_newest,
         by_priority=order.by_priority,
     )
@@ -221,6 +228,43 @@ def span_ms_of(seconds: float, field: str) -> int:
     if seconds * 1000 > INVISIBLE_MS_MAX:
         raise field_invalid(field, "must be 0 to 12 h", f"{seconds:g} s")
     return round(seconds * 1000)
+
+
+def kept_settlements(
+    request: receive_pb.KeepInvisibleRequest, secret: bytes
+) -> list[Settlement | ServiceError]:
+    """What a client has in its hands.
+
+    Raises:
+        ServiceError: FIELD_INVALID; what is none of ours is an entry.
+    """
+    if not request.client_id:
+        raise field_invalid("client_id", "must be set")
+    count = len(request.receipt_handles) + len(request.receipts)
+    if not 1 <= count <= HANDLES_MAX:
+        raise field_invalid("receipts", f"must be 1 to {HANDLES_MAX} with handles", count)
+    group, outcome = request.consumer_group, Kept(request.client_id)
+    kept = [_of_handle(handle, group, secret, outcome) for handle in request.receipt_handles]
+    return kept + [_of_receipt(octets, group, secret, outcome) for octets in request.receipts]
+
+
+def _of_receipt(
+    octets: bytes, group: str, secret: bytes, outcome: Outcome
+) -> Settlement | ServiceError:
+    try:
+        receipt = decode_receipt(octets, group, secret)
+    except ServiceError as error:
+        return error
+    return Settlement(receipt.queue, receipt.serial, None, outcome)
+
+
+def kept_messages(outcome: Settled | ServiceError, named: str) -> receive_pb.KeptMessages:
+    """What became of an entry."""
+    if isinstance(outcome, ServiceError):
+        return receive_pb.KeptMessages(error=status_of(outcome))
+    if outcome.expired:
+        return receive_pb.KeptMessages(error=status_of(receipt_expired(named)))
+    return receive_pb.KeptMessages()
 
 
 def settled_message(outcome: Settled | ServiceError, handle: str) -> receive_pb.SettledMessage:
