@@ -197,3 +197,76 @@ def test_a_mistyped_command_is_told_what_was_meant(capsys):
     assert "No such command 'topik'. Did you mean 'topic'?" in capsys.readouterr().err
     assert main(["topic", "craete"]) == ExitStatus.USAGE
     assert "Did you mean 'create'?" in capsys.readouterr().err
+
+
+def leaves(command, path=()):
+    """Own commands with their words."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            if path or name in OWN_COMMANDS:
+                yield from leaves(command.get_command(context, name), (*path, name))
+    else:
+        yield pytest.param(path, command, id=" ".join(path))
+
+
+def needed(command):
+    """A word for each argument and option that must be said."""
+    for param in command.params:
+        if isinstance(param, click.Argument) and param.required:
+            yield param, []
+        elif isinstance(param, click.Option) and param.required:
+            yield param, [param.opts[0]]
+
+
+def word_for(param):
+    if isinstance(param.type, click.Choice):
+        return next(iter(param.type.choices))
+    if isinstance(param.type, click.types.IntParamType):
+        return "1"
+    return "a=1"
+
+
+def refused(capsys, *words):
+    """The one line that a command line is refused with."""
+    capsys.readouterr()
+    assert main(words) == ExitStatus.USAGE
+    told = capsys.readouterr()
+    assert told.out == ""
+    [line] = told.err.splitlines()
+    assert line.startswith("ariane: ")
+    assert line.endswith(" [USAGE]")
+    return line
+
+
+@pytest.mark.parametrize(("path", "command"), [*leaves(root)])
+def test_what_is_missing_or_no_name_is_one_line_that_says_where_help_is(capsys, path, command):
+    params = list(needed(command))
+    if params:
+        line = refused(capsys, *path)
+        assert "Missing" in line
+        assert f"; ariane {' '.join(path)} --help tells how" in line
+    for number, (param, _) in enumerate(params):
+        for wrong in ("", "a\udcff"):
+            words = [
+                part
+                for place, (each, option) in enumerate(params)
+                for part in (*option, wrong if place == number else word_for(each))
+            ]
+            if param.type is not click.UNPROCESSED:
+                refused(capsys, *path, *words)
+    for param in command.params:
+        if isinstance(param, click.Option) and isinstance(param.type, click.types.StringParamType):
+            words = [part for each, option in params for part in (*option, word_for(each))]
+            refused(capsys, *path, *words, f"{param.opts[0]}=")
+
+
+COUNTS_ONLY_HERE = {"--count", "--max-count", "--attempts", "--rate"}
+"""Whole numbers that are never said to another process."""
+
+
+@pytest.mark.parametrize(("path", "command"), [*leaves(root)])
+def test_every_number_that_is_told_a_service_has_an_end(path, command):
+    for param in command.params:
+        if isinstance(param.type, click.IntRange) and param.type.max is None:
+            assert set(param.opts) & COUNTS_ONLY_HERE, (path, param.opts)

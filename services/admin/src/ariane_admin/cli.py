@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
 from ariane_admin.asking.contexts import CONTEXT_VARIABLE, enter_context
 from ariane_admin.errors import CommandFailed, say_error
@@ -110,12 +111,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, CommandFailed):
             error.show()
             return error.status
+        if isinstance(error, click.UsageError) and not isinstance(error, NoArgsIsHelpError):
+            _say_usage(error)
+            return error.exit_code
         if isinstance(error, click.ClickException):
             error.show()
             return error.exit_code
         if isinstance(error, _ReaderLeft | BrokenPipeError):
             return _reader_left()
         return _failed(error)
+
+
+def _say_usage(error: click.UsageError) -> None:
+    """What was wrongly said, in one line as all errors are, and where it is told how."""
+    path = "ariane" if error.ctx is None else error.ctx.command_path
+    text = error.format_message().rstrip(".")
+    say_error(f"{text}; {path} --help tells how to say it [{ExitStatus.USAGE.name}]")
 
 
 def _run(arguments: list[str]) -> int:

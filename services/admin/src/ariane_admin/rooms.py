@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from ariane_admin.command_table import OWN_COMMANDS, Room, Wing
@@ -78,7 +79,7 @@ class House(click.Group):
         if own is not None:
             module, _, attribute = own.place.partition(":")
             command: click.Command = getattr(importlib.import_module(module), attribute)
-            return command
+            return _with_checked_texts(command)
         known = super().get_command(ctx, cmd_name)
         if known is None and cmd_name in self._plugins:
             return _load_plugin(self._plugins[cmd_name])
@@ -134,6 +135,46 @@ class _Line(click.Command):
     """A command as lists show it; it cannot be run."""
 
     name: str
+
+
+def _with_checked_texts(command: click.Command) -> click.Command:
+    """A command that takes no empty text: a variable of a script that is not set must not mean all.
+
+    Nor does it take text that is not of UTF-8, which nothing can be named by. What another program
+    is told may be anything.
+    """
+    if "parse_args" in vars(command):
+        return command  # It is one already.
+    parse = command.parse_args
+
+    def parse_args(ctx: click.Context, args: list[str]) -> list[str]:
+        rest = parse(ctx, args)
+        for param in command.params:
+            name = str(param.name)
+            said = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+            if said and param.type is not click.UNPROCESSED:
+                trouble = _trouble_of(ctx.params.get(name))
+                if trouble:
+                    raise click.BadParameter(trouble, ctx, param)
+        return rest
+
+    command.parse_args = parse_args  # type: ignore[method-assign]
+    return command
+
+
+def _trouble_of(value: object) -> str:
+    """Why a text, or one of several, is not taken; nothing where it is."""
+    if type(value) is tuple:
+        return next(filter(None, map(_trouble_of, value)), "")
+    if not isinstance(value, str):
+        return ""
+    if not value:
+        return "it is empty"
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return "it is no text of UTF-8"
+    return ""
 
 
 def _examples_text(examples: Sequence[str]) -> str:

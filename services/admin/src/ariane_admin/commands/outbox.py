@@ -45,7 +45,7 @@ def _database_option(command: _Command) -> _Command:
 @click.option("--until-empty", is_flag=True, help="End when nothing waits any more.")
 @click.option(
     "--attempts-max",
-    type=click.IntRange(1),
+    type=click.IntRange(1, (1 << 31) - 1),
     default=50,
     show_default=True,
     help="Park what was refused so often.",

@@ -57,7 +57,7 @@ from ariane_sdk.errors import ArianeError, BatchSendError
 @click.option("--at", "deliver_at", type=MomentType(), help="Deliver at this time.")
 @click.option(
     "--delay-level",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, (1 << 31) - 1),
     help="Deliver after the wait of this delay level of the broker's table.",
 )
 @click.option(
@@ -73,7 +73,7 @@ from ariane_sdk.errors import ArianeError, BatchSendError
 )
 @click.option(
     "--in-sync-min",
-    type=click.IntRange(min=2),
+    type=click.IntRange(2, (1 << 31) - 1),
     help="How many brokers must be in sync and have it, the primary included; fewer refuse it.",
 )
 @name_servers_option

@@ -67,7 +67,7 @@ def list_sinks(*, topic: str, name_servers: str, output: Output) -> None:
 )
 @click.option(
     "--committed-batch",
-    type=click.IntRange(0),
+    type=click.IntRange(0, (1 << 63) - 1),
     metavar="BATCH",
     help="With --home-is-gone: the last batch that is known to be committed there.",
 )

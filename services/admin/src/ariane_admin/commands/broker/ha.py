@@ -26,6 +26,8 @@ _COLUMNS: Final = (
     *("behind_s", "trouble"),
 )
 
+_REPLICA_ID: Final = click.IntRange(0, (1 << 63) - 1)
+
 
 @click.command("status")
 @click.argument("name")
@@ -57,7 +59,7 @@ def status(*, name: str, name_servers: str, output: Output) -> int:
 
 @click.command("switchover")
 @click.argument("name")
-@click.option("--to", "broker_id", type=click.IntRange(0), required=True, help="Id of the replica.")
+@click.option("--to", "broker_id", type=_REPLICA_ID, required=True, help="Id of the replica.")
 @click.option(
     "--grace",
     type=click.FloatRange(0.1, 20),
@@ -106,7 +108,7 @@ def switchover(
 
 @click.command("elect")
 @click.argument("name")
-@click.option("--id", "broker_id", type=click.IntRange(0), required=True, help="Id of the replica.")
+@click.option("--id", "broker_id", type=_REPLICA_ID, required=True, help="Id of the replica.")
 @click.option(
     "--unclean", is_flag=True, help="Even if it is not in sync: what only others hold is lost."
 )
@@ -152,7 +154,7 @@ def elect(
 
 @click.command("remove")
 @click.argument("name")
-@click.option("--id", "broker_id", type=click.IntRange(0), required=True, help="Id of the replica.")
+@click.option("--id", "broker_id", type=_REPLICA_ID, required=True, help="Id of the replica.")
 @dry_run_option
 @yes_option
 @name_servers_option
