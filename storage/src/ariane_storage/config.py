@@ -1,4 +1,4 @@
-"""Settings of a store: every number with its unit and where it comes from."""
+"""Settings of a store: every number with its unit and origin."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FlushMode(StrEnum):
     """What an acknowledgement waits for."""
 
     ASYNC = "async"
-    """Nothing: records reach the disk within the flush interval."""
+    """No wait: records reach the disk within the flush interval."""
     SYNC = "sync"
     """The flush of the record; until then it is not handed out either."""
 
@@ -45,21 +45,21 @@ class StoreConfig:
         flush_mode: What an acknowledgement waits for.
         flush_interval_ms: How often the commit log is flushed under ``FlushMode.ASYNC``.
         flush_least_pages: Pages of 4 KiB that must be waiting for such a flush.
-        flush_thorough_interval_ms: How often it is flushed however little waits.
-        derived_interval_ms: How often, at most, consume queues, index and checkpoint are written.
-            This is what bounds the work of recovery.
+        flush_thorough_interval_ms: How often the log is flushed even if few pages wait.
+        derived_interval_ms: The shortest time between two writes of consume queues, index and
+            checkpoint. This bounds the work of recovery.
         store_host: Address that is written into records, IPv4 or IPv6, and port.
-        checksum: Whether records must bring room for the checksum of themselves.
+        checksum: Whether records must have room for a checksum of themselves.
         record_bytes_max: Largest record: 4 MiB of body and 64 KiB around it.
         files_open_max: Consume-queue files that are kept open.
         scan_entries_max: Consume-queue entries that one filtered read looks at.
-        index_backlog_keys: Keys that may wait to be filed in the index, 20 bytes each: an append
-            that finds more of them files some first. More where a thread files them beside.
+        index_backlog_keys: Keys that may wait to be filed in the index, 20 bytes each; an append
+            that finds more files some first. May be larger where another thread files keys.
         delay_levels_ms: Delay of each level of the delay topic, level 1 first.
         retention_ms: Age at which a segment may be deleted.
         delete_at_hour: Hour of the day, local time, in which old segments are deleted.
         disk_clean_ratio: Share of the disk in use at which old segments go at any hour.
-        disk_force_ratio: Share at which the oldest segments go however young.
+        disk_force_ratio: Share at which even young segments go, oldest first.
         disk_refuse_ratio: Share at which writes are refused.
         delete_batch_max: Segments that one pass of retention deletes.
     """
@@ -91,7 +91,7 @@ class StoreConfig:
         """Refuse numbers that cannot work together.
 
         Raises:
-            ValueError: Says which.
+            ValueError: The message names the numbers.
         """
         positive = (
             *(self.segment_bytes, self.consume_queue_file_entries, self.index_slots),

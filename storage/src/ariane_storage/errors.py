@@ -13,10 +13,10 @@
     +-- BlockRejected             a block that is not what it claims; nothing was written
     +-- IllegalQueue              a topic or queue id that cannot name a folder
     +-- QueueOffsetOutOfRange     below the oldest kept, or beyond the next to be written
-    +-- QueueUnderRepair          an entry leads astray; it is made again from the commit log
+    +-- QueueUnderRepair          a wrong entry of a queue; it is rebuilt from the commit log
     +-- CommitLogOffsetOutOfRange below the begin of the log, or beyond its end
     +-- LogPositionMismatch       raw bytes that belong elsewhere in the log
-    +-- RawBytesRefused           raw bytes that are not what a log holds
+    +-- RawBytesRefused           raw bytes that are not valid at their place
     +-- (corruption, never retried)
         +-- RecordNotFound        no record starts at this commit-log offset
         +-- RecordCorrupted       a record starts here, and its bytes are not what was written
@@ -48,7 +48,7 @@ class StoreClosed(StorageError):
 
 
 class StorePoisoned(StorageError):
-    """A flush failed, so that nobody knows what is on the disk: only recovery can tell.
+    """A flush failed, so that the state of the disk is unknown until recovery reads it.
 
     Attributes:
         cause: The first error of the disk.
@@ -66,7 +66,7 @@ class StoreFull(StorageError):
 
     Attributes:
         root: Folder of the store.
-        reason: What was reached.
+        reason: The limit that was reached.
     """
 
     def __init__(self, root: Path, reason: str) -> None:
@@ -106,7 +106,7 @@ class BytesUnreadable(StorageError):
 
 
 class StateFileDamaged(StorageError):
-    """No generation of a state file can be trusted.
+    """No generation of a state file is valid.
 
     Attributes:
         path: The file.
@@ -144,7 +144,7 @@ class QueueOffsetOutOfRange(StorageError):
     Attributes:
         topic: Topic of the queue.
         queue_id: Number of the queue within the topic.
-        queue_offset: What was asked for.
+        queue_offset: The requested offset.
         min_queue_offset: The oldest queue offset that is kept.
         max_queue_offset: The next queue offset to be written (exclusive end).
     """
@@ -169,14 +169,14 @@ class QueueOffsetOutOfRange(StorageError):
 
 
 class QueueUnderRepair(StorageError):
-    """An entry of a queue leads to no record of it, and is made again from the commit log.
+    """An entry of a queue points to a wrong record, and is rebuilt from the commit log.
 
-    Reading behind it would leave its message out: read again once it is repaired.
+    Reading past it would skip its message: read again once the queue is repaired.
 
     Attributes:
         topic: Topic of the queue.
         queue_id: Number of the queue within the topic.
-        queue_offset: Of the entry.
+        queue_offset: Queue offset of the entry.
     """
 
     def __init__(self, topic: str, queue_id: int, queue_offset: int) -> None:
@@ -219,9 +219,9 @@ class CommitLogOffsetOutOfRange(StorageError):
     """A commit-log offset below the begin of the log, or beyond its end.
 
     Attributes:
-        commit_log_offset: What was asked for.
-        min_offset: Where the log begins.
-        max_offset: Where it ends.
+        commit_log_offset: The requested offset.
+        min_offset: Begin of the log.
+        max_offset: End of the log.
     """
 
     def __init__(self, commit_log_offset: int, min_offset: int, max_offset: int) -> None:
@@ -237,8 +237,8 @@ class LogPositionMismatch(StorageError):
     """Raw bytes of the log that belong elsewhere.
 
     Attributes:
-        expected: Where the next ones belong.
-        commit_log_offset: Where these do.
+        expected: The next expected commit-log offset.
+        commit_log_offset: The offset of these bytes.
     """
 
     def __init__(self, expected: int, commit_log_offset: int) -> None:
@@ -250,10 +250,10 @@ class LogPositionMismatch(StorageError):
 
 
 class RawBytesRefused(StorageError):
-    """Raw bytes that are not what a log holds at their place.
+    """Raw bytes that are not valid at their place in the log.
 
     Attributes:
-        commit_log_offset: Where the first record lies that is none.
+        commit_log_offset: Commit-log offset of the first invalid record.
         reason: What is wrong with it.
     """
 

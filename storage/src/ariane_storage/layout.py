@@ -5,8 +5,8 @@
     layout.json    {"version": 1, "segment_bytes": 1073741824, "consume_queue_file_entries": 300000,
                     "index_slots": 5000000, "index_items": 20000000}
 
-A store is opened with the sizes that it was written with, or not at all. A store that another
-program wrote has no such file: then sizes are read off the files.
+A store is opened only with the sizes that it was written with. A store of another program has no
+such file: then the sizes are read off its files.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class StoreLayout:
 
 
 def settle_layout(disk: Disk, files: StoreFiles, config: StoreConfig) -> None:
-    """Compare the sizes of a store with those configured, and write them down for a new one.
+    """Compare the sizes of a store with the configured ones; write them down for a new store.
 
     Raises:
         StoreFormatError: They differ, or a newer version of this program wrote the store.
@@ -84,7 +84,7 @@ def settle_layout(disk: Disk, files: StoreFiles, config: StoreConfig) -> None:
 
 
 def _check_segments(disk: Disk, files: StoreFiles, config: StoreConfig) -> None:
-    """Refuse the segments of another program before one of them is made longer."""
+    """Refuse another program's segments before one of them is made longer."""
     length = _segment_bytes(disk, files)
     if length and length != config.segment_bytes:
         raise StoreFormatError(
@@ -95,7 +95,7 @@ def _check_segments(disk: Disk, files: StoreFiles, config: StoreConfig) -> None:
 
 
 def load_layout(disk: Disk, files: StoreFiles) -> StoreLayout | None:
-    """The sizes of a store as it says itself, or None if it does not.
+    """Load the sizes of a store from its file, or None without one.
 
     Raises:
         StoreFormatError: A newer version of this program wrote it.
@@ -131,13 +131,13 @@ def _from_state(files: StoreFiles, state: dict[str, Any]) -> StoreLayout:
 
 
 def find_layout(disk: Disk, files: StoreFiles) -> StoreLayout:
-    """The sizes of a store: as it says itself, or else read off its files.
+    """The sizes of a store, from its file or else read off the other files.
 
-    Sizes that no file shows are those of a new store.
+    Sizes that no file shows are the defaults.
 
     Raises:
         StoreFormatError: A newer version of this program wrote it.
-        StateFileDamaged: It says its sizes, and that cannot be read.
+        StateFileDamaged: The file with its sizes cannot be read.
     """
     said = load_layout(disk, files)
     if said is not None:
@@ -154,10 +154,10 @@ def find_layout(disk: Disk, files: StoreFiles) -> StoreLayout:
 
 
 def check_sizes_known(root: Path, disk: Disk) -> None:
-    """Refuse to write into a store whose sizes would only be guessed.
+    """Refuse to write into a store whose sizes can only be guessed.
 
     Raises:
-        StoreFormatError: It does not say its sizes, and there are index files of others than usual.
+        StoreFormatError: The store has no file with its sizes, and index files of unusual ones.
     """
     files = StoreFiles(root)
     if load_layout(disk, files) is not None:
@@ -198,16 +198,16 @@ def _queue_file_entries(disk: Disk, files: StoreFiles) -> int:
 
 
 def _index_sizes(disk: Disk, files: StoreFiles, usual: StoreLayout) -> tuple[int, int]:
-    """Slots and items of an index file that tells them.
+    """Slots and items of the first index file that shows them.
 
-    One without items does not: then there are four for each slot, as usual.
+    A file without items does not: then there are four items for each slot, as usual.
     """
     names = [name for name in disk.names(files.index) if _is_index_name(name)]
     for name in names:
         try:
             told = sizes_told_by(disk, files.index / name)
         except OSError:
-            continue  # Bytes that the disk cannot read are found when the file is opened.
+            continue  # Unreadable bytes are found when the file is opened.
         if told is not None:
             return told
     for name in names:
@@ -224,4 +224,4 @@ def _is_index_name(name: str) -> bool:
 
 
 DISK_SECTOR_BYTES: Final = 512
-"""What a disk writes as a whole."""
+"""The smallest unit that a disk writes as a whole."""

@@ -1,4 +1,4 @@
-"""The parts of an open store, which its readers, its writer and its keeper share."""
+"""The parts of an open store, shared by its readers, writer and keeper."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from ariane_storage.store_files import StoreFiles
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class StoreParts:
-    """Everything that an open store consists of.
+    """All parts of an open store.
 
     Attributes:
         config: Its settings.
-        disk: Where it lies.
-        clock: What time it is.
-        believed_time: What time it is for what grows old.
+        disk: The disk with the store.
+        clock: The clock.
+        believed_time: The time by which messages age.
         files: Paths in it.
         log: The commit log.
         queues: All consume queues.
         index: The index.
         idle_queues: Ends of queues whose records are all deleted.
-        deleted_topics: Up to where records of topics are deleted.
+        deleted_topics: Offsets below which records of topics are deleted.
         quarantine: Damaged ranges of the commit log.
         unreadable: Places of derived files that the disk could not read.
         guard: Lets only one thread flush, and none after a failure.
-        repairs: Queues whose entries lead astray.
-        trusted_from: Records from this commit-log offset on were written or checked by this
-            process.
+        repairs: Queues with wrong entries.
+        trusted_from: This process has written or checked all records from this commit-log offset
+            on.
         store_timestamp_ms: Store timestamp of the newest record; the next one is not below.
-        confirm_limit: Nothing at or behind this commit-log offset is handed out, since replicas
-            lack it; None where nobody asks them.
-        full_reason: Why writes are refused for lack of space, or nothing.
+        confirm_limit: Commit-log offset from which on replicas lack records, so that none is handed
+            out; None without replicas.
+        full_reason: Why writes are refused for lack of space; empty if they are not.
         is_open: Whether the store may be used.
     """
 
@@ -72,7 +72,7 @@ class StoreParts:
     is_open: bool = True
 
     def check_open(self) -> None:
-        """Go on only if the store is open.
+        """Raise if the store is not open.
 
         Raises:
             StoreClosed: It was closed.
@@ -81,18 +81,18 @@ class StoreParts:
             raise StoreClosed(f"{self.files.root}: the store is closed")
 
     def identity_of(self, queue: ConsumeQueue) -> QueueIdentity:
-        """What all records of a queue say."""
+        """The fields that all records of a queue share."""
         return identity_of(queue.topic, queue.queue_id, self.deleted_topics.end_of(queue.topic))
 
     @property
     def confirmed_offset(self) -> int:
-        """The end of what may be handed out: under synchronous flush, of what is durable."""
+        """The end of what may be handed out: under synchronous flush, the durable end."""
         sync = self.config.flush_mode is FlushMode.SYNC
         confirmed = self.log.flushed_offset if sync else self.log.write_offset
         limit = self.confirm_limit
         return confirmed if limit is None or confirmed < limit else limit
 
     def readable_end(self, limit: int | None) -> int:
-        """The end of what may be handed out, which a caller can lower but not raise."""
+        """The end of what may be handed out; a caller can lower it but not raise it."""
         confirmed = self.confirmed_offset
         return confirmed if limit is None else min(limit, confirmed)

@@ -1,21 +1,21 @@
-"""A small JSON file that is replaced whole and kept in two generations.
+"""A small JSON file that is replaced as a whole and kept in two generations.
 
 ::
 
     topics.json            the current generation
     topics.json.bak        the one before
-    topics.json.sums       checksums of what either may hold: {"crc32": [newest, ...]}
+    topics.json.sums       checksums that either may have: {"crc32": [newest, ...]}
 
-Saving: the new generation goes to a file of its own; the sidecar is told about it; the current
-generation gets the second name ``.bak``; then the new one takes the name of the current one. Every
-step is durable before the next, and at each of them a generation that the sidecar knows stands
-under its name.
+Saving: the new generation is written to a file of its own; the sidecar gets its checksum; the
+current generation gets ``.bak`` as a second name; then the new one is renamed to the current one.
+Every step is durable before the next, and after each of them a generation that the sidecar knows
+has its name.
 
-RocketMQ's fastjson writes integer keys without quotes, which is no JSON: reading quotes them.
-A file that another program wrote has no sidecar, or one that does not know it. Without a sidecar it
-is believed if it parses. With one that does not know it, it is believed if it parses and does not
-end as ours do, with a line feed: so RocketMQ may have the store for a while and give it back, and a
-flipped bit of ours is still noticed. Whoever edits a file of ours by hand removes the sidecar.
+RocketMQ's fastjson writes integer keys without quotes, which is no JSON: reading adds the quotes. A
+file of another program has no sidecar, or one that does not know it. Without a sidecar it is valid
+if it parses. With a sidecar that does not know it, it is valid if it parses and does not end as
+ours do, with a line feed: so RocketMQ may use the store for a while and give it back, and a flipped
+bit in our file is still noticed. To edit a file of ours by hand, remove the sidecar.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from ariane_record.checksums.checksum import crc32
 from ariane_storage.disk.disk import Disk, is_unreadable
 from ariane_storage.errors import StateFileDamaged
 
-# A string, or a bare integer that is a key; what is in strings is left alone.
+# A string, or a bare integer that is a key; the contents of strings are left alone.
 _BARE_KEY: Final = re.compile(r'("(?:[^"\\]|\\.)*")|(-?\d+)(?=\s*:)')
 
 _compact: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 _OUR_END: Final = b"\n"
-"""Our files end with this, and those that fastjson wrote do not."""
+"""The end of our files, which files of fastjson do not have."""
 
 
 class StateFile:
     """One file of state. Not for several threads at once.
 
     Attributes:
-        used_backup: Whether the last ``load`` had to fall back to the generation before.
+        used_backup: Whether the last ``load`` had to use the generation before.
     """
 
     def __init__(self, path: Path, disk: Disk) -> None:
@@ -59,10 +59,10 @@ class StateFile:
         return self._path
 
     def load(self) -> dict[str, Any] | None:
-        """The newest generation that can be believed; None if there never was one.
+        """Load the newest valid generation; None if the file never existed.
 
         Raises:
-            StateFileDamaged: There was one, and none can be believed. It is never read as empty.
+            StateFileDamaged: Generations exist, and none is valid. This is never read as empty.
         """
         sums, sums_reason = self._load_sums()
         reasons = []
@@ -88,16 +88,16 @@ class StateFile:
         raise StateFileDamaged(self._path, f"{'; '.join(reasons)}: {advice}")
 
     def previous(self) -> dict[str, Any] | None:
-        """The generation before; None if there is none that can be believed."""
+        """Load the generation before; None without a valid one."""
         sums, _ = self._load_sums()
         content = self._believed(self._backup, sums)
         return None if content is None else decode_state(content)
 
     def save(self, state: dict[str, Any]) -> None:
-        """Replace the file durably; the generation before stays as ``.bak``.
+        """Replace the file durably; the present generation becomes ``.bak``.
 
         Raises:
-            OSError: The disk failed; one of the two generations is there and sound.
+            OSError: The disk failed; one of the two generations is valid.
         """
         content = encode_state(state)
         folder = self._path.parent
@@ -105,11 +105,11 @@ class StateFile:
         disk.make_folders(folder)
         written = self._path.with_name(self._path.name + ".tmp")
         disk.write(written, content)
-        # A generation that nobody would believe takes no part, and never the place of a sound one.
+        # An invalid generation takes no part, and never replaces a valid one.
         sums, _ = self._load_sums()
         current, backup = self._believed(self._path, sums), self._believed(self._backup, sums)
         if current is None and backup is None:
-            # The first generation: a sidecar that came before it would call it missing.
+            # The first generation: a sidecar written before it would report it as missing.
             disk.rename(written, self._path)
             disk.sync(folders=[folder])
             self._save_sums([content])
@@ -136,7 +136,7 @@ class StateFile:
         self._disk.sync(folders=[self._path.parent])
 
     def _read(self, path: Path) -> bytes | None:
-        """The content of a file, None if there is none; ValueError if the disk cannot read it."""
+        """The content of a file; None if it does not exist; ValueError if it is unreadable."""
         try:
             return self._disk.read(path)
         except FileNotFoundError:
@@ -147,7 +147,7 @@ class StateFile:
             raise ValueError(f"cannot be read ({error.strerror})") from error
 
     def _believed(self, path: Path, sums: set[int] | None) -> bytes | None:
-        """The content of a generation, if it can be believed."""
+        """The content of a generation, if it is valid."""
         try:
             content = self._read(path)
             if content is None or _is_known(content, sums):
@@ -158,32 +158,32 @@ class StateFile:
         return content
 
     def _load_sums(self) -> tuple[set[int] | None, str]:
-        """The checksums that the sidecar knows, or None and what is wrong with it."""
+        """The checksums in the sidecar; or None and what is wrong with it."""
         try:
             content = self._read(self._sums)
             if content is None:
                 return None, ""
             return set(json.loads(content)["crc32"]), ""
         except (ValueError, RecursionError, KeyError, TypeError):
-            # Then the generations must speak for themselves; parsing is the best there is.
+            # Then a generation is valid if it parses.
             return None, f"{self._sums.name} is damaged"
 
 
 def other_shape(path: Path, error: Exception) -> StateFileDamaged:
-    """What to raise where a state file is sound JSON and not what it should say."""
+    """The error for a state file that is valid JSON of another shape."""
     reason = f"has another shape than this release writes ({error}): restore it from a copy"
     return StateFileDamaged(path, reason)
 
 
 def believed_state(content: bytes, sums: set[int] | None) -> dict[str, Any]:
-    """What a generation says, if it can be believed.
+    """Decode a generation if it is valid.
 
     Args:
         content: The generation.
-        sums: Checksums of what we wrote; None where nobody knows them.
+        sums: Checksums of what we wrote; None if unknown.
 
     Raises:
-        ValueError: It cannot; says why, to follow the name of the file.
+        ValueError: It is invalid; the message is to follow the file's name.
     """
     if sums is not None and content.endswith(_OUR_END) and not _is_known(content, sums):
         raise ValueError("differs from its checksum")
@@ -194,15 +194,15 @@ def believed_state(content: bytes, sums: set[int] | None) -> dict[str, Any]:
 
 
 def _is_known(content: bytes, sums: set[int] | None) -> bool:
-    """Whether a generation is one that we wrote: then it parses, too."""
+    """Whether we wrote a generation: then it parses, too."""
     return sums is not None and content.endswith(_OUR_END) and crc32(content) in sums
 
 
 def encode_state(state: dict[str, Any]) -> bytes:
-    """State as JSON that a Java broker reads: a line for each entry of what it consists of.
+    """Encode state as JSON that a Java broker reads, one line for each entry.
 
-    Not with tabs throughout, as a Java broker writes it: Python indents number by number, ten times
-    as slowly as C writes an entry, and files of ten thousand entries are saved while others run.
+    Not indented throughout, as a Java broker writes it: Python's indenting encoder takes ten times
+    as long as C's, and files of ten thousand entries are saved while the broker serves.
     """
     return _lines(state, "\t", _entry_lines).encode() + _OUR_END
 
@@ -212,7 +212,7 @@ def _entry_lines(part: Any) -> str:
 
 
 def _lines(part: Any, tabs: str, text_of: Callable[[Any], str]) -> str:
-    """A part of the state with a line for each of its entries."""
+    """Encode a part of the state with a line for each of its entries."""
     if isinstance(part, dict) and part:
         opening, closing = "{}"
         lines = [f"{_compact(str(key))}: {text_of(entry)}" for key, entry in part.items()]
@@ -230,10 +230,10 @@ def _quoted_key(match: re.Match[str]) -> str:
 
 
 def decode_state(content: bytes) -> dict[str, Any]:
-    """JSON, with bare integer keys or without, as an object; all keys are texts.
+    """Decode JSON, with or without quotes around integer keys, as an object.
 
     Raises:
-        ValueError: It is no JSON object.
+        ValueError: The content is no JSON object.
     """
     text = content.decode()
     try:

@@ -1,8 +1,8 @@
 """The store: one folder, one process, one commit log and everything that is derived from it.
 
-This is the facade; what is behind it is put together in ``opening``. Appends, reads and queries
-belong to one thread, the broker's loop, and are short. ``flush``, ``flush_derived`` and most of
-``keeping`` may run on others; nothing needs a thread beside to be right.
+This is the facade; ``opening`` puts its parts together. Appends, reads and queries belong to one
+thread, the broker's loop, and are short. ``flush``, ``flush_derived`` and most of ``keeping`` may
+run on other threads; no other thread is required.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _NO_HOST: Host = ("127.0.0.1", 0)
 class Store:
     """A store, open after ``recover``; ``Store.open`` does both.
 
-    So the parts of a process can be put together before recovery, which may take long, and runs in
-    a thread of its own. What is asked of a store too early raises StoreClosed.
+    Separating the two lets a process put its parts together before recovery, which may take long
+    and runs in a thread of its own. A store that is used before it is open raises StoreClosed.
 
     Attributes:
-        recovery: What opening it has found and done.
-        repairs: Makes entries of queues again that reads have found to lead astray.
-        keeping: What goes on beside appends and reads: flushes that are due, retention, deletion.
-        copying: The log as one copy of several: its raw bytes, epochs, and its end cut.
+        recovery: The report of its opening.
+        repairs: Rebuilds wrong entries of queues.
+        keeping: Upkeep beside appends and reads: due flushes, retention, deletion.
+        copying: The log as one of several copies: raw bytes, epochs, cutting its end.
     """
 
     _parts: StoreParts
@@ -77,10 +77,10 @@ class Store:
         disk: Disk | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Touch nothing yet.
+        """Set up without touching the disk.
 
         Args:
-            root: Folder of the store; made if it is not there.
+            root: Folder of the store; created if it does not exist.
             config: Settings; file sizes must be those that the store was written with.
             disk: The file system of the machine unless given.
             clock: The clock of the machine unless given.
@@ -101,7 +101,7 @@ class Store:
         progress: ProgressCallback | None = None,
         rebuild: bool = False,
     ) -> Self:
-        """Own a folder, recover what is in it, and be ready; see ``__init__`` and ``recover``."""
+        """Lock a folder, recover its store, and open it; see ``__init__`` and ``recover``."""
         store = cls(root, config, disk=disk, clock=clock)
         store.recover(progress=progress, rebuild=rebuild)
         return store
@@ -113,12 +113,12 @@ class Store:
         progress: ProgressCallback | None = None,
         rebuild: bool = False,
     ) -> None:
-        """Own the folder, recover what is in it, and be ready; blocks.
+        """Lock the folder, recover the store, and open it; blocks.
 
         Args:
-            host: Address that is written into records; that of the settings unless given.
-            progress: Told now and then how far recovery is.
-            rebuild: Whether to build consume queues and index again, from the log, in any case.
+            host: Address that is written into records; by default that of the settings.
+            progress: Called now and then with the progress of recovery.
+            rebuild: Whether to rebuild consume queues and index from the log in any case.
 
         Raises:
             StoreLocked: Another process has it open.
@@ -154,17 +154,17 @@ class Store:
 
     @property
     def config(self) -> StoreConfig:
-        """Its settings."""
+        """The settings."""
         return self._parts.config
 
     @property
     def is_open(self) -> bool:
-        """Whether it was opened, and not closed since."""
+        """Whether the store was opened, and not closed since."""
         return "_parts" in self.__dict__ and self._parts.is_open
 
     @property
     def root(self) -> Path:
-        """Its folder."""
+        """The folder."""
         return self._parts.files.root
 
     # Appending.
@@ -180,10 +180,10 @@ class Store:
         Args:
             block: Records and their columns.
             queue_id: Number of the queue within the topic of the block.
-            born_host: Where the producer was seen.
+            born_host: The producer's address.
 
         Raises:
-            BlockRejected: The block is not what it claims to be.
+            BlockRejected: The block is inconsistent.
             IllegalQueue: Topic or queue id cannot name a folder.
             StoreFull: No space; appends work again when there is some.
             StorePoisoned: A flush has failed.
@@ -201,11 +201,11 @@ class Store:
             born_host: Where the producer was seen.
 
         Returns:
-            Where each went; None when they are to be appended one by one, which also tells what is
-            wrong with those that are not sound.
+            The place of each; None if they must be appended one by one, which also tells what is
+            wrong with invalid ones.
 
         Raises:
-            IllegalQueue: As ``append_block``, whose other errors come too but BlockRejected.
+            IllegalQueue: As ``append_block``, with all its other errors except BlockRejected.
         """
         return self._appender.append_table(table, born_host)
 
@@ -230,12 +230,12 @@ class Store:
             queue_offset: Where to start.
             max_count: Messages at most.
             max_bytes: Bytes at most, but always one message if there is any.
-            wanted: Says which messages are; None for all.
-            readable_end: Hand out nothing beyond this commit-log offset; None: what is confirmed.
+            wanted: The filter; None for all messages.
+            readable_end: Read nothing beyond this commit-log offset; None: the confirmed end.
 
         Raises:
-            QueueOffsetOutOfRange: Below the oldest kept, or beyond the next to be written.
-            QueueUnderRepair: The entry at ``queue_offset`` leads astray; see ``repairs``.
+            QueueOffsetOutOfRange: Below the oldest kept, or beyond the next offset.
+            QueueUnderRepair: The entry at ``queue_offset`` is wrong; see ``repairs``.
             StoreClosed: The store was closed.
         """
         return self._reader.read(
@@ -275,30 +275,30 @@ class Store:
             timestamp_ms: The time, in milliseconds since the epoch.
             boundary: ``LOWER`` for the first message at or after it (the end of the queue if there
                 is none), ``UPPER`` for the last one at or before it (the oldest kept if none).
-            readable_end: As in ``read_queue``, whose errors come too.
+            readable_end: See ``read_queue``, whose errors also occur.
         """
         return QueueOffset(
             self._reader.at_time(topic, queue_id, timestamp_ms, boundary, readable_end)
         )
 
     def queue_end(self, topic: str, queue_id: int) -> QueueOffset:
-        """The next queue offset of a queue: the end of what is kept, not only of what is confirmed.
+        """The next queue offset of a queue: the end of what is kept, confirmed or not.
 
-        Who was handed out messages by another copy of this log may stand behind what is confirmed.
+        A consumer that another copy of this log has served may be behind the confirmed end.
         """
         return self.queue_offset_behind(topic, queue_id, self.max_offset)
 
     def queue_offset_behind(self, topic: str, queue_id: int, commit_log_offset: int) -> QueueOffset:
-        """The first queue offset whose record lies at or behind a commit-log offset.
+        """The first queue offset whose record is at or behind a commit-log offset.
 
-        The end of the queue if there is none, what is not confirmed yet included.
+        The end of the queue if there is none; includes records that are not confirmed.
         """
         return QueueOffset(self._reader.offset_behind(topic, queue_id, commit_log_offset))
 
     def queue_entries(
         self, topic: str, queue_id: int, queue_offset: int, *, max_count: int
     ) -> Entries:
-        """Entries of a queue as they are kept, what is not confirmed yet included.
+        """Entries of a queue, including those of records that are not confirmed.
 
         They start at the queue offset, or at the oldest kept if that is later.
         """
@@ -307,32 +307,32 @@ class Store:
     def records_of(
         self, queue: QueueName, queue_offsets: Int64s, commit_log_offsets: Int64s, sizes: Int64s
     ) -> tuple[bytes, Int64s, Int64s]:
-        """Records of one queue, even a deleted one, by where they are said to lie.
+        """Records of one queue, even a deleted one, by their expected places.
 
         Args:
             queue: Topic and queue id.
             queue_offsets: Of each record.
-            commit_log_offsets: Where each starts, in the order of the log.
+            commit_log_offsets: Expected start of each, in the order of the log.
             sizes: Bytes of each.
 
         Returns:
-            The records back to back, the size of each, and the queue offset of each: those that
-            are damaged, or not where they are said to lie, are missing.
+            The records back to back, the size of each, and the queue offset of each: damaged
+                records, and those not at their places, are missing.
         """
         selection = Selection(queue_offsets, commit_log_offsets, sizes, next_queue_offset=0)
         return self._reader.records(queue, selection)
 
     def check_lost(self, queue: QueueName, queue_offsets: Int64s) -> None:
-        """See that records that ``records_of`` did not give are damaged or gone for good.
+        """Check that records that ``records_of`` did not return are damaged or gone for good.
 
         Raises:
-            QueueUnderRepair: The entry of one leads astray, or has been mended since: what entries
-                of the queue have said before is void.
+            QueueUnderRepair: An entry is wrong, or has been repaired since: earlier results from
+                entries of the queue are void.
         """
         self._reader.check_lost(queue, queue_offsets)
 
     def queues(self) -> list[tuple[str, int]]:
-        """Topic and queue id of every queue that was ever appended to and not deleted."""
+        """Topic and queue id of every queue that was appended to and not deleted."""
         queues = self._parts.queues
         return sorted((queue.topic, queue.queue_id) for queue in queues if queue.end_offset)
 
@@ -341,7 +341,7 @@ class Store:
 
         Raises:
             RecordNotFound: No record starts there, or it is not confirmed yet.
-            RecordCorrupted: Its bytes are not what was written.
+            RecordCorrupted: The record is damaged.
         """
         return self._finder.message_at(commit_log_offset)
 
@@ -354,9 +354,9 @@ class Store:
         return self._finder.store_timestamp_at(commit_log_offset)
 
     def stretches(self, begin: int) -> Iterator[Stretch]:
-        """The records of the log, in its order, some at a time: for rebuilding state from them.
+        """The records of the log in order, in parts, for rebuilding state.
 
-        Goes through the log: for starting, not for serving.
+        Reads the log: for the start of a process, not while it serves.
 
         Args:
             begin: Commit-log offset to start from, which is or once was the end of the log.
@@ -364,7 +364,7 @@ class Store:
         return stretches_of_log(self._parts.log, begin)
 
     def offset_before(self, timestamp_ms: int) -> CommitLogOffset:
-        """A commit-log offset, not far back, below which all was stored before a time."""
+        """A commit-log offset, not far back, below which every record was stored before a time."""
         return CommitLogOffset(offset_before(self._parts.log, self._finder, timestamp_ms))
 
     def query_by_key(
@@ -381,11 +381,11 @@ class Store:
         """Messages with a key or a unique id, newest first.
 
         Args:
-            topic: Their topic.
+            topic: The messages' topic.
             key: One of their keys, or their unique id.
             begin_ms: Earliest store timestamp, inclusive.
             end_ms: Latest store timestamp, inclusive.
-            before: Commit-log offset that they lie before.
+            before: Only messages before this commit-log offset.
             max_count: Messages at most.
             max_bytes: The message that reaches so many bytes of bodies is the last.
         """
@@ -401,22 +401,22 @@ class Store:
 
     @property
     def max_offset(self) -> CommitLogOffset:
-        """Where the next record goes (exclusive end)."""
+        """Commit-log offset of the next record (exclusive end)."""
         return CommitLogOffset(self._parts.log.write_offset)
 
     @property
     def flushed_offset(self) -> CommitLogOffset:
-        """Everything below is durable."""
+        """Everything below this commit-log offset is durable."""
         return CommitLogOffset(self._parts.log.flushed_offset)
 
     @property
     def confirmed_offset(self) -> CommitLogOffset:
-        """Nothing at or above is handed out: it could still vanish."""
+        """Nothing at or above this commit-log offset is handed out: it could still be lost."""
         return CommitLogOffset(self._parts.confirmed_offset)
 
     @property
     def damage(self) -> tuple[Damage, ...]:
-        """Damaged ranges of the log that are known, oldest first."""
+        """Known damaged ranges of the log, oldest first."""
         return self._parts.quarantine.ranges
 
     @property
@@ -434,34 +434,34 @@ class Store:
     def flush(self) -> CommitLogOffset:
         """Make everything appended before the call durable. Any thread.
 
-        One flush serves all who wait for it.
+        One flush serves all callers that wait for it.
 
         Returns:
             The new ``flushed_offset``.
 
         Raises:
-            StorePoisoned: It failed, or one has failed before. Nothing may be acknowledged.
+            StorePoisoned: This flush failed, or an earlier one did. Acknowledge nothing.
         """
         return CommitLogOffset(self.keeping.flush())
 
     def flush_derived(self) -> None:
         """Flush, then write consume queues, index and checkpoint. Any thread.
 
-        Recovery has to go through the records that were appended after the last call of this.
+        Recovery must read the records that were appended after the last call.
 
         Raises:
             StorePoisoned: The disk failed.
-            StoreFull: No space for them; nothing is lost.
+            StoreFull: No space for these files; nothing is lost.
         """
         self.keeping.flush_derived()
 
     def believed_ms(self) -> int:
-        """Milliseconds since the epoch for what grows old: a jump of the clock is doubted."""
+        """Milliseconds since the epoch, for ages: a jump of the clock is doubted."""
         return self._parts.believed_time.now_ms()
 
     @property
     def clock_doubt(self) -> ClockDoubt | None:
-        """How far the clock is ahead of what is believed; None when it is not."""
+        """The doubt about the clock; None if it is believed."""
         return self._parts.believed_time.doubt
 
     @property
@@ -475,9 +475,9 @@ class Store:
         return self._parts.disk.usage(self._parts.log.folder).ratio
 
     def close(self) -> None:
-        """Flush, write what is derived, and give the folder back. Idempotent.
+        """Flush, write derived data, and release the folder. Idempotent.
 
-        A poisoned store is only let go of: the next open recovers.
+        A poisoned store is only released: the next open recovers.
 
         Raises:
             StorePoisoned: The disk failed now.

@@ -1,4 +1,4 @@
-"""The folder of a store: where everything lies, who owns it, and how it was left.
+"""The folder of a store: the paths of all files, its lock, and how it was left.
 
 ::
 
@@ -9,10 +9,10 @@
       config/                    state of the broker: *.json      (kept by StateFile)
       checkpoint                 what is durable                  (derived)
       idle-queues.json           ends of queues without records   (kept by retention)
-      deleted-topics.json        up to where records are deleted  (kept by deletions)
+      deleted-topics.json        records of deleted topics        (kept by deletions)
       quarantine.json            damaged ranges of the log        (found by recovery and reads)
-      epochFileCheckpoint        which primary wrote which part   (kept by replication)
-      machine.json               which run of the machine it was  (kept by replication)
+      epochFileCheckpoint        the epochs of the log            (kept by replication)
+      machine.json               the last boot of the machine     (kept by replication)
       clock-doubt.json           a clock that jumped ahead        (kept by retention)
       layout.json                sizes of all these files
       lock                       locked while a process owns the store, and so is <root> itself
@@ -60,7 +60,7 @@ class StoreFiles:
 
     @property
     def checkpoint(self) -> Path:
-        """What is durable."""
+        """The checkpoint file."""
         return self.root / "checkpoint"
 
     @property
@@ -75,22 +75,22 @@ class StoreFiles:
 
     @property
     def deleted_topics(self) -> Path:
-        """Up to where records of deleted topics reach."""
+        """Offsets below which records of topics are deleted."""
         return self.root / "deleted-topics.json"
 
     @property
     def clock_doubt(self) -> Path:
-        """A clock that is not believed."""
+        """A doubted clock."""
         return self.root / "clock-doubt.json"
 
     @property
     def epochs(self) -> Path:
-        """Which primary wrote which part of the log. RocketMQ's name."""
+        """The epochs of the log. RocketMQ's name."""
         return self.root / "epochFileCheckpoint"
 
     @property
     def machine(self) -> Path:
-        """Which run of the machine the store was open in last."""
+        """The boot of the machine in which the store was last open."""
         return self.root / "machine.json"
 
     @property
@@ -105,31 +105,31 @@ class StoreFiles:
 
     @property
     def abort(self) -> Path:
-        """There while the store runs."""
+        """Exists while the store is open."""
         return self.root / "abort"
 
 
 class StoreLock:
-    """The locks of a store, taken and given back together.
+    """The locks of a store, taken and released together.
 
-    Java brokers look at the file only. A file can be removed and made anew beside its owner, who
-    then holds the lock of one that nobody finds any more; the folder cannot.
+    Java brokers only check the file. But a file can be removed and created anew while its owner
+    holds the lock of the removed one; a folder with files in it cannot.
     """
 
     def __init__(self, locks: list[FileLock]) -> None:
         self._locks = locks
 
     def release(self) -> None:
-        """Give the locks back."""
+        """Release the locks."""
         for lock in reversed(self._locks):
             lock.release()
 
     @classmethod
     def take(cls, disk: Disk, files: StoreFiles, *, exclusive: bool) -> StoreLock:
-        """Lock the folder, and then the file if it is there or the lock is exclusive.
+        """Lock the folder, then the file if it exists or the lock is exclusive.
 
         Raises:
-            StoreLocked: Another process, or another object of this one, is in the way.
+            StoreLocked: Another process, or another object of this one, has a lock.
         """
         taken = cls([])
         try:
@@ -152,7 +152,7 @@ class StoreLock:
 
 
 def own_store(disk: Disk, files: StoreFiles) -> StoreLock:
-    """Take the locks of a store, making its folder if need be.
+    """Take the locks of a store, creating its folder if necessary.
 
     Raises:
         StoreLocked: Another process, or another object of this one, has it.

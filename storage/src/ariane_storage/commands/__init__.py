@@ -1,4 +1,4 @@
-"""``ariane store``: looking at a closed store, checking it, and building again what is derived."""
+"""``ariane store``: reads, checks and rebuilds a closed store."""
 
 from ariane_storage.commands.group import store
 

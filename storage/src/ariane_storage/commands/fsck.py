@@ -100,7 +100,7 @@ def _print(findings: list[Finding], output_format: str) -> None:
 
 
 def _summary(records: int, findings: list[Finding]) -> str:
-    """What it comes to, in words."""
+    """Summarise the findings in words."""
     if not findings:
         return f"{records} records, nothing is wrong"
     counts = Counter(finding.state for finding in findings)

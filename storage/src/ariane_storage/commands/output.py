@@ -44,7 +44,7 @@ format_option = click.option(
 
 
 def one_line_errors(command: _C) -> _C:
-    """Turn what a store refuses into one line on stderr and exit status 2."""
+    """Turn errors of a store into one line on stderr and exit status 2."""
 
     @wraps(command)
     def wrapped(*arguments: Any, **options: Any) -> Any:
@@ -89,7 +89,7 @@ def _in_words(error: OSError) -> str:
 
 @contextmanager
 def progress_on_stderr() -> Iterator[ProgressCallback]:
-    """A bar on stderr if somebody watches, else a line for each tenth that is done."""
+    """A progress bar on stderr if it is a terminal, else a line for each tenth of the work."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _ProgressLines()
@@ -113,7 +113,7 @@ def progress_on_stderr() -> Iterator[ProgressCallback]:
 
 @contextmanager
 def progress_beside_output() -> Iterator[ProgressCallback]:
-    """Progress on stderr of a command that prints all the while: none where both would mix."""
+    """Progress on stderr for a command that prints all the time; none if both share a terminal."""
     if sys.stdout.isatty():
         yield _say_nothing
         return
@@ -122,11 +122,11 @@ def progress_beside_output() -> Iterator[ProgressCallback]:
 
 
 def _say_nothing(_: Progress) -> None:
-    """The rows on the screen say how far it is."""
+    """Do nothing: the rows on the screen show the progress."""
 
 
 class _ProgressLines:
-    """Progress for those who read it later."""
+    """Progress as lines, for a log."""
 
     def __init__(self) -> None:
         self._tenths = 0
@@ -188,14 +188,14 @@ def _print_document(value: Any, output_format: str) -> None:
         return
     import yaml  # noqa: PLC0415 - only who wants it loads it.
 
-    # Where one character must be escaped, all that are not ASCII are.
+    # If one character must be escaped, all that are not ASCII are.
     click.echo(
         yaml.safe_dump(json.loads(safe), allow_unicode=safe == written, sort_keys=False), nl=False
     )
 
 
 def _print_table(table: Table) -> None:
-    # Piped output is for tools: it is never folded to the width of a terminal that is not there.
+    # Piped output is for tools: it is never wrapped to a terminal's width.
     console = Console(file=sys.stdout)
     if not console.is_terminal:
         console = Console(file=sys.stdout, width=10_000)

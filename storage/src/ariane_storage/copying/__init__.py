@@ -1,1 +1,1 @@
-"""Copies of the log: its bytes handed on and taken in as they lie, and cut where two part."""
+"""Copies of the log: sending its bytes, receiving them, and cutting what copies do not share."""

@@ -1,8 +1,8 @@
-"""What an open store offers to other copies of its log, and to the one who keeps them alike.
+"""The log of an open store as one of several copies, for replication.
 
-A primary hands its bytes on; a replica takes them in, at the positions where they lie, and makes
-consume queues and index of its own from them. When the primary changes, a replica cuts what the new
-one does not have.
+A primary sends the bytes of its log; a replica appends them at the same positions, and derives its
+own consume queues and index from them. When the primary changes, a replica cuts what the new
+primary does not have.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ariane_storage.log.epoch_history import EpochHistory, EpochStart
 from ariane_storage.parts import StoreParts
 
 READ_BYTES_MAX: Final = 1 << 20
-"""Bytes that are read at once unless a caller says something else."""
+"""Bytes of one read, by default."""
 
 
 class LogCopy:
-    """The log of a store as one copy of several. The appending thread, but for ``truncate``."""
+    """One copy of a log. All but ``truncate`` are for the appending thread."""
 
     def __init__(self, parts: StoreParts, keeper: Keeper) -> None:
         self._parts = parts
@@ -35,16 +35,16 @@ class LogCopy:
 
     @property
     def epochs(self) -> tuple[EpochStart, ...]:
-        """The epochs that the log has records of, oldest first; perhaps one more that has begun."""
+        """The epochs of the log's records, oldest first; the last may have no record yet."""
         return self._history.starts
 
     def begin_epoch(self, epoch: int, begin: int | None = None) -> None:
-        """Let an epoch begin, durably, before its first record is appended.
+        """Begin an epoch, durably, before its first record is appended.
 
         Args:
-            epoch: Its number, above all that there were.
-            begin: Where it begins; None: at the end of the log. The first one of a log that was
-                kept without epochs takes all of it.
+            epoch: Its number, larger than all before.
+            begin: Its first commit-log offset; None: the end of the log. In a log without epochs,
+                the first epoch covers the whole log.
 
         Raises:
             ValueError: There is a newer epoch.
@@ -57,7 +57,7 @@ class LogCopy:
         self._parts.guard.run(lambda: self._history.begin(epoch, place))
 
     def adopt_epochs(self, starts: Sequence[EpochStart]) -> None:
-        """Take over, durably, the epochs of a copy that agrees with this log to its end. Blocks.
+        """Take over, durably, the epochs of another copy with the same bytes. Blocks.
 
         Raises:
             StorePoisoned: The disk failed.
@@ -74,15 +74,15 @@ class LogCopy:
         return self._appender.next_offset
 
     def read(self, begin: int, end: int, *, bytes_max: int = READ_BYTES_MAX) -> bytes:
-        """Bytes of the log as they lie, of one segment: what is not confirmed included.
+        """Read bytes of one segment, including records that are not confirmed.
 
-        Records may begin before or end behind them. A replica needs what is not confirmed, since it
-        is confirmed by replicas' having it.
+        The bytes may begin and end within records. Replicas need records that are not confirmed,
+        since a record is confirmed when the replicas have it.
 
         Args:
-            begin: Where they begin.
-            end: Where they end at the latest; the end of the log bounds them, too.
-            bytes_max: How many at most.
+            begin: Commit-log offset of the first byte.
+            end: Commit-log offset behind the last byte; the end of the log bounds it.
+            bytes_max: How many bytes at most.
 
         Raises:
             CommitLogOffsetOutOfRange: The log begins behind ``begin``, or ends before it.
@@ -102,26 +102,26 @@ class LogCopy:
     def append(self, commit_log_offset: int, content: bytes | memoryview) -> RawAppended:
         """Append bytes of another copy of this log.
 
-        They may end within a record; the rest of it is to come next.
+        The bytes may end within a record; the next bytes must continue it.
 
         Args:
-            commit_log_offset: Where they lie there: ``next_offset``, nothing else.
+            commit_log_offset: Their place in the other copy; must be ``next_offset``.
             content: The bytes.
 
         Raises:
-            LogPositionMismatch: They belong elsewhere; nothing is appended.
-            RawBytesRefused: They are not what a log holds there; what lies before is appended.
+            LogPositionMismatch: The place is another one; nothing is appended.
+            RawBytesRefused: The bytes are not valid at their place; those before it are appended.
             StoreFull: No space.
             StorePoisoned: The disk failed, now or before.
         """
         return self._appender.append(commit_log_offset, content)
 
     def forget_waiting(self) -> None:
-        """Forget the beginning of a record whose end has not come: it will come again."""
+        """Drop the first part of an incomplete record: it will be sent again."""
         self._appender.forget_waiting()
 
     def start_at(self, commit_log_offset: int) -> None:
-        """Let an empty log begin at the start of a segment that another copy has. Blocks.
+        """Make an empty log begin where a segment of another copy begins. Blocks.
 
         Raises:
             LogPositionMismatch: The log is not empty, or no segment can start there.
@@ -140,14 +140,14 @@ class LogCopy:
     def truncate(self, commit_log_offset: int) -> Truncation:
         """Durably cut everything at and behind an offset: log, queues, index, epochs. Blocks.
 
-        The store must not be appended to or read meanwhile. What was cut never comes back, and what
-        comes in its place is not confirmed: ``confirm_up_to`` has to say so anew.
+        The store must not be appended to or read meanwhile. The bytes that replace the cut ones are
+        not confirmed: the caller must call ``confirm_up_to`` again.
 
         Args:
             commit_log_offset: Where a record starts, or the end of the log.
 
         Raises:
-            CommitLogOffsetOutOfRange: The log begins behind it, or ends before it.
+            CommitLogOffsetOutOfRange: The offset is outside of the log.
             StorePoisoned: The disk failed.
         """
         self._appender.forget_waiting()
@@ -156,17 +156,17 @@ class LogCopy:
             self._parts.confirm_limit = min(limit, commit_log_offset)
         return truncate(self._parts, self._keeper, self._history, commit_log_offset)
 
-    # Deleted topics, which the log does not say.
+    # Deleted topics, which are not recorded in the log.
 
     @property
     def deleted_topic_ends(self) -> Mapping[str, int]:
-        """Topics that were deleted, and up to where their records are."""
+        """Deleted topics, each with the commit-log offset below which its records are deleted."""
         return self._parts.deleted_topics.ends
 
     def note_deleted(self, ends: Mapping[str, int]) -> None:
         """Note topics that were deleted in another copy, durably. Any thread, one at a time.
 
-        Their queues go when the store is opened next, as far as the log had come by now.
+        Their queues are removed at the next opening, for records below the present end of the log.
 
         Raises:
             StorePoisoned: The disk failed.
@@ -177,12 +177,12 @@ class LogCopy:
         if fresh:
             self._parts.guard.watch(lambda: noted.note(fresh))
 
-    # The end of what may be handed out.
+    # The end of what readers get.
 
     def confirm_up_to(self, commit_log_offset: int | None) -> None:
-        """Hand out nothing at or behind an offset; None: what the flush mode says.
+        """Hand out no record at or behind an offset; None: the flush mode decides.
 
-        Never lowers what was confirmed, but for the first time; only ``truncate`` does.
+        After the first call the limit never falls; only ``truncate`` lowers it.
         """
         known = self._parts.confirm_limit
         if known is not None and commit_log_offset is not None:

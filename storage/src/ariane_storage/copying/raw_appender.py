@@ -1,8 +1,8 @@
-"""Appending bytes of another copy of the log, exactly where they lie there.
+"""Appends bytes of another copy of the log at the positions that they have there.
 
-Records are checked as recovery checks them, written as they are, and dispatched to consume queues
-and index. Bytes of a record that has not come as a whole wait in memory, so that the log ends
-behind a whole record at all times.
+Records are checked as in recovery, written unchanged, and dispatched to consume queues and index.
+The first part of an incomplete record waits in memory, so that the log always ends with a whole
+record.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _NO_LIMIT = 1 << 62
 
 
 class RawAppended(NamedTuple):
-    """What an append of raw bytes has done.
+    """The result of an append of raw bytes.
 
     Attributes:
-        stretches: The records that are in the log now, in its order.
-        max_offset: Where the log ends now.
+        stretches: The records that were appended, in the order of the log.
+        max_offset: The new end of the log.
     """
 
     stretches: tuple[Stretch, ...]
@@ -32,7 +32,7 @@ class RawAppended(NamedTuple):
 
 
 class RawAppender:
-    """Takes the bytes of another log, one run after the other. The appending thread."""
+    """Appends the bytes of another log, one run after the other. For the appending thread."""
 
     def __init__(self, parts: StoreParts) -> None:
         self._parts = parts
@@ -49,11 +49,11 @@ class RawAppender:
 
     @property
     def next_offset(self) -> int:
-        """Commit-log offset of the byte that is to come next."""
+        """Commit-log offset of the next byte."""
         return self._parts.log.write_offset + len(self._waiting)
 
     def forget_waiting(self) -> None:
-        """Forget bytes of a record that is not whole: they will come again."""
+        """Drop the first part of an incomplete record: it will be sent again."""
         self._waiting = b""
 
     def append(self, commit_log_offset: int, content: bytes | memoryview) -> RawAppended:
@@ -80,7 +80,7 @@ class RawAppender:
                 stretches.append(run.records)
             place += run.size_bytes
             if len(part) < segment.end - begin:
-                break  # Filler, too, is taken once the segment has come as a whole.
+                break  # Filler, too, is written only once the rest of its segment is there.
             if not run.has_filler:
                 raise RawBytesRefused(begin + run.size_bytes, "a record spans two segments")
             position = segment.size - (len(part) - run.size_bytes)

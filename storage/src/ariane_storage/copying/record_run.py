@@ -1,4 +1,4 @@
-"""Raw bytes of the log, cut into the records that they are made of.
+"""Divides raw bytes of the log into records.
 
 ::
 
@@ -30,12 +30,12 @@ from ariane_storage.log.segment import Segment
 
 
 class RecordRun(NamedTuple):
-    """Whole records at the beginning of some bytes.
+    """The whole records at the beginning of some bytes.
 
     Attributes:
-        records: They; None where not even one is whole.
-        size_bytes: How long they are together.
-        has_filler: Whether the filler follows, so that the segment is full.
+        records: The records; None if not even one is whole.
+        size_bytes: Their size together.
+        has_filler: Whether filler follows, so that the segment is full.
     """
 
     records: Stretch | None
@@ -44,15 +44,15 @@ class RecordRun(NamedTuple):
 
 
 def record_run(segment: Segment, position: int, content: memoryview) -> RecordRun:
-    """The whole records that some bytes of a segment begin with, each checked.
+    """Find and check the whole records at the beginning of some bytes of a segment.
 
     Args:
         segment: The segment.
-        position: Where in it the bytes begin: at a record.
-        content: The bytes; none beyond the end of the segment.
+        position: Position of the bytes in the segment: the start of a record.
+        content: The bytes; none may be beyond the end of the segment.
 
     Raises:
-        RawBytesRefused: They are not what a log holds there.
+        RawBytesRefused: The bytes are not valid at their place.
     """
     starts: list[int] = []
     place, end, has_filler = 0, len(content), False

@@ -1,6 +1,6 @@
-"""Cutting the end of an open log, durably: what a replica has and its primary does not.
+"""Cuts the end of an open log, durably: records of a replica that its primary does not have.
 
-Everything that leads into the end, or says that it is durable, goes first, then the end itself,
+First everything that refers to the end, or says that it is durable, is cut, then the end itself,
 then the epochs that began there::
 
     1  flush the log          the checkpoint of step 3 may say that all before the cut is durable
@@ -9,8 +9,9 @@ then the epochs that began there::
     4  segments               the last ones removed, the last that stays cut, durably
     5  epochs                 forgotten
 
-Interrupted before step 4 the end is still there as a whole, and is cut when the replica compares
-its log with the primary's again. Interrupted within it, the log ends somewhere behind the cut.
+After an interruption before step 4 the end is still there as a whole, and is cut when the replica
+next compares its log with the primary's. After one during step 4, the log ends somewhere behind the
+cut.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from ariane_storage.parts import StoreParts
 
 
 class Truncation(NamedTuple):
-    """What was cut.
+    """The range that was cut.
 
     Attributes:
-        begin: Where the log ends now.
-        end: Where it ended before.
+        begin: The new end of the log.
+        end: The end of the log before.
     """
 
     begin: int

@@ -1,1 +1,1 @@
-"""The seams of the store to the world: disk and clock."""
+"""The store's seams to disk and clock."""

@@ -5,23 +5,23 @@ from __future__ import annotations
 import time
 from typing import Final, Protocol
 
-# Linux alone has a clock that goes on while the machine sleeps.
+# Only Linux has a clock that also runs while the machine sleeps.
 _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
-    """What the store asks of time."""
+    """The clocks that the store uses."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
         ...
 
     def steady_ms(self) -> int:
-        """Milliseconds since some moment, also while the machine sleeps; nobody sets it."""
+        """Milliseconds of a clock that cannot be set, and also runs while the machine sleeps."""
         ...
 
     def local_hour(self, now_ms: int) -> int:
-        """Hour of the day, 0 to 23, where the broker stands."""
+        """Hour of the day, 0 to 23, in the broker's time zone."""
         ...
 
     def file_stamp(self, now_ms: int) -> str:

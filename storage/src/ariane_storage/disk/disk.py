@@ -1,12 +1,12 @@
-"""The store's seam to the disk: everything that it asks of a file system, and nothing else.
+"""The store's seam to the disk: all that it uses of a file system.
 
-Two rules make power loss bearable, and every caller relies on them:
+Every caller relies on two rules, which make power loss bearable:
 
-* what ``flush`` or ``sync`` returned from is durable, names included if the folder was named;
+* what ``flush`` or ``sync`` returned from is durable, names included if the folder was given;
 * files whose writes must not fail for lack of space are allocated before.
 
-Nothing is mapped: a page that cannot be read, or a file that was shortened, is an error of a call,
-and of a mapping a signal that ends the process.
+No file is mapped into memory: an unreadable page, or a file that was shortened, is an error of a
+call, but of a mapping a signal that ends the process.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _EXHAUSTED: Final = frozenset(
 
 
 def is_exhausted(error: OSError) -> bool:
-    """Whether space, descriptors or memory have run out: nothing is lost, and it may pass."""
+    """Whether space, descriptors or memory ran out: no data is lost, and it may pass."""
     return error.errno in _EXHAUSTED
 
 
 _UNREADABLE: Final = frozenset(
     {
         errno.EIO,
-        errno.ENODATA,  # A medium error, as some drivers say it.
+        errno.ENODATA,  # How some drivers report a medium error.
         errno.EREMOTEIO,
-        errno.EBADMSG,  # A checksum of the file system.
+        errno.EBADMSG,  # A checksum error of the file system.
         errno.EUCLEAN,
         errno.EILSEQ,
     }
@@ -42,7 +42,7 @@ _UNREADABLE: Final = frozenset(
 
 
 def is_unreadable(error: OSError) -> bool:
-    """Whether the disk has lost what was asked for: other places of the file may be sound."""
+    """Whether the disk has lost the data that was read; other places may be readable."""
     return error.errno in _UNREADABLE
 
 
@@ -52,7 +52,7 @@ class DiskUsage:
 
     Attributes:
         total_bytes: Its size.
-        used_bytes: What is taken.
+        used_bytes: Bytes in use.
     """
 
     total_bytes: int
@@ -60,15 +60,15 @@ class DiskUsage:
 
     @property
     def ratio(self) -> float:
-        """Share that is taken, 0 to 1."""
+        """Share in use, 0 to 1."""
         return self.used_bytes / self.total_bytes
 
 
 class OpenFile(Protocol):
-    """A file for reads and writes at a place, without memory of its own.
+    """An open file, read and written at positions, without a buffer of its own.
 
-    It closes by itself when nobody uses it any more, so that whoever forgets it need not know
-    whether another thread is reading.
+    It closes itself when no reference is left, so that a caller may drop it while another thread
+    reads.
     """
 
     def size(self) -> int:
@@ -76,7 +76,7 @@ class OpenFile(Protocol):
         ...
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Bytes from a place; fewer than asked at the end of the file.
+        """Read bytes at a position; fewer than asked at the end of the file.
 
         Raises:
             OSError: The disk cannot read one of them (see ``is_unreadable``).
@@ -84,10 +84,10 @@ class OpenFile(Protocol):
         ...
 
     def gather(self, positions: Iterable[int], sizes: Iterable[int]) -> bytes:
-        """Bytes from many places, back to back: one call of the system for each.
+        """Read bytes at many positions, back to back, with one system call for each.
 
         Returns:
-            Fewer bytes than asked where not all of them could be had; nobody knows which then.
+            Fewer bytes than asked if some could not be read; it is unknown which ones.
 
         Raises:
             OSError: The disk cannot read one of them.
@@ -95,10 +95,10 @@ class OpenFile(Protocol):
         ...
 
     def write_at(self, position: int, content: ByteBuffer) -> None:
-        """Write all bytes at a place; whoever reads sees them at once.
+        """Write all bytes at a position; readers see them at once.
 
         Raises:
-            OSError: The disk failed: some of them may have been written.
+            OSError: The disk failed: some of the bytes may have been written.
         """
         ...
 
@@ -111,11 +111,11 @@ class OpenFile(Protocol):
         ...
 
     def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
-        """Ranges from a place on that may hold anything but zeros, in order."""
+        """Ranges from a position on that may have bytes other than zero, in order."""
         ...
 
     def close(self) -> None:
-        """Let go of the file: nobody uses it any more."""
+        """Close the file, which must not be used afterwards."""
         ...
 
 
@@ -130,12 +130,12 @@ class FileLock(Protocol):
 class Disk(Protocol):
     """A file system.
 
-    It follows no symbolic link: each method raises ``OSError`` (ELOOP) with the path of one that
-    lies where a file or a folder should, or in a folder whose names it tells.
+    It follows no symbolic link: each method raises ``OSError`` (ELOOP) with the path of a link that
+    stands for a file or folder, or in a folder that it lists.
     """
 
     def real_path(self, path: Path) -> Path:
-        """A path of the same place without links; the one method that follows them."""
+        """Resolve the links in a path; the only method that follows links."""
         ...
 
     def names(self, folder: Path) -> list[str]:
@@ -151,7 +151,7 @@ class Disk(Protocol):
         ...
 
     def modified_ms(self, path: Path) -> int | None:
-        """When a file was written to last, as its file system says; None if that is not known."""
+        """When a file was last written, by its file system; None if unknown."""
         ...
 
     def make_folders(self, path: Path, *, durable: bool = True) -> None:
@@ -176,11 +176,11 @@ class Disk(Protocol):
         ...
 
     def create_sparse(self, path: Path, size_bytes: int) -> None:
-        """Make a file of zeros, or extend one, without taking space; nothing is synced."""
+        """Make or extend a file of zeros without allocating space; nothing is synced."""
         ...
 
     def allocate(self, path: Path, size_bytes: int) -> None:
-        """Make a file of zeros, or extend one, with all its space taken; durable, name included.
+        """Make or extend a file of zeros with its space allocated; durable, name included.
 
         Raises:
             OSError: No space (ENOSPC); a file that did not exist before is removed again.
@@ -200,11 +200,11 @@ class Disk(Protocol):
         ...
 
     def link(self, path: Path, other: Path) -> None:
-        """Give a file a second name; whatever had that name loses it."""
+        """Give a file a second name; replaces any file of that name."""
         ...
 
     def rename(self, path: Path, other: Path) -> None:
-        """Give a file another name; whatever had that name loses it. Durable after a sync."""
+        """Rename a file; replaces any file of that name. Durable after a sync."""
         ...
 
     def remove(self, path: Path) -> None:
@@ -232,5 +232,5 @@ class Disk(Protocol):
         ...
 
     def process_id(self) -> int:
-        """The number of this process, for the file that says who is running."""
+        """The id of this process, for the file that names the running process."""
         ...

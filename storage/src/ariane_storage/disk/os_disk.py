@@ -1,8 +1,8 @@
 """The disk of the machine (Linux).
 
-Nothing here follows a symbolic link, so that no file outside a store is read or written in the name
-of one inside it: whoever meets one raises ``OSError`` (ELOOP) with its path. Only the folder of a
-store may be reached over links, which ``real_path`` resolves before anything is opened.
+No symbolic link is followed here, so that no file outside a store is read or written in place of
+one inside: every method raises ``OSError`` (ELOOP) with the path of the link. Only the path to a
+store's folder may contain links, which ``real_path`` resolves before any file is opened.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class OsOpenFile:
         """Bytes from a place; fewer than asked at the end of the file."""
         content = os.pread(self._descriptor, size, position)
         while len(content) < size:
-            # The end of the file, or a page in front of one that cannot be read: ask that one.
+            # The end of the file, or the page before an unreadable one: read on to find out.
             rest = os.pread(self._descriptor, size - len(content), position + len(content))
             if not rest:
                 break
@@ -85,9 +85,9 @@ class OsOpenFile:
 class OsFileLock:
     """A lock on an open file description.
 
-    That of a file excludes holders of POSIX locks, which is what Java takes, and unlike those it
-    also excludes the same process and is not lost when another descriptor of the file is closed.
-    That of a folder (``flock``) does the same among programs of ours.
+    A lock on a file excludes holders of POSIX locks, which Java uses. Unlike those it also excludes
+    the same process, and is not lost when another descriptor of the file is closed. A lock on a
+    folder (``flock``) does the same among our own programs.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -266,18 +266,18 @@ def _link_refused(path: Path) -> OSError:
 
 
 def _open(path: Path, flags: int) -> int:
-    """Open what lies at a path itself. Without waiting: a pipe in its place has no other end."""
+    """Open the file at a path itself. Does not block on a pipe that has no other end."""
     try:
         return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        # Which of the two Linux says depends on whether a folder was asked for.
+        # Linux has two errors for this, depending on whether a folder was asked for.
         if error.errno in (errno.ELOOP, errno.ENOTDIR) and path.is_symlink():
             raise _link_refused(path) from error
         raise
 
 
 def _open_file(path: Path, flags: int) -> int:
-    """Open what must be a file: a folder or a device in its place is named here, and not later."""
+    """Open a path that must be a file: a folder or a device there is refused here, not later."""
     descriptor = _open(path, flags)
     kind = os.fstat(descriptor).st_mode
     if stat.S_ISREG(kind):
@@ -289,7 +289,7 @@ def _open_file(path: Path, flags: int) -> int:
 
 
 def _locked(descriptor: int, take: Callable[[], object]) -> OsFileLock | None:
-    """A lock on an open descriptor, which is closed if the lock is not to be had."""
+    """Lock an open descriptor; closes it if the lock is taken."""
     try:
         take()
     except OSError as error:
@@ -308,10 +308,10 @@ def _write_all(descriptor: int, position: int, content: ByteBuffer) -> None:
 
 
 def _data_ranges(descriptor: int, begin: int) -> Iterator[tuple[int, int]]:
-    """Where a file has data now.
+    """Find where a file has data now.
 
-    All of it is found before anybody reads there: what the system reads ahead of him, it tells of
-    as data as well. Whoever searched a segment whose space was taken would search all of it.
+    All ranges are found before the caller reads: pages that the system reads ahead count as data as
+    well, so that a search through an allocated segment would otherwise read all of it.
     """
     ranges = []
     size = os.fstat(descriptor).st_size
@@ -323,7 +323,7 @@ def _data_ranges(descriptor: int, begin: int) -> Iterator[tuple[int, int]]:
                 raise
             break  # Only a hole is left.
         if begin >= size:
-            break  # So XFS may say it where the last of a file was allocated and never written.
+            break  # XFS may report this if the end of a file was allocated and never written.
         end = os.lseek(descriptor, begin, os.SEEK_HOLE)
         ranges.append((begin, end))
         begin = end

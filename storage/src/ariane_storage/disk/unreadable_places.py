@@ -1,6 +1,6 @@
-"""Which places of derived files the disk could not read: consume queues and index.
+"""Places in consume queues and index files that the disk could not read.
 
-They are built again from the log, so nothing is lost with them; but somebody has to say it.
+These files are rebuilt from the log, so nothing is lost; but operators must be told.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ariane_storage.errors import BytesUnreadable
 
 
 class UnreadablePlaces:
-    """Places of files that could not be read, each noted once. Any thread."""
+    """Unreadable places of files, each noted once. Any thread."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Path, int], BytesUnreadable] = {}
@@ -20,7 +20,7 @@ class UnreadablePlaces:
 
     @property
     def found(self) -> tuple[BytesUnreadable, ...]:
-        """What was noted, in its order."""
+        """The noted places, in order."""
         with self._lock:
             return tuple(self._found.values())
 

@@ -1,8 +1,8 @@
-"""The index of a store: all its index files, from the oldest to the one that is filled now.
+"""The index of a store: all its index files, oldest first; the last one is being filled.
 
-Keys wait in memory until somebody files them: a thread beside, by ``settle``, or the appender once
-too many wait. Queries find them there too. What waits is lost with the process, like everything
-derived, and recovery brings it back.
+New keys wait in memory until they are filed: by another thread, which calls ``settle``, or by the
+appender once too many wait. Queries find waiting keys, too. Waiting keys are lost with the process,
+like all derived data, and recovery restores them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ariane_storage.index.waiting_keys import Keys, WaitingKeys
 from ariane_storage.log.records.fields import Int64s
 
 ITEMS_UNKNOWN: Final = 1 << 62
-"""The number of items of an index that the disk cannot read as a whole: none has so many."""
+"""The number of items of an index that is partly unreadable; no index has so many."""
 _STAMP_DIGITS: Final = 17
 PENDING_KEYS_MAX: Final = 1 << 13
-"""Keys that may wait where no thread files them beside."""
+"""Keys that may wait if no other thread files them."""
 _FILED_AT_ONCE: Final = 1 << 14
-"""Enough for a step of numpy to be cheap, few enough for an appender to do in between."""
+"""Keys filed in one step: enough for numpy, few enough for an appender to do in between."""
 
 
 class Index:
@@ -54,15 +54,15 @@ class Index:
         self._items = items
         self._writable = writable
         self._unreadable = unreadable or UnreadablePlaces()
-        # Whether some of it could not be read: the next start builds it again.
+        # Whether some of it could not be read: then the next start rebuilds it.
         self._is_lost = False
         self._files: list[IndexFile] = []
         self._waiting = WaitingKeys()
-        # Held by who files, also while a file is flushed or allocated; queries never wait for it.
+        # Held while keys are filed, and a file flushed or allocated; queries never wait for it.
         self._filing = threading.Lock()
 
     def load(self) -> None:
-        """Open the files that are there.
+        """Open the existing files.
 
         Raises:
             StoreFormatError: A file has another length than configured.
@@ -86,54 +86,55 @@ class Index:
 
     @property
     def unreadable(self) -> UnreadablePlaces:
-        """Where places are noted that could not be read."""
+        """The unreadable places of the index."""
         return self._unreadable
 
     @property
     def item_count(self) -> int:
-        """Items in all files; keys that wait are not among them."""
+        """Number of items in all files, without waiting keys."""
         return sum(file.item_count for file in self._files)
 
     @property
     def pending_keys(self) -> int:
-        """Keys that wait."""
+        """Number of waiting keys."""
         return self._waiting.count
 
     def add(
         self, key_hashes: NDArray[np.int32], commit_log_offsets: Int64s, timestamps: Int64s
     ) -> None:
-        """Take keys of records that were just appended; never fails.
+        """Add keys of records that were just appended; never fails.
 
         Args:
             key_hashes: One for each key.
             commit_log_offsets: Of the record of each key, ascending.
             timestamps: Store timestamp of each, in milliseconds.
         """
-        # A copy of the hashes: they may be a view of a whole request, which must not wait too.
+        # A copy of the hashes: they may be a view of a whole request, which must not be kept alive.
         hashes = np.array(key_hashes, np.int32)
         self._waiting.add(Keys(hashes, commit_log_offsets, timestamps))
 
     def settle(self) -> None:
-        """File all keys that wait.
+        """File all waiting keys.
 
         Raises:
-            StoreFull: No space for another index file; the keys go on waiting.
+            StoreFull: No space for another index file; the keys keep waiting.
             OSError: The disk failed.
         """
-        # Not more than wait now: appends beside must not keep this at it for ever.
+        # Not more than wait now: otherwise concurrent appends could keep this loop running for
+        # ever.
         left = self._waiting.count
         while left > 0:
             filed = self.file_some()
             left = left - filed if filed else 0
 
     def file_some(self) -> int:
-        """File some of the keys that wait, as many as a step of numpy does best.
+        """File some of the waiting keys, as many as suit one step of numpy.
 
         Returns:
-            How many there were; 0 when none wait.
+            The number of keys filed; 0 if none waited.
 
         Raises:
-            StoreFull: No space for another index file; the keys go on waiting.
+            StoreFull: No space for another index file; the keys keep waiting.
             OSError: The disk failed.
         """
         with self._filing:
@@ -155,7 +156,7 @@ class Index:
             return previous
         name = self._clock.file_stamp(self._clock.now_ms())
         if previous is not None:
-            # Names say the order, also when the clock went back.
+            # Names must ascend, even if the clock went back.
             name = max(name, f"{int(previous.path.name) + 1:0{_STAMP_DIGITS}d}")
             previous.flush()
         path = self._folder / name
@@ -170,14 +171,14 @@ class Index:
             raise StoreFull(self._folder.parent, reason) from error
         if previous is not None:
             file.preset(previous)
-        # Replaced, not changed: a query may be going through them.
+        # Replaced, not changed: a query may be iterating over it.
         self._files = [*self._files, file]
         return file
 
     def find(self, topic: str, key: str, *, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Commit-log offsets of records that may have a key, newest first.
 
-        Hashes collide and times are kept to the second: the records have the last word.
+        Hashes collide and times have seconds only: callers must check the records.
 
         Args:
             topic: Topic of the records.
@@ -186,7 +187,7 @@ class Index:
             end_ms: Latest store timestamp.
         """
         wanted = key_hash(topic, key)
-        # In this order: what is filed meanwhile is found twice, rather than not at all.
+        # In this order a key that is filed meanwhile is found twice, rather than not at all.
         waiting = self._waiting.find(wanted, begin_ms=begin_ms, end_ms=end_ms)
         files = self._files
         yield from waiting
@@ -211,16 +212,16 @@ class Index:
         self._unreadable.note(error)
 
     def flush(self, commit_log_end: int) -> int:
-        """File what waits and make the newest file durable.
+        """File the waiting keys and make the newest file durable.
 
-        Appends go on meanwhile, so that there may be items beyond the durable end of the log.
+        Appends continue meanwhile, so there may be items beyond the durable end of the log.
 
         Args:
             commit_log_end: The durable end of the log.
 
         Returns:
-            Items of records below that end: what is left of the index after a crash. If some of it
-            could not be read, ``ITEMS_UNKNOWN``: the next start finds other ones.
+            Number of items of records below that end: the items that survive a crash.
+                ``ITEMS_UNKNOWN`` if some could not be read: then the next start rebuilds the index.
 
         Raises:
             OSError: The disk failed.
@@ -228,7 +229,7 @@ class Index:
         """
         self.settle()
         files = self._files
-        # Not as one who files: appends that have to file their keys do not wait for the disk.
+        # Outside of the filing lock: appends that must file keys do not wait for the disk.
         if files:
             files[-1].flush()
         try:
@@ -273,7 +274,7 @@ class Index:
         self._disk.remove(file.path)
 
     def close(self) -> None:
-        """Let go of all memory."""
+        """Release all memory and files."""
         with self._filing:
             for file in self._files:
                 file.close()
@@ -282,7 +283,7 @@ class Index:
 
 
 def load_or_discard(index: Index, commit_log_end: int | None) -> bool:
-    """Load an index; one with damaged files is deleted. Returns whether it was sound.
+    """Load an index; if it has damaged files, delete it. Returns whether it was sound.
 
     Args:
         index: The index.

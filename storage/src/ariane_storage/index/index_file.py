@@ -15,12 +15,11 @@
     item:    key hash i32 | commit-log offset i64 | seconds since begin i32 | previous item i32
 
 The hash of ``topic#key`` picks slot ``hash % slots``; the items of a slot form a chain from the
-newest to the oldest. Items are only ever added, in the order of the log. After a crash the items
-below a known offset are whole, and the slots follow from them.
+newest to the oldest. Items are only added, in the order of the log. After a crash the items below a
+known offset are complete, and the slots are rebuilt from them.
 
-Files are read and written by calls. The slots of the file that is filled are held in memory, and
-those that have changed are written by ``flush``: a page of slots for each that was touched, as a
-mapping would write them too.
+Files are read and written by calls. The slots of the file being filled are held in memory;
+``flush`` writes the pages of slots that have changed.
 """
 
 from __future__ import annotations
@@ -103,23 +102,23 @@ class IndexFile:
             self._slots_used,
             self._next_item,
         ) = HEADER.unpack(self._read(0, HEADER.size))
-        # A new file says 0: its first item is number 1.
+        # A new file has 0 here: its first item is number 1.
         self._next_item = min(max(self._next_item, 1), items)
 
     @property
     def item_count(self) -> int:
-        """Items in it."""
+        """Number of items in the file."""
         count: int = self._next_item - 1
         return count
 
     @property
     def room(self) -> int:
-        """Items that it still takes."""
+        """Number of items for which there is room."""
         room: int = self._items_max - self._next_item
         return room
 
     def hold_slots(self) -> NDArray[np.int32]:
-        """The slots, in memory from now on, as who adds items needs them.
+        """The slots, held in memory from now on, for adding items.
 
         Raises:
             BytesUnreadable: The disk cannot read them.
@@ -127,7 +126,7 @@ class IndexFile:
         if self._slots is None:
             octets = np.zeros(self._slot_count * SLOT_BYTES, np.uint8)
             end = HEADER.size + len(octets)
-            # Only what was written: a new file costs neither reads nor memory.
+            # Reads only what was written: a new file costs neither reads nor memory.
             for first, behind in self._file.written_ranges(HEADER.size):
                 for begin in range(first, min(behind, end), _CHUNK_BYTES):
                     size = min(_CHUNK_BYTES, min(behind, end) - begin)
@@ -159,13 +158,13 @@ class IndexFile:
         return column
 
     def preset(self, previous: IndexFile) -> None:
-        """Let an empty file begin where another ended."""
+        """Make an empty file begin where another ended."""
         self.begin_timestamp = self.end_timestamp = previous.end_timestamp
         self.begin_offset = self.end_offset = previous.end_offset
         self._write_header()
 
     def insert(self, key_hashes: Int64s, commit_log_offsets: Int64s, timestamps: Int64s) -> None:
-        """Add items, no more than there is room for. One thread; others may look for items.
+        """Add items, for which there must be room. One thread; others may search meanwhile.
 
         Args:
             key_hashes: One for each item, not negative.
@@ -178,7 +177,7 @@ class IndexFile:
             self.begin_offset = int(commit_log_offsets[0])
         numbers = np.arange(self._next_item, self._next_item + count)
         slots = key_hashes % self._slot_count
-        # Items of one slot, in their order, side by side: each is the previous one of the next.
+        # Items of one slot as neighbours, in order: each is the previous item of the next.
         order = _stable_order(slots)
         sorted_slots = slots[order]
         first_of_slot = np.empty(count, np.bool_)
@@ -188,7 +187,7 @@ class IndexFile:
         in_slots = held[sorted_slots[first_of_slot]]
         previous = np.empty(count, np.int64)
         previous[order[1:]] = numbers[order[:-1]]
-        # A number beyond the items is left over from a crash: the chain ends there.
+        # A number beyond the items is left from a crash: the chain ends there.
         previous[order[first_of_slot]] = np.where(in_slots < self._next_item, in_slots, 0)
         items = np.empty(count, _ITEM)
         items["key_hash"] = key_hashes
@@ -197,11 +196,11 @@ class IndexFile:
         items["seconds"] = np.clip(seconds, 0, _SECONDS_MAX)
         items["previous"] = previous
         self._file.write_at(self.item_position(self._next_item), items.tobytes())
-        # In this order: whoever looks beside must not meet a slot that leads beyond the items.
+        # In this order a concurrent query never finds a slot that points beyond the items.
         self._next_item += count
         last_of_slot = np.roll(first_of_slot, -1)
         held[sorted_slots[last_of_slot]] = numbers[order[last_of_slot]].astype(">i4")
-        # Behind the change: a flush beside writes the page now, or finds it here later.
+        # After the change: a concurrent flush writes the page now, or finds it marked later.
         self._changed[sorted_slots // _SLOTS_OF_PAGE] = True
         self._slots_used += int(np.count_nonzero(in_slots == 0))
         self.end_timestamp = int(timestamps[-1])
@@ -231,7 +230,7 @@ class IndexFile:
         else:
             (number,) = _unpack_slot(self._read(HEADER.size + slot * SLOT_BYTES, SLOT_BYTES))
         below = self._next_item
-        # Numbers only fall along a chain: one that does not is damage, and no endless loop.
+        # Numbers only fall along a chain: a rising one is damage, and could loop for ever.
         while 0 < number < below:
             found_hash, commit_log_offset, seconds, previous = self._item(number)
             if found_hash == key_hash:
@@ -239,7 +238,7 @@ class IndexFile:
             below, number = number, previous
 
     def _item(self, number: int) -> tuple[int, int, int, int]:
-        """Key hash, commit-log offset, seconds and previous item of an item."""
+        """Read an item: key hash, commit-log offset, seconds and previous item."""
         item: tuple[int, int, int, int] = _unpack_item(
             self._read(self.item_position(number), _ITEM.itemsize)
         )
@@ -261,11 +260,11 @@ class IndexFile:
         return self._column("commit_log_offset")
 
     def item_position(self, number: int) -> int:
-        """Where an item lies in the file, in bytes."""
+        """Byte position of an item in the file."""
         return HEADER.size + self._slot_count * SLOT_BYTES + number * _ITEM.itemsize
 
     def count_unfound(self) -> int:
-        """Items to which the chain of their slot does not lead, as nothing but damage makes it.
+        """Number of items that the chain of their slot does not reach; only damage causes that.
 
         Raises:
             BytesUnreadable: The disk cannot read them.
@@ -274,7 +273,7 @@ class IndexFile:
         slots = self._column("key_hash") % np.int32(self._slot_count)
         order = _stable_order(slots)
         slots = slots[order]
-        # Items of one slot side by side, oldest first: each leads to the one before it.
+        # Items of one slot as neighbours, oldest first: each points to the one before it.
         found = self._column("previous")[order]
         numbers = order.astype(np.int32) + np.int32(1)
         del order
@@ -288,9 +287,9 @@ class IndexFile:
         return int(np.count_nonzero(wrong))
 
     def keep_below(self, commit_log_end: int) -> None:
-        """Forget items of records at or above an offset, and build the slots again.
+        """Forget items of records at or above an offset, and rebuild the slots.
 
-        Items below are known to be whole; those behind may be anything.
+        Items below are known to be complete; those behind may be garbage.
 
         Raises:
             BytesUnreadable: The disk cannot read them.
@@ -317,14 +316,14 @@ class IndexFile:
         self._write_header()
 
     def flush(self) -> None:
-        """Make it durable.
+        """Make the file durable.
 
         Raises:
             OSError: The disk failed.
         """
         changed = np.flatnonzero(self._changed)
         if self._slots is not None and len(changed):
-            # In this order: what changes meanwhile is written by the next flush as well.
+            # In this order: changes made meanwhile are written by the next flush as well.
             self._changed[changed] = False
             breaks = np.flatnonzero(np.diff(changed) != 1)
             firsts = changed[np.concatenate(([0], breaks + 1))].tolist()
@@ -337,7 +336,7 @@ class IndexFile:
         self._file.flush()
 
     def close(self) -> None:
-        """Let go of its file and memory; a query that is going through it ends by itself."""
+        """Release file and memory; a query in progress finishes."""
         self._slots = None
 
 

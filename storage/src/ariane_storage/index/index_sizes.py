@@ -1,8 +1,8 @@
-"""How many slots and items an index file has, read off the file itself.
+"""Finds out how many slots and items an index file has, from its content.
 
-The header says how many are in use, and not how many there are: only their sum follows from the
-length. But it says which record the last item leads to. Where that item lies says where the items
-begin, and with it all sizes; that the newest item of a slot is this very one proves it.
+The header says how many are in use, but not how many there are; the file's length gives only their
+sum. But the header has the commit-log offset of the last item: the place of that item tells where
+the items begin, and so all sizes. It is confirmed if the slot of that item points to it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ariane_storage.index.index_file import HEADER, ITEM_BYTES, SLOT_BYTES, inde
 
 _CHUNK_BYTES: Final = 1 << 22
 _OFFSET_IN_ITEM: Final = 4
-"""Behind the key hash lies the commit-log offset."""
+"""The commit-log offset lies behind the key hash."""
 
 
 def sizes_told_by(disk: Disk, path: Path) -> tuple[int, int] | None:
-    """Slots and items of an index file; nothing where its content does not tell them.
+    """Slots and items of an index file; None if its content does not tell.
 
     Raises:
         OSError: The disk cannot read it.
@@ -50,7 +50,7 @@ def sizes_told_by(disk: Disk, path: Path) -> tuple[int, int] | None:
 
 
 def _places_of(file: OpenFile, wanted: bytes, length: int) -> Iterator[int]:
-    """Where some bytes lie in a file, from its header on."""
+    """Positions of some bytes in a file, behind its header."""
     for start in range(HEADER.size, length, _CHUNK_BYTES):
         size = min(_CHUNK_BYTES + len(wanted) - 1, length - start)
         chunk = file.read_at(start, size)

@@ -5,9 +5,9 @@
     UNIQ_KEY 0x01 7F00..01 0x02    KEYS 0x01 order-7 customer-3 0x02    TAGS 0x01 paid 0x02
                   7F00..01                   order-7 customer-3              T#paid
 
-Appends file no tags: our readers find them by the consume queues, and an item more for every
-message costs an append what only RocketMQ's own queries give back. Keys that are no ASCII, and
-several of KEYS in one record, are read record by record.
+Appends file no tags: our readers find tags by the consume queues, and one more item for every
+message would serve only RocketMQ's own queries. Keys that are not ASCII, and several KEYS in one
+record, are read record by record.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _TAG_OF_ONE: Final = _value_of(PropertyName.TAGS)
 
 
 class RecordKeys(NamedTuple):
-    """Keys, those of one record side by side.
+    """Keys of records; those of one record are neighbours.
 
     Attributes:
         owners: The record of each, ascending.
@@ -68,7 +68,7 @@ class RecordKeys(NamedTuple):
     lengths: Int64s
 
     def of(self, records: Int64s) -> RecordKeys:
-        """The same keys, for records that have other numbers.
+        """Return the same keys with other record numbers.
 
         Args:
             records: The number of each record.
@@ -80,7 +80,7 @@ NO_KEYS: Final = RecordKeys(np.empty(0, np.int64), np.empty(0, np.uint32), np.em
 
 
 def keys_of(encoded: bytes, lengths: int | Int64s, count: int) -> RecordKeys:
-    """The keys that the properties of many records say.
+    """Read the keys from the properties of many records.
 
     Args:
         encoded: Properties, record after record.
@@ -112,7 +112,7 @@ def joined(parts: Sequence[RecordKeys]) -> RecordKeys:
 def _by_column(
     encoded: bytes, lengths: int | Int64s, count: int, name: SoughtName
 ) -> RecordKeys | None:
-    """One key of each record that has the property; None where there are unusual ones."""
+    """The key of each record that has the property; None if one is unusual."""
     if not encoded.isascii():
         return None
     octets = np.frombuffer(encoded, np.uint8)

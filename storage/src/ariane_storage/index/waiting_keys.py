@@ -1,7 +1,7 @@
 """Keys of appended records that wait in memory until they are filed in the index.
 
-What is being filed stays here until it is: whoever looks here first, and into the index files then,
-misses nothing, and neither waits for the disk nor for who files.
+Keys stay here until they are filed: a query that searches first here and then in the index files
+misses none, and waits neither for the disk nor for the filing thread.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ariane_storage.log.records.fields import Int64s
 _BLOCKS_LOOKED_THROUGH_MAX: Final = 16
 
 
-# Never changed once made; not frozen, for that takes more than twice as long to make.
+# Not changed once made; not frozen, because that takes more than twice as long to make.
 @dataclass(slots=True, eq=False)
 class Keys:
     """Keys in the order of the log.
 
     Attributes:
-        hashes: Of each, not negative.
-        commit_log_offsets: Of the record of each, ascending.
+        hashes: The hash of each, not negative.
+        commit_log_offsets: Commit-log offset of each key's record, ascending.
         timestamps: Store timestamp of each, in milliseconds.
     """
 
@@ -57,14 +57,14 @@ class Keys:
 
 
 class WaitingKeys:
-    """Takes keys at its end, gives them to one who files at its front. Any thread.
+    """A queue of keys: added at its end, filed from its front. Any thread.
 
     Attributes:
-        count: How many wait.
+        count: Number of waiting keys.
     """
 
     def __init__(self) -> None:
-        # It is never held while waiting for the disk: appends wait for this work at most.
+        # Never held while waiting for the disk: appends wait for this work at most.
         self._lock = threading.Lock()
         self._blocks: list[Keys] = []
         self.count = 0
@@ -77,7 +77,7 @@ class WaitingKeys:
                 self.count += len(keys)
 
     def oldest(self, count: int) -> Keys | None:
-        """Up to so many of the oldest, which go on waiting; None if there are none."""
+        """The oldest keys, up to a number, which keep waiting; None if there are none."""
         with self._lock:
             taken, total = [], 0
             for block in self._blocks:
@@ -88,7 +88,7 @@ class WaitingKeys:
         return Keys.joined(taken).part(0, count) if taken else None
 
     def drop(self, count: int) -> None:
-        """Forget so many of the oldest: they are filed."""
+        """Drop the oldest keys, which are filed now."""
         with self._lock:
             self.count -= count
             place = 0
@@ -103,7 +103,7 @@ class WaitingKeys:
         """Commit-log offsets of a hash in a range of time, newest first."""
         with self._lock:
             if len(self._blocks) > _BLOCKS_LOOKED_THROUGH_MAX:
-                # Once for all queries to come: a lone message makes a block of its own.
+                # Joined once for all later queries: single messages make blocks of their own.
                 self._blocks = [Keys.joined(self._blocks)]
             blocks = self._blocks[::-1]
         found: list[int] = []

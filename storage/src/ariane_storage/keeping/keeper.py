@@ -1,6 +1,7 @@
-"""Keeping an open store: flushing it, writing what is derived, deleting what is old.
+"""Upkeep of an open store: flushes, derived files, retention, deleted topics.
 
-Everything here may run beside the appending thread, on one other thread at a time or on several.
+Every method may run beside the appending thread, on one other thread or on several, unless it says
+otherwise.
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ from ariane_storage.recovery.queue_repair import QueueRepair, find_entries, put_
 from ariane_storage.recovery.recovery import ProgressCallback
 
 _QUEUES_AT_ONCE: Final = 64
-"""The deletion of a topic waits for the files of so many queues at most."""
+"""Queues whose files the deletion of a topic waits for at a time."""
 _T = TypeVar("_T")
 
 
 class Keeper:
-    """Sees to durability and space. Any thread."""
+    """Cares for durability and disk space. Any thread."""
 
     def __init__(self, parts: StoreParts, checkpoint_file: CheckpointFile) -> None:
         self._parts = parts
         self._checkpoint_file = checkpoint_file
         self._schedule = FlushSchedule(parts.config)
-        # Consume queues and index are on the disk up to here.
+        # Consume queues and index are durable up to here.
         self._dispatched_end = 0
         self._marked_end = -1
-        # Consume queues are written, removed and counted by one thread at a time.
+        # One thread at a time writes, removes or counts consume queues.
         self._derived_lock = threading.RLock()
 
     def flush(self) -> int:
@@ -58,7 +59,7 @@ class Keeper:
             try:
                 self._checkpoint_file.mark(end)
             except OSError as error:
-                # The log is durable all the same; the next flush says it, or the checkpoint does.
+                # The log is durable all the same; the next flush or the checkpoint will note it.
                 if not is_exhausted(error):
                     raise
                 return end
@@ -72,24 +73,24 @@ class Keeper:
     def flush_derived(self) -> None:
         """Write consume queues, index and checkpoint; see ``Store.flush_derived``."""
         parts = self._parts
-        # Read before the flush: every record below the durable end is not newer than this.
+        # Read before the flush: no record below the durable end is newer than this.
         timestamp = parts.store_timestamp_ms
         end = self.flush()
         with self._derived_lock:
-            # Nothing is lost without space: what was not written stays in memory, and the log has
-            # it all.
+            # Without space nothing is lost: unwritten entries stay in memory, and the log has all
+            # of them.
             self._watched(
                 "no space left for consume queues and index",
                 lambda: self._write_derived(end, timestamp),
             )
 
     def _watched(self, full_reason: str, step: Callable[[], _T]) -> _T:
-        """Run a step that meets the disk: when that fails the store is poisoned.
+        """Run a step that uses the disk; if it fails, the store is poisoned.
 
-        Not under the lock of flushes: nobody's acknowledgement waits for it.
+        Runs without the lock of flushes: no acknowledgement waits for it.
 
         Raises:
-            StoreFull: For a reason, when space or descriptors have run out.
+            StoreFull: Space or descriptors have run out.
             StorePoisoned: The disk failed, now or before.
         """
         parts = self._parts
@@ -131,10 +132,10 @@ class Keeper:
         self._dispatched_end = end
 
     def rewind(self, end: int, cut_derived: Callable[[], None]) -> None:
-        """Let all that is derived, and what is known to be durable, end where the log will be cut.
+        """Make derived data and the known durable end stop where the log is about to be cut.
 
         Args:
-            end: Where; all before it is flushed.
+            end: The new end; everything before it is flushed.
             cut_derived: Cuts consume queues, index and notes.
 
         Raises:
@@ -155,7 +156,7 @@ class Keeper:
             self._watched("no space left to cut consume queues", cut)
 
     def flush_due(self) -> None:
-        """Flush what the intervals of the configuration say is due. Any thread; call it often.
+        """Flush what is due by the configured intervals. Any thread; call it often.
 
         Raises:
             StorePoisoned: The disk failed.
@@ -174,21 +175,20 @@ class Keeper:
     def apply_retention(
         self, now_ms: int | None = None, *, keep_from: int | None = None
     ) -> RetentionReport:
-        """Flush, delete old segments and what leads to them, and see how full the disk is.
+        """Flush, delete old segments and what refers to them, and measure the disk's use.
 
         A disk above the refusing ratio stops appends until a later call finds it below.
 
-        Views that readers hold stay valid. The appending thread; a loop that must not wait for the
-        disk takes the three steps of it one by one: ``plan_retention``, ``let_go`` and
-        ``finish_retention``.
+        Views that readers hold stay valid. For the appending thread; a loop that must not wait for
+        the disk calls the three steps: ``plan_retention``, ``let_go`` and ``finish_retention``.
 
         Args:
-            now_ms: The time; that of the clock unless given, where no jump of it is doubted.
+            now_ms: The time; by default the clock's, where jumps are doubted.
             keep_from: Nothing at or behind this commit-log offset is deleted, however old.
 
         Raises:
             StorePoisoned: The disk failed.
-            StoreFull: No space for the notes that come first; nothing is deleted.
+            StoreFull: No space for the notes that must be written first; nothing is deleted.
         """
         plan = self.plan_retention(now_ms, keep_from=keep_from)
         self.let_go(plan)
@@ -197,15 +197,15 @@ class Keeper:
     def plan_retention(
         self, now_ms: int | None = None, *, keep_from: int | None = None
     ) -> RetentionPlan:
-        """Flush, and choose the segments that go and where queues begin then. Any thread.
+        """Flush, and choose the segments to delete and the new begins of queues. Any thread.
 
         Args:
-            now_ms: The time; that of the clock unless given, where no jump of it is doubted.
+            now_ms: The time; by default the clock's, where jumps are doubted.
             keep_from: Nothing at or behind this commit-log offset is deleted, however old.
 
         Raises:
             StorePoisoned: The disk failed.
-            StoreFull: No space to note where queues end that will have no messages.
+            StoreFull: No space to note the ends of queues that will be empty.
         """
         parts = self._parts
         if now_ms is None:
@@ -215,7 +215,7 @@ class Keeper:
         safe_end = durable_end if keep_from is None else min(durable_end, keep_from)
         plan = self._choose(now_ms, safe_end)
         if plan.min_offset > self._dispatched_end:
-            # Entries that are in memory alone cannot be built again without their records.
+            # Entries that exist only in memory cannot be rebuilt without their records.
             with contextlib.suppress(StoreFull):
                 self.flush_derived()
             plan = self._choose(now_ms, min(safe_end, self._dispatched_end))
@@ -240,9 +240,9 @@ class Keeper:
         )
 
     def _queue_begins(self, commit_log_begin: int) -> tuple[tuple[ConsumeQueue, int], ...]:
-        """Where queues begin once the log does at an offset: those that begin before it.
+        """New begins of the queues that now begin before a commit-log offset.
 
-        Those whose entries there lead astray go on as they are until they are repaired.
+        Queues with wrong entries there stay as they are until they are repaired.
         """
         begins = (
             (queue, queue.first_at_or_above(commit_log_begin)) for queue in self._parts.queues
@@ -254,7 +254,7 @@ class Keeper:
         )
 
     def _is_sound(self, queue: ConsumeQueue, queue_offset: int) -> bool:
-        """Whether the entries beside a queue offset lead to their records; else it is repaired."""
+        """Whether the entries around a queue offset are right; asks for a repair if not."""
         parts = self._parts
         first = max(queue.min_offset, queue_offset - 1)
         for place in astray_between(parts, queue, first, min(queue_offset + 1, queue.end_offset)):
@@ -263,9 +263,9 @@ class Keeper:
         return True
 
     def let_go(self, plan: RetentionPlan) -> None:
-        """Let log and queues begin behind what goes. The appending thread; nothing is waited for.
+        """Make log and queues begin behind what is deleted. The appending thread; does not wait.
 
-        Reads of what lies before get an error that names where the queue begins now.
+        Later reads before the new begin get an error that names it.
         """
         parts = self._parts
         for queue, begin in plan.queue_begins:
@@ -276,11 +276,11 @@ class Keeper:
         parts.quarantine.keep_above(parts.log.min_offset)
 
     def finish_retention(self, plan: RetentionPlan) -> RetentionReport:
-        """Delete what was let go of and what leads to it, see how full the disk is. Any thread.
+        """Delete what ``let_go`` has released, and measure the disk's use. Any thread.
 
         Raises:
             StorePoisoned: The disk failed.
-            StoreFull: No space for derived files; the rest is deleted when the store is opened.
+            StoreFull: No space for derived files; the rest is deleted at the next opening.
         """
         parts = self._parts
         gone = [segment for segment in plan.segments if segment.end <= parts.log.min_offset]
@@ -311,22 +311,22 @@ class Keeper:
         for first in range(0, len(queues), _QUEUES_AT_ONCE):
             with self._derived_lock:
                 for queue in queues[first : first + _QUEUES_AT_ONCE]:
-                    # Its topic may have been deleted meanwhile, and made again.
+                    # Its topic may have been deleted meanwhile, and created again.
                     if parts.queues.find(queue.topic, queue.queue_id) is queue:
                         queue.remove_files_below_min()
         self._forget_below(parts.log.min_offset)
 
     def _forget_below(self, commit_log_begin: int) -> None:
-        """Let the index and the note of deleted topics begin where the log begins."""
+        """Make the index and the note of deleted topics begin where the log begins."""
         parts = self._parts
         parts.index.remove_below(commit_log_begin)
         with self._derived_lock:
             parts.deleted_topics.keep_between(commit_log_begin, parts.log.write_offset)
 
     def follow_log(self) -> None:
-        """Let consume queues, index and all that is noted begin where the log begins.
+        """Make consume queues, index and notes begin where the log begins.
 
-        For a store that is opened: the appending thread, and nobody beside.
+        For the opening of a store: the appending thread, without others.
         """
         parts = self._parts
         begin = parts.log.min_offset
@@ -337,11 +337,11 @@ class Keeper:
         self._forget_below(begin)
 
     def delete_queues(self, topic: str) -> int:
-        """Delete all queues of a topic; its records stay in the log until they are too old.
+        """Delete all queues of a topic; its records stay in the log until retention deletes them.
 
-        They are in no queue and under no key any more, also after a rebuild. A topic that is made
-        again under the same name begins at nothing. The appending thread; a loop that must not wait
-        for the disk takes the two steps of it one by one, for several topics at once:
+        The records are in no queue and under no key any more, not even after a rebuild. A topic
+        that is created again under the same name starts empty. For the appending thread; a loop
+        that must not wait for the disk calls the two steps, for several topics at once:
         ``let_go_of_topics`` and ``finish_deletion``.
 
         Returns:
@@ -360,10 +360,10 @@ class Keeper:
         return len(deletion.queues)
 
     def let_go_of_topics(self, topics: Collection[str]) -> TopicDeletion:
-        """Let nobody find the queues of topics any more. The appending thread; does not wait.
+        """Hide the queues of topics. The appending thread; does not wait.
 
-        Nothing is deleted yet. Whoever appends to one of these topics before that is finished loses
-        what he appends.
+        Nothing is deleted yet. Records appended to these topics before the deletion is finished are
+        lost.
 
         Raises:
             StoreClosed: The store was closed.
@@ -371,19 +371,19 @@ class Keeper:
         self._parts.check_open()
         parts = self._parts
         queues = parts.queues.let_go(topics)
-        # Every record of the topics lies below, and every later one above. Should power loss take
-        # the end of the log back, what is written down goes back with it.
+        # All records of the topics are below this offset, all later ones above. If power loss takes
+        # the end of the log, the noted offset is lowered with it.
         end = parts.log.write_offset
         return TopicDeletion({queue.topic: end for queue in queues}, queues)
 
     def finish_deletion(self, deletion: TopicDeletion) -> None:
-        """Delete durably what was let go of. Any thread.
+        """Delete durably what ``let_go_of_topics`` has hidden. Any thread.
 
         Files of the queues go with the next ``flush_derived``, or when the store is opened.
 
         Raises:
             StorePoisoned: The disk failed.
-            StoreFull: No space to note it; nothing is deleted, and all can be taken back.
+            StoreFull: No space to note it; nothing is deleted, and ``take_back`` can undo it.
             StoreClosed: The store was closed; nothing is deleted.
         """
         self._parts.check_open()
@@ -395,37 +395,38 @@ class Keeper:
             parts.queues.give_up(deletion.queues)
 
     def _note(self, deletion: TopicDeletion) -> None:
-        # In this order: the second says that they are deleted, and nothing may fail behind it.
+        # In this order: the second step makes the deletion final, and nothing may fail after it.
         self._parts.idle_queues.forget(deletion.ends)
         self._parts.deleted_topics.note(deletion.ends)
 
     def take_back(self, deletion: TopicDeletion) -> None:
-        """Let queues be found again whose deletion has failed. The appending thread."""
+        """Show the queues of a failed deletion again. The appending thread."""
         self._parts.queues.take_back(deletion.queues)
 
     @property
     def waiting_keys(self) -> int:
-        """Keys of records that are not filed in the index yet; queries find them all the same."""
+        """Number of keys that are not filed in the index yet; queries find them all the same."""
         return self._parts.index.pending_keys
 
     def file_keys(self) -> None:
-        """File the keys that wait in the index. Any thread.
+        """File the waiting keys in the index. Any thread.
 
-        Call it often beside appends: it keeps this off them, and the time that the disk takes when
-        an index file is full. Without it an append that finds more keys waiting than
-        ``StoreConfig.index_backlog_keys`` files some first, and so does every ``flush_derived``.
+        Call it often beside appends: it spares them this work, and the wait for the disk when an
+            index file is full. Without it an append that finds more waiting keys than
+            ``StoreConfig.index_backlog_keys`` files some first, and so does every
+            ``flush_derived``.
 
         Raises:
-            StoreFull: No space for another index file; the keys go on waiting.
+            StoreFull: No space for another index file; the keys keep waiting.
             StorePoisoned: The disk failed.
         """
         parts = self._parts
         parts.guard.check()
-        # A full index file is flushed on the way: a failure of that is one like any other.
+        # This may flush a full index file, whose failure counts like any other.
         parts.guard.watch(parts.index.settle)
 
     def repair_queues(self, progress: ProgressCallback | None) -> list[QueueRepair]:
-        """Make entries again that lead astray; see ``QueueRepairs.run``."""
+        """Rebuild wrong entries of queues; see ``QueueRepairs.run``."""
         parts = self._parts
         asked = parts.repairs.take()
         try:
@@ -438,9 +439,9 @@ class Keeper:
             parts.repairs.done()
 
     def prepare_next_segment(self) -> None:
-        """Allocate the next segment and make the coming bytes of memory ready. Any thread.
+        """Allocate the next segment and make memory ready for the next writes. Any thread.
 
-        Call it often beside appends: it keeps the time of the disk and of page faults off them.
+        Call it often beside appends: it spares them waits for the disk and page faults.
 
         Raises:
             StoreFull: No space for the next segment; appends go on while this one lasts.

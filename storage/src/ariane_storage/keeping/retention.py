@@ -1,4 +1,4 @@
-"""Deleting old segments: by age in the hour for it, at any hour when the disk fills up.
+"""Deletion of old segments: by age at a set hour, or at any hour when the disk fills up.
 
 ::
 
@@ -7,13 +7,13 @@
                    old segments   old segments go   the oldest go,    writes are
                    go at 04:00    at any hour       however young     refused
 
-The segment that is written is never deleted. Only what is flushed and dispatched goes.
+The segment being written is never deleted. Only flushed and dispatched records are.
 
-How old a segment is, its records and its file say; the younger of the two counts, and neither is
-believed that lies in the future.
+A segment's age follows from its records and from its file; the younger of the two counts, and times
+in the future are ignored.
 
-It takes three steps, so that the loop never waits for the disk: any thread chooses what goes and
-where queues will begin; the appending thread lets go of it, between two reads; any thread deletes.
+There are three steps, so that the loop never waits for the disk: any thread chooses segments and
+the new begins of queues; the appending thread releases them between two reads; any thread deletes.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class RetentionReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeletedRange:
-    """Messages of one queue that are deleted.
+    """Deleted messages of one queue.
 
     Attributes:
         topic: The topic.
         queue_id: The queue.
         begin: The first queue offset.
-        end: The queue offset behind the last one: where the queue begins now.
+        end: Queue offset behind the last one: the new begin of the queue.
     """
 
     topic: str
@@ -66,17 +66,17 @@ class DeletedRange:
 
 @dataclass(frozen=True, slots=True)
 class RetentionReport:
-    """What one pass has done.
+    """The result of one pass.
 
     Attributes:
         deleted: Commit-log offsets at which deleted segments started.
-        reason: Why the last of them went, or None if nothing was deleted: those that went before
-            their time are the last.
+        reason: Why the last of them was deleted, or None if none was: those deleted early come
+            last.
         disk_ratio: Share of the disk in use afterwards.
-        min_offset: First commit-log offset that is kept now.
-        ranges: Which messages they were.
-        stored_from_ms: When the oldest of them was stored; None if nothing says so.
-        stored_until_ms: When the newest of them was, at the latest; likewise.
+        min_offset: First commit-log offset that is now kept.
+        ranges: The deleted messages.
+        stored_from_ms: When the oldest of them was stored; None if unknown.
+        stored_until_ms: When the newest of them was stored at the latest; None if unknown.
     """
 
     deleted: tuple[int, ...]
@@ -90,16 +90,16 @@ class RetentionReport:
 
 @dataclass(frozen=True, slots=True)
 class RetentionPlan:
-    """What a pass is going to do.
+    """The plan of one pass.
 
     Attributes:
-        segments: What goes, oldest first.
-        reason: Why the last of them goes, or None if nothing does.
-        min_offset: Where the log will begin.
-        queue_begins: Where each queue will begin that does not begin there already.
-        ranges: Which messages go.
-        stored_from_ms: When the oldest of them was stored; None if nothing says so.
-        stored_until_ms: When the newest of them was, at the latest; likewise.
+        segments: The segments to delete, oldest first.
+        reason: Why the last of them is deleted, or None if none is.
+        min_offset: The new begin of the log.
+        queue_begins: The new begin of each queue, where it changes.
+        ranges: The messages to delete.
+        stored_from_ms: When the oldest of them was stored; None if unknown.
+        stored_until_ms: When the newest of them was stored at the latest; None if unknown.
     """
 
     segments: tuple[Segment, ...]
@@ -134,15 +134,15 @@ def choose_segments(
     now_ms: int,
     safe_end: int,
 ) -> RetentionPlan:
-    """Choose what is old enough, a batch at most.
+    """Choose segments that are old enough, a batch at most.
 
     Args:
         log: The commit log.
-        disk: Says how full it is.
-        clock: Says which hour it is.
+        disk: Measures the disk's use.
+        clock: Tells the hour.
         config: Age, hour, ratios and batch.
         now_ms: The time.
-        safe_end: Nothing at or above this commit-log offset goes.
+        safe_end: Nothing at or above this commit-log offset is deleted.
     """
     segments = log.segments
     chosen: list[Segment] = []
@@ -181,10 +181,10 @@ def choose_segments(
 def _newest_ms(
     disk: Disk, segment: Segment, behind: tuple[Segment, ...], now_ms: int
 ) -> int | None:
-    """When the last record of a segment was stored at the latest, by what lies in the past.
+    """When the last record of a segment was stored at the latest, ignoring future times.
 
-    Its file says so, and the first record behind it. None if neither is to be believed, and if no
-    record says anything: a segment of unknown age is kept.
+    Uses the file's time and the first record behind it. None if neither is valid and no record has
+    a time: a segment of unknown age is kept.
     """
     stamped_ms = _first_ms(behind)
     if stamped_ms is None:
@@ -194,5 +194,5 @@ def _newest_ms(
 
 
 def _first_ms(segments: tuple[Segment, ...]) -> int | None:
-    """When the first record of some segments was stored; None if none of them says."""
+    """When the first record of some segments was stored; None if unknown."""
     return next(filter(None, map(first_store_timestamp, segments)), None)

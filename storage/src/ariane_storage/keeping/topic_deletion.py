@@ -1,10 +1,11 @@
-"""The deletion of topics from a store, from the moment that it begins.
+"""The deletion of topics from a store, step by step.
 
-1. The appending thread lets go of the queues: nothing is read from them or added to them any more.
-2. Any thread writes down up to where the records of the topics are deleted. From then on they are,
-   whatever happens; before that nothing has happened, and the queues can be taken back.
-3. The files of the queues go with the next flush of what is derived. If the process ends before
-   that, they go when the store is opened.
+1. The appending thread hides the queues: they are neither read nor added to any more.
+2. Any thread writes down up to which offset the records of the topics are deleted. From then on
+they are deleted, whatever happens; before it, nothing is deleted, and the queues can be shown
+again.
+3. The files of the queues are removed with the next flush of derived data, or at the next opening
+if the process ends before.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from ariane_storage.queues.consume_queue import ConsumeQueue
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletion:
-    """Topics that are about to be deleted.
+    """Topics that are being deleted.
 
     Attributes:
-        ends: Up to which commit-log offset the records of each topic go; those without queues have
-            none, and are not among them.
-        queues: Their queues, which nobody finds any more.
+        ends: Commit-log offset below which the records of each topic are deleted; topics without
+            queues are not listed.
+        queues: Their queues, which are hidden.
     """
 
     ends: Mapping[str, int]

@@ -1,8 +1,8 @@
-r"""The time by which messages grow old: the clock's, unless it has just jumped ahead.
+r"""The time by which messages age: the clock's, except after a recent jump ahead.
 
-A clock that is 15 days ahead for a moment would make everything in the log look expired, and what
-is deleted does not come back. So the clock is compared with the steady one, which nobody sets; and
-at the start, when there is nothing to compare with yet, with the times of the store's files::
+A clock that is 15 days ahead for a moment would make all messages look expired, and deletion is
+final. So the clock is compared with the monotonic clock, which cannot be set; at the start, without
+anything to compare with, it is compared with the times of the store's files::
 
     clock      |----------.                      ,-------------------->  15 days ahead
                            \                    /
@@ -10,9 +10,9 @@ at the start, when there is nothing to compare with yet, with the times of the s
                            ^ jump ahead: doubted        \-------------->  it has stood for
                                                                           the retention time
 
-A jump ahead that stands for as long as messages are kept is believed: by then all that was there
-before the jump is old by either clock. A jump back is believed at once, for it deletes nothing. A
-doubt outlives the process, in ``clock-doubt.json``::
+A jump ahead that lasts as long as messages are kept is believed: by then everything from before the
+jump is old by either clock. A jump back is believed at once, because it deletes nothing. A doubt
+outlives the process, in ``clock-doubt.json``::
 
     {"ahead_ms": 1296000000, "since_ms": 1700000000000}     since: as the doubted clock says
 """
@@ -28,15 +28,15 @@ from ariane_storage.errors import StateFileDamaged
 from ariane_storage.state_file import StateFile
 
 JUMP_MS: Final = 60_000
-"""From how much on a clock is doubted. Those that are kept by NTP go on without jumps."""
+"""Smaller differences are no jumps. Clocks kept by NTP do not jump."""
 
 
 class ClockDoubt(NamedTuple):
-    """A clock that is not believed.
+    """A clock that is doubted.
 
     Attributes:
-        ahead_ms: How far it is ahead of what is believed.
-        since_ms: When it jumped, as it says itself.
+        ahead_ms: How far it is ahead of the believed time.
+        since_ms: When it jumped, by itself.
     """
 
     ahead_ms: int
@@ -44,7 +44,7 @@ class ClockDoubt(NamedTuple):
 
 
 class BelievedTime:
-    """Says the time to whoever forgets or deletes what is old."""
+    """Tells the time to code that deletes or forgets what is old."""
 
     def __init__(self, clock: Clock, disk: Disk, path: Path, *, patience_ms: int) -> None:
         self._clock = clock
@@ -56,7 +56,7 @@ class BelievedTime:
 
     @property
     def doubt(self) -> ClockDoubt | None:
-        """How far the clock is ahead of what is believed, and since when; None when it is not."""
+        """The present doubt; None if the clock is believed."""
         return self._doubt
 
     def now_ms(self) -> int:
@@ -78,20 +78,20 @@ class BelievedTime:
         return expected_ms
 
     def _believe(self, now_ms: int) -> None:
-        # In one step: several threads ask. The time, and what the steady clock said then.
+        # In one assignment, because several threads call: the time and the monotonic clock then.
         self._believed = now_ms, self._clock.steady_ms()
         self._doubt = None
 
     # State that is kept across restarts.
 
     def resume(self, last_seen_ms: int | None) -> None:
-        """Doubt a clock that was doubted before, or that is far ahead of the last sign of life.
+        """Doubt a clock that was doubted before, or that is far ahead of the last write.
 
-        A store that was closed for longer than half of the time that messages are kept is no sign
-        of a jump, but the two cannot be told apart: what is old then is deleted that much later.
+        A store that was closed for longer than half of the retention time looks the same as a jump:
+        then old messages are deleted that much later.
 
         Args:
-            last_seen_ms: When the store was written to last, as its files say; None if they do not.
+            last_seen_ms: When the store was last written to, by its files; None if unknown.
         """
         now_ms = self._clock.now_ms()
         doubt = self._load(now_ms)
@@ -103,7 +103,7 @@ class BelievedTime:
         self.now_ms()
 
     def save(self) -> None:
-        """Write down the doubt, if it has changed; waits for the disk.
+        """Save the doubt if it has changed; waits for the disk.
 
         Raises:
             OSError: The disk failed.
@@ -111,12 +111,12 @@ class BelievedTime:
         doubt = self._doubt
         if doubt == self._saved:
             return
-        # A file that says so is safer than none: its removal could be undone by a power loss.
+        # A file that says "no doubt" is safer than none: power loss could undo a removal.
         self._file.save({} if doubt is None else doubt._asdict())
         self._saved = doubt
 
     def _load(self, now_ms: int) -> ClockDoubt | None:
-        """What is written down; where that cannot be read, a doubt that lets nothing grow old."""
+        """Load the saved doubt; if it is unreadable, a doubt under which nothing ages."""
         try:
             state = self._file.load()
             if state is None or state == {}:

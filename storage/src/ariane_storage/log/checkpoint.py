@@ -15,13 +15,13 @@
 
 The first 40 bytes are RocketMQ's (big-endian, store timestamps in milliseconds, then offsets) and
 all that a Java broker reads or writes. The slots are ours: written in turn, each in a disk sector
-of its own, so that a torn write leaves the other. The slot with the higher sequence counts. The
-first bytes follow once the slot is durable, so that each of them is always that of one of the two
-slots. Where it is not, a Java broker has written to the store since, and no slot is believed.
+of its own, so that a torn write leaves the other one intact. The slot with the higher sequence
+counts. The first bytes are written after the slot is durable, so they always belong to one of the
+two slots. If they do not, a Java broker has written to the store since, and no slot is valid.
 
-The mark says after each flush of the log how far that came. It is written and not synced, so that
-it costs no second wait for the disk: it outlives the process at once, and a power cut once a slot
-is written or the system writes the page on its own. What it says was true when it was written.
+The mark records, after each flush of the log, how far the log is flushed. It is written but not
+synced, so that it costs no second wait for the disk: it survives the process at once, and a power
+cut once a slot is written or the system writes the page. Its content was true when written.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Checkpoint:
 
     Attributes:
         log_begin: First commit-log offset that was kept.
-        dispatched_offset: Consume queues and index hold every record below, durably.
-        flushed_offset: Every record below is durable; as loaded, also by what the mark says.
-        confirmed_offset: What was handed out at most.
+        dispatched_offset: Consume queues and index have every record below, durably.
+        flushed_offset: Every record below is durable; as loaded, the mark is included.
+        confirmed_offset: The largest offset that was handed out.
         store_timestamp_ms: Store timestamp of the newest record below ``flushed_offset``.
         queue_count: Consume queues with entries in files.
         entry_count: Sum of the queue offsets that their files reach.
@@ -79,12 +79,12 @@ class CheckpointFile:
         self._disk = disk
         self._path = path
         self._sequence = 0
-        # Whether the disk has lost it, so that it has to be written as a whole.
+        # Whether the disk has lost it, so that it must be written as a whole.
         self._is_lost = False
         self._marked: OpenFile | None = None
 
     def load(self) -> Checkpoint | None:
-        """The newest checkpoint that can be believed, or None.
+        """Load the newest valid checkpoint, or None.
 
         Raises:
             StoreFormatError: A newer version of this program wrote it.
@@ -108,7 +108,7 @@ class CheckpointFile:
         return replace(newest, flushed_offset=flushed)
 
     def is_damaged(self) -> bool:
-        """Whether it is there and has no whole slot; a Java broker leaves ours as they are."""
+        """Whether the file exists without a whole slot; Java brokers leave our slots alone."""
         try:
             content = self._read()
         except FileNotFoundError:
@@ -118,7 +118,7 @@ class CheckpointFile:
         return all(self._decode_slot(content, start) is None for start in _SLOT_STARTS)
 
     def _read(self) -> bytes:
-        """The content; nothing if the disk cannot read it."""
+        """The content; empty if the disk cannot read it."""
         try:
             return self._disk.read(self._path)
         except OSError as error:
@@ -164,10 +164,9 @@ class CheckpointFile:
         self._sequence = sequence
 
     def mark(self, flushed_offset: int) -> None:
-        """Say up to where the log is durable, without waiting for the disk. One thread at a time.
+        """Record up to where the log is durable, without waiting for the disk. One thread.
 
-        Before the first ``save`` there is no file to say it in that the disk can read, and nothing
-        is said.
+        Before the first ``save`` there is no file for the mark, and nothing is recorded.
 
         Raises:
             OSError: The disk failed.
@@ -181,12 +180,12 @@ class CheckpointFile:
         file.write_at(_MARK_START, mark + _CRC.pack(crc32(mark)))
 
     def close(self) -> None:
-        """Let go of the file, which closes when no other thread is writing to it any more."""
+        """Release the file; it closes when no other thread writes to it any more."""
         self._marked = None
 
 
 def _marked_offset(content: bytes) -> int:
-    """What the mark says, 0 if it says nothing that can be believed."""
+    """The offset in the mark; 0 if it is invalid."""
     mark = content[_MARK_START : _MARK_START + _MARK.size]
     check = content[_MARK_START + _MARK.size : _MARK_START + _MARK.size + _CRC.size]
     if check != _CRC.pack(crc32(mark)):

@@ -1,6 +1,6 @@
-"""The commit log: the only truth, one sequence of bytes over segments of fixed length.
+"""The commit log: one sequence of bytes over segments of fixed length, and the only truth.
 
-Offsets that everything else is measured by, in this order::
+All other offsets are measured against these, which are in this order::
 
     min_offset          flushed_offset      write_offset
     |                   |                   |
@@ -9,7 +9,7 @@ Offsets that everything else is measured by, in this order::
     | segment| | segment| | records | zeros | | prepared    |
     +--------+ +--------+ +-----------------+ +-------------+
 
-One thread appends. Another may flush, and a third prepare the segment that comes next.
+One thread appends. Another may flush, and a third prepare the next segment.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class CommitLog:
     """The segments of a store and the positions in them.
 
     Attributes:
-        folder: Where the segments lie.
+        folder: The folder of the segments.
         segment_bytes: Length of each.
-        write_offset: Where the next record goes (exclusive end of what is written).
+        write_offset: Commit-log offset of the next record (exclusive end of what is written).
         flushed_offset: Everything below is durable.
     """
 
@@ -61,7 +61,7 @@ class CommitLog:
         self._starts: list[int] = []
         self._recent: OrderedDict[int, Segment] = OrderedDict()
         self._growing = threading.Lock()
-        # Segments are added by one thread and deleted by another.
+        # One thread adds segments, another deletes them.
         self._listing = threading.Lock()
         self.shortened: list[Segment] = []
         for start in starts:
@@ -78,7 +78,7 @@ class CommitLog:
             )
         segment = self._new_segment(start)
         if length < self.segment_bytes:
-            # A crash while it was made, or somebody cut it: what is missing reads as zeros.
+            # A crash left it short, or it was cut: the missing part reads as zeros.
             self.shortened.append(segment)
             if self._writable:
                 self._disk.allocate(path, self.segment_bytes)
@@ -126,14 +126,14 @@ class CommitLog:
         return segment
 
     def _open(self, segment: Segment) -> None:
-        """Open a segment, and let go of one that nobody has needed for long."""
+        """Open a segment, and close one that was not used for long."""
         segment.file()
         self._recent[segment.start] = segment
         while len(self._recent) > _SEGMENTS_OPEN_MAX:
             start, oldest = self._recent.popitem(last=False)
             unflushed = self._writable and oldest.end > self.flushed_offset
             if unflushed or oldest is segment:
-                self._recent[start] = oldest  # Still to be flushed: its descriptor hears of errors.
+                self._recent[start] = oldest  # Not flushed yet: its descriptor would report errors.
                 break
             oldest.close()
 
@@ -152,10 +152,9 @@ class CommitLog:
     # Appending: one thread.
 
     def reserve(self, size: int) -> tuple[Segment, int]:
-        """Where the next ``size`` bytes go: a segment and a position in it.
+        """Reserve the next ``size`` bytes: a segment and a position in it.
 
-        Rolls to the next segment as a whole if they do not fit. Nothing is visible until
-        ``advance``.
+        If they do not fit, the next segment begins. Nothing is visible until ``advance``.
 
         Args:
             size: Bytes to be written, no more than ``size_max``.
@@ -174,7 +173,7 @@ class CommitLog:
         return self._following(self.write_offset), 0
 
     def segment_to_write(self) -> Segment:
-        """The segment that the next byte goes to, made now if need be: for bytes that lie as is.
+        """The segment of the next byte, made now if it is missing: for raw bytes.
 
         Raises:
             StoreFull: There is no space for another segment; the log is unchanged.
@@ -188,14 +187,14 @@ class CommitLog:
 
     @property
     def room(self) -> int:
-        """The most bytes that the segment which is written now can still take."""
+        """The number of bytes that still fit into the segment being written."""
         segment = self.segment_at(self.write_offset)
         if segment is None:
             return 0
         return max(0, segment.end - self.write_offset - BLANK_SIZE_MIN_BYTES)
 
     def advance(self, commit_log_offset: int) -> None:
-        """Publish what was written up to here: for readers, for the flush."""
+        """Make everything written up to here visible to readers and to the flush."""
         self.write_offset = commit_log_offset
 
     def _following(self, start: int) -> Segment:
@@ -216,7 +215,7 @@ class CommitLog:
             self._disk.allocate(segment.path, self.segment_bytes)
             self._open(segment)
         except OSError as error:
-            # There may be space for it, and no descriptor.
+            # There may be space for the file, but no descriptor.
             self._disk.remove(segment.path)
             if not is_exhausted(error):
                 raise
@@ -230,7 +229,7 @@ class CommitLog:
     # Off the appending thread.
 
     def prepare_next(self) -> None:
-        """Make sure that the segment behind the current one is there. Any thread.
+        """Make sure that the next segment exists. Any thread.
 
         Raises:
             StoreFull: There is no space for it; appends go on while the current one lasts.
@@ -261,17 +260,17 @@ class CommitLog:
     # Recovery and retention.
 
     def resume_at(self, commit_log_offset: int) -> None:
-        """Go on in a new segment, behind a gap: what was in between is lost."""
+        """Continue in a new segment, behind a gap: everything in between is lost."""
         self._following(commit_log_offset)
         self.write_offset = self.flushed_offset = commit_log_offset
 
     def cut(self, commit_log_offset: int) -> None:
-        """Durably remove everything at and behind an offset, and go on writing there."""
+        """Durably remove everything at and behind an offset, and continue writing there."""
         count = len(self._segments)
         while self._segments and self._segments[-1].start >= commit_log_offset:
             self._drop(len(self._segments) - 1)
         if len(self._segments) < count:
-            # Before anything is cut: a later segment behind a gap would pass for damage in front.
+            # Later segments first: behind a gap they would look like damage before them.
             self._disk.sync(folders=[self.folder])
         if self._segments and self._segments[-1].end > commit_log_offset:
             last = self._segments[-1]
@@ -282,18 +281,18 @@ class CommitLog:
         self.flushed_offset = min(self.flushed_offset, commit_log_offset)
 
     def forget_oldest(self) -> Segment:
-        """Let the log begin behind its first segment, which is not the last; nothing is deleted.
+        """Make the log begin behind its first segment, which must not be the last; deletes nothing.
 
-        The appending thread: no read of its own is halfway through the segment.
+        The appending thread: none of its reads is then halfway through the segment.
         """
         if len(self._segments) < 2:
             raise AssertionError("the last segment is never deleted")
         return self._forget(0)
 
     def delete(self, segment: Segment) -> None:
-        """Durably delete a segment that was forgotten; who is reading it reads to the end.
+        """Durably delete a forgotten segment; a reader of it can finish.
 
-        Any thread: the file system takes its time over a gigabyte.
+        Any thread: removing a gigabyte takes the file system a while.
         """
         segment.close()
         self._disk.remove(segment.path)
@@ -305,7 +304,7 @@ class CommitLog:
         self._disk.remove(segment.path)
 
     def _forget(self, place: int) -> Segment:
-        # Lists are replaced, not changed: another thread may be going through them.
+        # Lists are replaced, not changed: another thread may be iterating over one.
         with self._listing:
             segment = self._segments[place]
             self._starts = self._starts[:place] + self._starts[place + 1 :]

@@ -1,17 +1,16 @@
-"""Which records of the log belong to topics that were deleted.
+"""Records in the log that belong to deleted topics.
 
 ::
 
     deleted-topics.json    {"topics": {"flights": 81920}}
 
-Deleting a topic takes its consume queues away; its records stay in the log until they are too old.
-Whoever builds queues from the log would bring them back, and a topic that was made again under the
-same name would begin with messages of the old one. So before the queues go, the end of the log is
+Deleting a topic removes its consume queues; its records stay in the log until retention deletes
+them. A rebuild of queues from the log would bring them back, and a topic created again under the
+same name would begin with old messages. So before the queues are removed, the end of the log is
 written down, durably: records of the topic below it have no place in a queue and no key any more.
 
-No record that comes later lies below it: where power loss takes the end of the log back, recovery
-takes the offset back to that end before anything is appended. An offset is forgotten once the log
-begins above it.
+No later record is below it: if power loss takes the end of the log, recovery lowers the offset to
+the new end before anything is appended. An offset is forgotten once the log begins above it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ariane_storage.state_file import StateFile, other_shape
 
 
 class DeletedTopics:
-    """Up to which commit-log offset the records of a topic are deleted. One writing thread."""
+    """The commit-log offset below which each topic's records are deleted. One writing thread."""
 
     def __init__(self, disk: Disk, path: Path) -> None:
         self._file = StateFile(path, disk)
@@ -32,13 +31,13 @@ class DeletedTopics:
         self._saved: dict[str, int] = {}
 
     def load(self, commit_log_begin: int) -> None:
-        """Read what was written down.
+        """Load the file.
 
         Args:
-            commit_log_begin: Where the log begins; what lies below it says nothing any more.
+            commit_log_begin: The begin of the log; offsets below it are dropped.
 
         Raises:
-            StateFileDamaged: Nobody knows; an operator has to decide.
+            StateFileDamaged: The offsets are unknown; an operator must decide.
         """
         state = self._file.load() or {}
         try:
@@ -53,11 +52,11 @@ class DeletedTopics:
 
     @property
     def ends(self) -> Mapping[str, int]:
-        """All topics with deleted records, and up to where."""
+        """All topics with deleted records, and the offset of each."""
         return self._ends
 
     def note(self, ends: Mapping[str, int]) -> None:
-        """Write down, durably, that the records of topics below an offset each are deleted.
+        """Write down, durably, that the records of topics below these offsets are deleted.
 
         Raises:
             OSError: The disk failed; nothing is deleted.
@@ -65,7 +64,7 @@ class DeletedTopics:
         self._save({**self._ends, **ends})
 
     def keep_between(self, commit_log_begin: int, commit_log_end: int) -> None:
-        """Forget offsets that the log has passed, and none may lie beyond its end.
+        """Drop offsets below the begin of the log, and lower those beyond its end.
 
         Raises:
             OSError: The disk failed.
@@ -80,5 +79,5 @@ class DeletedTopics:
 
     def _save(self, ends: dict[str, int]) -> None:
         self._file.save({"topics": ends})
-        # Replaced, not changed: the appending thread may be looking.
+        # Replaced, not changed: the appending thread may be reading it.
         self._ends = self._saved = ends

@@ -1,8 +1,8 @@
-"""Which primary wrote which part of the log: epochs, each with where it begins.
+"""The epochs of a log: which primary wrote which part, by where each epoch begins.
 
-Two copies of a log agree on everything before the place where their histories part; what a replica
-has behind that place was never confirmed, and is cut. The file is the one of RocketMQ's controller
-mode, so that either broker reads what the other has written::
+Two copies of a log are equal up to the place where their histories differ; what a replica has
+behind that place was never confirmed, and is cut. The file is that of RocketMQ's controller mode,
+so that either broker reads what the other has written::
 
     epochFileCheckpoint
 
@@ -11,11 +11,11 @@ mode, so that either broker reads what the other has written::
     1-0             epoch 1 begins at commit-log offset 0
     4-81920         epoch 4 begins at 81920, where epoch 1 ends
 
-An entry is on the disk before the first record of its epoch is appended, and goes after the log is
-cut in front of it. So a history never lacks an epoch that the log has records of, and entries that
-lie beyond the end of the log, after power loss, mean nothing and are forgotten. An epoch without a
-record keeps its entry, beside the one that begins at the same place: by it a log that goes on from
-there is told from one of strangers.
+An entry is on the disk before the first record of its epoch is appended, and is removed after the
+log is cut before it. So a history never lacks an epoch of a record in the log; entries beyond the
+end of the log, after power loss, mean nothing and are dropped. An epoch without records keeps its
+entry, beside the one that begins at the same place: it shows that a log which continues from there
+is related.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ADVICE: Final = "restore it from a copy, or empty the store and let it copy the
 
 
 class EpochStart(NamedTuple):
-    """An epoch, by where it begins.
+    """An epoch and its begin.
 
     Attributes:
         epoch: Its number, from 1.
@@ -64,13 +64,13 @@ class EpochHistory:
         return self._starts[-1].epoch if self._starts else 0
 
     def load(self, log_end: int) -> None:
-        """Read what was written down.
+        """Load the file.
 
         Args:
-            log_end: Where the log ends; epochs that begin beyond are forgotten.
+            log_end: The end of the log; epochs that begin beyond it are dropped.
 
         Raises:
-            StateFileDamaged: Nobody knows which epochs there were.
+            StateFileDamaged: The epochs are unknown.
         """
         try:
             content = self._disk.read(self._path)
@@ -84,7 +84,7 @@ class EpochHistory:
         self._starts = tuple(start for start in starts if start.begin <= log_end)
 
     def begin(self, epoch: int, begin: int) -> None:
-        """Let an epoch begin at an offset, durably; epochs that begin later never were.
+        """Begin an epoch at an offset, durably; drops epochs that begin later.
 
         Raises:
             ValueError: There is a newer epoch.
@@ -96,7 +96,7 @@ class EpochHistory:
         self._save((*kept, EpochStart(epoch, begin)))
 
     def keep_below(self, log_end: int) -> None:
-        """Forget, durably, epochs of which the log has no record any more: it was cut.
+        """Drop, durably, epochs without any record in the log, which was cut.
 
         Raises:
             OSError: The disk failed.
@@ -106,7 +106,7 @@ class EpochHistory:
             self._save(kept)
 
     def adopt(self, starts: Sequence[EpochStart]) -> None:
-        """Take over, durably, what a copy says of a log that agrees with it as far as it goes.
+        """Take over, durably, the epochs of another copy of the same log.
 
         Raises:
             OSError: The disk failed.
@@ -124,16 +124,16 @@ class EpochHistory:
 
 
 def encode_history(starts: Sequence[EpochStart]) -> bytes:
-    """A history as its file has it."""
+    """Encode the file's content."""
     lines = "".join(f"{start.epoch}-{start.begin}\n" for start in starts).encode()
     return f"{len(starts)}\n{crc32(lines) & _CRC_MASK}\n".encode() + lines
 
 
 def decode_history(content: bytes) -> tuple[EpochStart, ...]:
-    """The epochs that such a file holds.
+    """Decode the file's content.
 
     Raises:
-        ValueError: It is none, or damaged.
+        ValueError: The content is no history, or damaged.
     """
     count, crc, lines = [*content.replace(b"\r\n", b"\n").split(b"\n", 2), b"", b""][:3]
     if not (count.isdigit() and crc.isdigit()):
@@ -155,13 +155,13 @@ def decode_history(content: bytes) -> tuple[EpochStart, ...]:
 def common_end(
     own: Sequence[EpochStart], own_end: int, other: Sequence[EpochStart], other_end: int
 ) -> int | None:
-    """Up to which commit-log offset two logs hold the same bytes.
+    """The commit-log offset up to which two logs have the same bytes.
 
     Args:
         own: Epochs of one log, oldest first.
-        own_end: Where that log ends.
+        own_end: The end of that log.
         other: Epochs of the other.
-        other_end: Where the other ends.
+        other_end: The end of the other.
 
     Returns:
         The offset; None when they have no epoch in common.

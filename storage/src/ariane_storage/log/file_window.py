@@ -1,10 +1,10 @@
-"""Reading a file although the disk cannot read all of it.
+"""Reading the readable parts of a file.
 
-Files of a store are read by calls and never as memory: an unreadable page of a mapped file, or a
-file that somebody has shortened, is a signal that ends the process (SIGBUS); of a call it is an
-error, or fewer bytes than asked.
+Files of a store are read by calls and never mapped into memory: an unreadable page of a mapped
+file, or a mapped file that was shortened, is a signal that ends the process (SIGBUS); of a call it
+is an error, or fewer bytes than asked.
 
-A window shows a range of a file. What could not be read is zeros in it, and is told::
+A window shows a range of a file, with zeros for bytes that could not be read::
 
     position                  unreadable: [(8192, 12288)]
     |                         |         |
@@ -26,7 +26,7 @@ from ariane_storage.disk.disk import OpenFile, is_unreadable
 from ariane_storage.log.records.fields import Int64s
 
 PAGE_BYTES: Final = 4096
-"""The least that Linux reads of a file: a page is readable or not as a whole."""
+"""The smallest part that Linux reads of a file: a page is readable or not as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,10 @@ class FileWindow:
 
 
 def read_window(file: OpenFile, position: int, size: int) -> FileWindow:
-    """Read what can be read of a range of a file; whatever lies behind its end cannot.
+    """Read a range of a file as far as it is readable; bytes behind its end are not.
 
     Raises:
-        OSError: The disk failed in another way than not being able to read a place.
+        OSError: The disk failed in another way than being unable to read.
     """
     try:
         content = file.read_at(position, size)

@@ -1,7 +1,7 @@
-"""Flushing: one at a time, on three clocks, and never again after one has failed.
+"""Flushing: one flush at a time, on three intervals, and never again after a failure.
 
-After a failed ``fsync`` the kernel has dropped the pages or marked them clean: calling it again
-succeeds and means nothing. So the first failure poisons the store, for ever.
+After a failed ``fsync`` the kernel has dropped the pages or marked them clean: a second call
+succeeds without meaning anything. So the first failure poisons the store for good.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ariane_storage.errors import StorePoisoned
 
 _PAGE_BYTES: Final = 4096
 _REST: Final = 10
-"""Derived files rest so many times as long as writing them took."""
+"""Between two writes of derived files there is a pause of this many times their duration."""
 _DERIVED_INTERVAL_MAX_MS: Final = 60_000
 _T = TypeVar("_T")
 
 
 class FlushGuard:
-    """Runs what touches durability one at a time, and remembers the first failure. Any thread."""
+    """Runs durability steps one at a time, and remembers the first failure. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,10 +34,10 @@ class FlushGuard:
         return self._cause is not None
 
     def check(self) -> None:
-        """Go on only if no flush has failed.
+        """Raise if a flush has failed.
 
         Raises:
-            StorePoisoned: One has.
+            StorePoisoned: A flush has failed.
         """
         if self._cause is not None:
             raise StorePoisoned(self._cause)
@@ -46,7 +46,7 @@ class FlushGuard:
         """Run a step that makes something durable.
 
         Raises:
-            StorePoisoned: It failed, or one has failed before.
+            StorePoisoned: The step failed, or one has failed before.
         """
         with self._lock:
             self.check()
@@ -67,12 +67,12 @@ class FlushGuard:
 
 @dataclass(slots=True)
 class FlushSchedule:
-    """What is due: the commit log every so often, derived files on their own clock.
+    """Decides what is due: the commit log by its intervals, derived files by theirs.
 
     Attributes:
         config: Intervals and least sizes.
-        log_flushed_ms: When the commit log was flushed last.
-        derived_flushed_ms: When derived files were.
+        log_flushed_ms: When the commit log was last flushed.
+        derived_flushed_ms: When derived files were last written.
         derived_took_ms: How long that took.
     """
 
@@ -82,10 +82,10 @@ class FlushSchedule:
     derived_took_ms: int = 0
 
     def log_due(self, now_ms: int, waiting_bytes: int) -> bool:
-        """Whether the commit log is to be flushed now.
+        """Whether the commit log is due for a flush.
 
-        Under ``FlushMode.SYNC`` whoever waits for an acknowledgement flushes, and this only sees
-        to what nobody waits for.
+        Under ``FlushMode.SYNC`` those who wait for an acknowledgement flush; this covers records
+        for which no caller waits.
 
         Args:
             now_ms: The time.
@@ -100,10 +100,10 @@ class FlushSchedule:
         return enough or thorough or config.flush_mode is FlushMode.SYNC
 
     def derived_due(self, now_ms: int) -> bool:
-        """Whether consume queues, index and checkpoint are to be written now.
+        """Whether consume queues, index and checkpoint are due.
 
-        Ten thousand queues take longer than a few: appends beside must not feel it, so that a tenth
-        of the time is the most that this takes.
+        Ten thousand queues take longer than a few: to spare concurrent appends, this takes at most
+            a tenth of the time.
         """
         wait_ms = max(self.config.derived_interval_ms, _REST * self.derived_took_ms)
         elapsed = now_ms - self.derived_flushed_ms

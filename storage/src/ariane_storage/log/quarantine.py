@@ -1,11 +1,11 @@
-"""Damaged ranges of the commit log that were found and are kept apart, not cut off.
+"""Damaged ranges of the commit log that are known, and kept rather than cut off.
 
 ::
 
     quarantine.json    {"ranges": [{"begin": 4096, "end": 5256, "reason": "checksum differs"}]}
 
-Messages in them are passed over by readers, and everything around them is served. An operator sees
-them in reports; ``ariane store fsck`` finds them again from the log alone.
+Readers skip the messages in them, and everything around them is served. Operators see them in
+reports; ``ariane store fsck`` finds them again from the log alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Quarantine:
 
     def __init__(self, disk: Disk, path: Path) -> None:
         self._file = StateFile(path, disk)
-        # Replaced and never changed: readers look while another thread adds.
+        # Replaced and never changed: readers use it while another thread adds.
         self._ranges: tuple[Damage, ...] = ()
         self._changing = threading.RLock()
         self._changed = False
@@ -36,7 +36,7 @@ class Quarantine:
         return self._ranges
 
     def load(self) -> bool:
-        """Read what was found before; whether that could be read.
+        """Load the ranges found before; returns whether the file could be read.
 
         If not, scans find the damage again.
         """
@@ -65,7 +65,7 @@ class Quarantine:
         return begin >= end
 
     def add(self, damage: Damage) -> None:
-        """Take a range; it is kept across restarts once ``save`` was called."""
+        """Add a range; it survives a restart once ``save`` was called."""
         with self._changing:
             begin, end, reason = damage.begin, damage.end, damage.reason
             apart = []
@@ -79,12 +79,12 @@ class Quarantine:
             self._replace([*apart, Damage(begin, end, reason)])
 
     def keep_above(self, commit_log_begin: int) -> None:
-        """Forget ranges that are gone from the log."""
+        """Drop ranges that are gone from the log."""
         with self._changing:
             self._replace([damage for damage in self._ranges if damage.end > commit_log_begin])
 
     def keep_below(self, commit_log_end: int) -> None:
-        """Forget ranges that were cut off with the end of the log."""
+        """Drop ranges that were cut off with the end of the log."""
         with self._changing:
             self._replace([damage for damage in self._ranges if damage.begin < commit_log_end])
 
@@ -102,7 +102,7 @@ class Quarantine:
         """
         if not self._changed:
             return
-        # Before: a range that a read adds meanwhile is for the next time.
+        # Before the write: a range that a read adds meanwhile is saved next time.
         self._changed = False
         ranges = [
             {"begin": damage.begin, "end": damage.end, "reason": damage.reason.value}

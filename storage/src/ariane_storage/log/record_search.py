@@ -1,7 +1,7 @@
 """Valid records of a segment: whether one is at a position, and where the next one is.
 
-What makes a record: its size and magic code, lengths that add up, a stored position that is where
-it lies, and its checksum.
+A valid record has a plausible size and magic code, lengths that add up, a stored position that is
+its own, and a right checksum.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from ariane_storage.log.records.record_places import (
 from ariane_storage.log.segment import Segment
 
 WINDOW_BYTES: Final = 1 << 22
-"""Read in one step: enough for a call to cost nothing beside the work on what it has read."""
+"""Bytes of one read: enough that the call costs little beside the work on them."""
 MAGICS: Final = (MAGIC_V1, MAGIC_V2)
 unpack_front: Final = Struct(">iI").unpack_from
 """Size and magic code of a record, or of filler."""
 
 _FRONT: Final = 8
 _BESIDE_BODY_MAX: Final = 1 << 18
-"""More than a record has beside its body: header, hosts, topic and properties."""
+"""More than the bytes of a record beside its body: header, hosts, topic and properties."""
 _unpack_position = Struct(">q").unpack_from
 _unpack_length = Struct(">i").unpack_from
 _POSITION_START: Final = 28
@@ -54,13 +54,13 @@ _ANY_MAGIC: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where a run of records is broken off.
+    """The end of a run of records.
 
     Attributes:
-        position: In the segment.
-        reason: Why.
-        unreadable_end: Behind the last byte from there on that the disk cannot read, and that lies
-            in front of the next valid record; 0 if it can read all.
+        position: Position in the segment.
+        reason: What is wrong there.
+        unreadable_end: Behind the last unreadable byte between that position and the next valid
+            record; 0 if all bytes are readable.
     """
 
     position: int
@@ -69,15 +69,15 @@ class Stop:
 
 
 def even_run(content: memoryview, place: int, size: int, end: int) -> int:
-    """How many records of one size and kind lie back to back, at least one.
+    """Number of records of one size and kind in a row, at least one.
 
-    Whether they are records is not looked at, only what their fronts say.
+    Looks only at their first bytes, not whether they are valid.
 
     Args:
         content: Bytes of a segment.
-        place: Where in them the first one starts.
-        size: Bytes that its front says.
-        end: Where in them the last one ends at the latest; the first one does not end behind it.
+        place: Where in the content the first one starts.
+        size: Its size by its first bytes.
+        end: Where in the content the last one ends at the latest; not before the end of the first.
     """
     behind = place + size
     if behind + size > end or content[behind : behind + _FRONT] != content[place : place + _FRONT]:
@@ -88,7 +88,7 @@ def even_run(content: memoryview, place: int, size: int, end: int) -> int:
 
 
 def fault_of(record_size: int, magic: int) -> DamageReason:
-    """What is wrong with a front that is neither that of a record nor filler."""
+    """What is wrong with first bytes that are neither a record's nor filler."""
     if magic in MAGICS:
         return DamageReason.SIZE
     if magic == MAGIC_BLANK:
@@ -99,13 +99,13 @@ def fault_of(record_size: int, magic: int) -> DamageReason:
 
 
 def or_unreadable(stop: Stop, window: FileWindow, size: int) -> Stop:
-    """A stop, or what it comes from: that some of its first bytes could not be read."""
+    """The same stop, or one that names unreadable bytes at its position as the cause."""
     lost = window.unreadable_in(stop.position, stop.position + size)
     return stop if lost is None else Stop(stop.position, DamageReason.UNREADABLE, lost[1])
 
 
 def is_plausible(segment: Segment, position: int) -> bool:
-    """Whether a large record has the body for it, so that it is worth reading."""
+    """Whether a large record has a plausible body, so that it is worth reading."""
     front = segment.window(position, HEADER_BYTES + 2 * IPV6_EXTRA_BYTES).content
     size, flags = unpack_front(front)[0], _unpack_length(front, SYSTEM_FLAG_START)[0]
     shift = IPV6_EXTRA_BYTES * (
@@ -118,7 +118,7 @@ def is_plausible(segment: Segment, position: int) -> bool:
 def check_records(
     segment: Segment, window: FileWindow, starts: list[int], end: int
 ) -> tuple[RecordPlaces, Stop | None]:
-    """Records up to the first that is not valid, and that one."""
+    """The valid records up to the first invalid one, and that one."""
     begins = np.array(starts, np.int64) - window.position
     sizes = np.diff(begins, append=end - window.position)
     places, sound = locate(window.content, begins, sizes)
@@ -128,9 +128,9 @@ def check_records(
         moved = misplaced(places, segment.start + window.position)
     faults = moved | checksum_faults(places)
     if window.unreadable:
-        # Zeros in the place of what cannot be read may make a record that looks valid.
+        # Zeros in place of unreadable bytes may look like a valid record.
         faults |= window.lacks(places.starts + window.position, places.ends + window.position)
-    # Places of unsound records are left out, so counts agree up to the first of them.
+    # Invalid records are missing in the places, so counts agree up to the first of them.
     first_fault = int(np.argmax(faults)) if bool(faults.any()) else len(faults)
     first = min(first_fault, first_unsound)
     if first == len(begins):
@@ -151,7 +151,7 @@ def search_record(segment: Segment, position: int) -> tuple[int | None, int]:
     """The next position at which a valid record starts, or None, and what was in the way.
 
     Returns:
-        Beside the position, where the last byte that could not be read before it ends, or 0.
+        The position, and the end of the last unreadable byte before it, or 0.
     """
     first = position + _MAGIC_START
     unreadable_end = 0
@@ -164,19 +164,19 @@ def search_record(segment: Segment, position: int) -> tuple[int | None, int]:
                 if record_at(segment, start) is not None:
                     return start, unreadable_end
             unreadable_end = max(unreadable_end, window.unreadable_end)
-            # A magic code may lie across the end of a window.
+            # A magic code may cross the end of a window.
             begin = window.end if window.end >= end else window.end - _MAGIC_BYTES + 1  # noqa: PLW2901
     if segment.file().size() < segment.length:
-        unreadable_end = segment.length  # The file was shortened by another process.
+        unreadable_end = segment.length  # Another process has shortened the file.
     return None, unreadable_end
 
 
 def search_begin(segment: Segment, stop: Stop) -> int:
-    """Where the next record may start at the earliest.
+    """The earliest position at which the next record may start.
 
-    A record that lies where it says, with lengths that add up, ends where it says even if its
-    checksum is wrong, or some of it cannot be read. Nothing within it is looked at: its body is its
-    sender's, who could put there what looks like a record of a topic that he may not write to.
+    A record at its stored position, whose lengths add up, ends where it says even if its checksum
+    is wrong, or part of it is unreadable. Nothing inside is searched: the sender could have put
+    something that looks like a record of a forbidden topic into the body.
     """
     position = stop.position
     if stop.reason not in (DamageReason.CHECKSUM, DamageReason.UNREADABLE):
@@ -188,12 +188,12 @@ def search_begin(segment: Segment, stop: Stop) -> int:
         position += size
         if record_at(segment, position) is not None:
             break
-    # Of what cannot be read nothing is known: whatever starts, starts behind it.
+    # Nothing is known of unreadable bytes: a record can only start behind them.
     return max(position, stop.unreadable_end if position == stop.position else 0)
 
 
 def _size_in_place(segment: Segment, position: int) -> int | None:
-    """Bytes of the record at a position if all but its content is as it should be, or None."""
+    """Size of the record at a position if only its content may be wrong, or None."""
     size = _front_size(segment, position)
     if size is None:
         return None
@@ -202,19 +202,19 @@ def _size_in_place(segment: Segment, position: int) -> int | None:
     if sound[0]:
         return None if misplaced(places, segment.start + position)[0] else size
     if window.unreadable_in(position, position + RECORD_BYTES_MIN) is None and window.unreadable:
-        return size  # Its header is whole, and lies where it says: its lengths cannot be read.
+        return size  # The header is whole and at its place, but the lengths are unreadable.
     return None
 
 
 def _front_size(segment: Segment, position: int) -> int | None:
-    """The size that the front of a record says, if it is one that lies where it says, or None."""
+    """The size of a record at its stored position, by its first bytes, or None."""
     if position < 0 or position + RECORD_BYTES_MIN > segment.length:
         return None
     front = segment.window(position, RECORD_BYTES_MIN).content
     size, magic = unpack_front(front)
     if magic not in MAGICS or not RECORD_BYTES_MIN <= size <= segment.length - position:
         return None
-    # The stored position: it is cheap to look at, and nothing that is no record passes it.
+    # The stored position is cheap to check, and excludes everything that is no record.
     if _unpack_position(front, _POSITION_START)[0] != segment.start + position:
         return None
     if size > WINDOW_BYTES and not is_plausible(segment, position):

@@ -1,17 +1,17 @@
-"""Walking through the commit log: which ranges hold records, which are filler, which are damaged.
+"""Walks through the commit log, and tells records, filler and damage apart.
 
 A scan yields, in order, without gaps and without overlaps:
 
 * ``Stretch``   records back to back, every one whole and where it belongs;
 * ``Damage``    a range that holds no valid record, with valid ones behind it;
-* ``Ending``    where the log ends: nothing valid is behind it.
+* ``Ending``    the end of the log: no valid record is behind it.
 
-What makes a record: its size and magic code, lengths that add up, a stored position that is where
-it lies, and its checksum. Behind a bad one the scan looks for the next byte at which all of this
-holds; only if there is none, up to the end of the last segment, the log ends there.
+A valid record has a plausible size and magic code, lengths that add up, a stored position that is
+its own, and a right checksum. Behind an invalid one the scan looks for the next byte at which all
+of this holds; if there is none up to the end of the last segment, the log ends there.
 
-What the disk cannot read is damage and never the end of the log: where nothing valid is behind it,
-the log ends behind the last byte that could not be read.
+Bytes that the disk cannot read are damage and never the end of the log: if no valid record is
+behind them, the log ends behind the last unreadable byte.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Stretch:
     ``begin`` and ``end`` are those of at least one record.
 
     Attributes:
-        segment: Where they lie.
-        origin: Commit-log offset of the first byte of the buffer that they were read into.
-        places: Their parts, as positions in that buffer.
+        segment: The segment of the records.
+        origin: Commit-log offset of the first byte of the buffer that holds them.
+        places: Positions of their parts in that buffer.
     """
 
     segment: Segment
@@ -91,9 +91,9 @@ class Ending:
     """The end of the log.
 
     Attributes:
-        commit_log_offset: At which the next record goes.
-        reason: Why it ends here: None for zeros or the end of the last segment, else what lies
-            there is a torn record.
+        commit_log_offset: Commit-log offset of the next record.
+        reason: Why the log ends here: None for zeros or the end of the last segment; otherwise a
+            torn record is here.
     """
 
     commit_log_offset: int
@@ -105,14 +105,14 @@ ScanEvent = Stretch | Damage | Ending
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """How far sizes led from record to record.
+    """How far the sizes of records lead from one record to the next.
 
     Attributes:
-        starts: Where records start, positions in the segment.
-        end: Where the last one ends.
-        stop: What is wrong there, or None.
-        filler: Whether the filler is there.
-        wanted_bytes: What has to be read from there to go on, 0 if it lies in the window.
+        starts: Positions of records in the segment.
+        end: Where the last record ends.
+        stop: The fault there, or None.
+        filler: Whether filler is there.
+        wanted_bytes: Bytes to read from there to continue; 0 if they are in the window.
     """
 
     starts: list[int]
@@ -157,14 +157,14 @@ def scan(segments: Iterable[Segment], begin: int) -> Iterator[ScanEvent]:
 
 
 def _torn(reason: DamageReason) -> DamageReason | None:
-    """Why a log ends that is broken off for a reason: None if nothing torn lies there."""
+    """The reason for a log to end at a fault; None if no torn record is there."""
     if reason in (DamageReason.NOTHING, DamageReason.SEGMENT_MISSING):
         return None
     return reason
 
 
 def _behind_unreadable(segment: Segment, stop: Stop) -> Ending | None:
-    """Where the log goes on if nothing valid lies behind what the disk cannot read."""
+    """Where the log continues if no valid record is behind unreadable bytes."""
     end = stop.unreadable_end
     if not end:
         return None
@@ -175,7 +175,7 @@ def _behind_unreadable(segment: Segment, stop: Stop) -> Ending | None:
 
 
 def _scan_segment(segment: Segment, position: int) -> Iterator[Stretch | Stop]:
-    """All valid records of a segment from a position on, and each fault before, between, behind."""
+    """The valid records of a segment from a position on, and the faults between them."""
     while True:
         stop = None
         for event in _records(segment, position):
@@ -196,7 +196,7 @@ def _scan_segment(segment: Segment, position: int) -> Iterator[Stretch | Stop]:
 
 
 def _records(segment: Segment, position: int) -> Iterator[Stretch | Stop]:
-    """Valid records up to the filler, or last of all where and why they break off."""
+    """The valid records up to the filler, or up to the first fault, which comes last."""
     window = segment.window(position, WINDOW_BYTES)
     while True:
         walk = _walk(segment, window, position)
@@ -217,7 +217,7 @@ def _records(segment: Segment, position: int) -> Iterator[Stretch | Stop]:
 
 
 def _walk(segment: Segment, window: FileWindow, position: int) -> _Walk:
-    """Follow sizes from record to record, as far as a window shows them."""
+    """Follow sizes from record to record, within a window."""
     starts: list[int] = []
     length, first, shown = segment.length, window.position, window.content
     stop, filler, wanted_bytes = None, False, 0

@@ -10,11 +10,11 @@
     |          |          |         |          | i32 MAGIC_BLANK  | (zeros)       |
     +----------+----------+-- ... --+----------+------------------+---------------+
 
-A record never spans two segments: where the next one does not fit, eight bytes of blank filler say
-how much room is left, and the record starts the next segment.
+A record never spans two segments: where the next one does not fit, eight bytes of blank filler give
+the size of the rest, and the record starts the next segment.
 
-Reading by calls costs a copy that views of a mapping would not, but most of them are copied into an
-answer anyway, and a page that cannot be read is an error and never a signal.
+Reading by calls costs a copy that a mapping would not. But most records are copied into an answer
+anyway, and an unreadable page is an error and never a signal.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from ariane_storage.log.file_window import FileWindow, read_window
 NAME_DIGITS: Final = 20
 _BLANK: Final = Struct(">iI")
 _OPENING: Final = threading.Lock()
-"""Two threads that look at a segment for the first time open it once."""
+"""Two threads that use a segment for the first time open it only once."""
 
 
 def segment_name(start: int) -> str:
-    """File name of a segment, or of any file of a sequence: its first byte, in 20 digits."""
+    """File name of a segment, or of another file in a sequence: its first byte in 20 digits."""
     return f"{start:0{NAME_DIGITS}d}"
 
 
 def segment_starts(disk: Disk, folder: Path) -> list[int]:
-    """First bytes of all files of a sequence, in order; other names are passed over."""
+    """First bytes of all files of a sequence, in order; other names are ignored."""
     return [
         int(name)
         for name in disk.names(folder)
@@ -50,11 +50,11 @@ def segment_starts(disk: Disk, folder: Path) -> list[int]:
 
 
 class Segment:
-    """A file of the commit log, opened when it is first looked at. Any thread reads.
+    """A file of the commit log, opened on first use. Any thread reads.
 
     Attributes:
         start: Commit-log offset of its first byte.
-        size: Bytes that it holds.
+        size: Its size in bytes.
         path: Its file.
     """
 
@@ -76,7 +76,7 @@ class Segment:
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes a descriptor."""
+        """Whether it holds a descriptor."""
         return self._file is not None
 
     def file(self) -> OpenFile:
@@ -103,7 +103,7 @@ class Segment:
         return self._length
 
     def read(self, position: int, size: int) -> bytes:
-        """Bytes from a position of the segment, all of which lie in it.
+        """Read bytes from a position, all within the segment.
 
         Raises:
             BytesUnreadable: The disk cannot read one of them, or the file was shortened.
@@ -144,7 +144,7 @@ class Segment:
         self.write(position, _BLANK.pack(room, MAGIC_BLANK))
 
     def write(self, position: int, content: ByteBuffer) -> None:
-        """Write at a position of the segment; there is room for all of it.
+        """Write at a position; the segment has room for all bytes.
 
         Raises:
             OSError: The disk failed: some of it may have been written.
@@ -162,5 +162,5 @@ class Segment:
             file.flush()
 
     def close(self) -> None:
-        """Let go of its file, which closes when no other thread is reading it any more."""
+        """Release the file, which closes when no other thread reads it any more."""
         self._file = None

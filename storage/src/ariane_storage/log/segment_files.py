@@ -1,20 +1,20 @@
-"""Which files with a segment's name belong to the log, and which somebody has put beside them.
+"""Tells segments of the log from other files with a segment's name.
 
 ::
 
     commitlog/00000000000000000000    |
     commitlog/00000000000000008192    | one run: each begins where the one before it ends
     commitlog/00000000000000016384    |
-                                        a gap: a segment has vanished, or what follows is foreign
+                                        a gap: a segment is missing, or the next file is foreign
     commitlog/00000000000000032768    another run
     commitlog/00000000000000032769    no multiple of the segments' length: foreign
 
-Appending to a log that counts a foreign file as a segment loses records, for segments are found by
-where they start. So a run behind a gap counts only if it shows where it belongs: it holds a valid
-record, or the end of the log as the checkpoint knows it. After a stop that end is certain, and
-nothing behind it is the log's but one segment that was made ready: zeros.
+Appending to a log that takes a foreign file for a segment loses records, since segments are found
+by their begin. So a run behind a gap counts only if it shows where it belongs: it holds a valid
+record, or the end of the log that the checkpoint knows. After a stop that end is certain, and
+behind it only one prepared segment of zeros belongs to the log.
 
-What is foreign is set aside under another name, and told.
+Foreign files are renamed, and reported.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _FOREIGN: Final = ".foreign"
 
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
-    """Files of ``commitlog`` that have a segment's name.
+    """Files in ``commitlog`` with a segment's name.
 
     Attributes:
         starts: First bytes of the segments of the log, ascending.
-        foreign: First bytes by the names of the others, ascending.
+        foreign: First bytes by the names of foreign files, ascending.
     """
 
     starts: tuple[int, ...]
@@ -58,7 +58,7 @@ def find_segments(
     *,
     crashed: bool,
 ) -> SegmentFiles:
-    """Tell the segments of a log from foreign files; nothing is changed.
+    """Tell the segments of a log from foreign files; changes nothing.
 
     Args:
         disk: Where they lie.
@@ -69,7 +69,7 @@ def find_segments(
             checkpoint.
 
     Raises:
-        StoreFormatError: A file holds records of this log, and its name is no segment's.
+        StoreFormatError: A file holds records of this log under a name that is no segment's.
     """
     files = _Files(disk, folder, segment_bytes)
     starts = segment_starts(disk, folder)
@@ -96,7 +96,7 @@ def find_segments(
 
 
 def set_aside(disk: Disk, folder: Path, starts: tuple[int, ...]) -> tuple[str, ...]:
-    """Give foreign files names that are no segment's, durably; returns those.
+    """Rename foreign files, durably; returns the new names.
 
     Raises:
         OSError: The disk failed.
@@ -133,7 +133,7 @@ def _runs(starts: list[int], segment_bytes: int) -> Iterator[list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """Files that may be segments, and what is in them."""
+    """Files that may be segments, and their contents."""
 
     disk: Disk
     folder: Path
@@ -143,7 +143,7 @@ class _Files:
         return self.folder / segment_name(start)
 
     def belongs(self, run: list[int], log_end: int | None, stopped_at: int | None) -> bool:
-        """Whether a run of files beside others is part of the log."""
+        """Whether a run of files belongs to the log."""
         if stopped_at is not None and run[0] > stopped_at:
             return False
         if log_end is not None and run[0] <= log_end <= run[-1] + self.segment_bytes:
@@ -151,12 +151,12 @@ class _Files:
         return any(map(self.has_record, run))
 
     def has_record(self, start: int) -> bool:
-        """Whether a valid record of that place of the log lies in a file."""
+        """Whether a file holds a valid record of its place in the log."""
         with closing(self._segment(start)) as segment:
             return find_record(segment, 0) is not None
 
     def is_zero(self, start: int) -> bool:
-        """Whether a file holds nothing but zeros; what cannot be read shows nothing else."""
+        """Whether a file holds only zeros, as far as it is readable."""
         with closing(self._segment(start)) as segment:
             for begin, end in segment.file().written_ranges(0):
                 for position in range(begin, min(end, segment.length), WINDOW_BYTES):

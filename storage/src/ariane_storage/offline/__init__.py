@@ -1,1 +1,1 @@
-"""Looking at a closed store, and repairing it."""
+"""Inspection and repair of a closed store."""

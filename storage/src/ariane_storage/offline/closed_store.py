@@ -1,4 +1,4 @@
-"""A closed store, for reading: it is looked at as it lies, and nothing in it is changed."""
+"""A closed store, opened for reading; nothing in it is changed."""
 
 from __future__ import annotations
 
@@ -30,24 +30,23 @@ _NO_END = 1 << 62
 
 
 class ClosedStore:
-    """A store that nobody has open, while this looks at it.
+    """A store that no process has open, for inspection.
 
     Attributes:
-        disk: Where it lies.
+        disk: The disk with the store.
         files: Paths in it.
         config: Settings with the sizes of its files.
         log: Its commit log.
-        foreign_segments: First bytes, by their names, of files that have a segment's name and are
-            none of its.
+        foreign_segments: First bytes, by name, of files with a segment's name that are no segments
+            of it.
         queues: Its consume queues, as far as their files have entries.
         index: Its index.
         index_fault: Why the index cannot be read, or nothing.
-        index_fault_path: The file that cannot, as seen from the folder of the store.
+        index_fault_path: The unreadable index file, relative to the store's folder.
         crashed: Whether its last run ended without a stop.
-        checkpoint: What was durable, or None.
-        deleted_topics: Up to where records of topics are deleted; no topic counts as deleted where
-            that cannot be read.
-        quarantine: Damaged ranges that are known.
+        checkpoint: The newest valid checkpoint, or None.
+        deleted_topics: Offsets below which records of topics are deleted; empty if unreadable.
+        quarantine: The known damaged ranges.
         unreadable: Places of consume queues and index that the disk could not read.
     """
 
@@ -143,14 +142,14 @@ class ClosedStore:
                 if record is not None and not identity.holds_one(
                     record, place, len(record), queue_offset
                 ):
-                    record = None  # It is that of another queue.
+                    record = None  # It belongs to another queue.
                 yield record
             first += len(entries)
 
     def key_records(self, topic: str, key: str) -> Iterator[memoryview]:
         """Records that the index holds under a key, newest first; collisions included.
 
-        Those that were deleted with their topic are left out.
+        Records of deleted topics are left out.
         """
         deleted_end = self.deleted_topics.end_of(topic)
         for commit_log_offset in self.index.find(topic, key, begin_ms=0, end_ms=_NO_END):

@@ -8,16 +8,16 @@ from enum import StrEnum
 
 
 class FindingState(StrEnum):
-    """What has been done about a finding."""
+    """The state of a finding."""
 
     OPEN = "open"
-    """Nothing yet: ``fsck --repair`` mends it."""
+    """Not mended yet: ``fsck --repair`` does it."""
 
     BY_HAND = "by hand"
-    """Only an operator can: the reason says how."""
+    """Only an operator can mend it: the reason says how."""
 
     QUARANTINED = "quarantined"
-    """Kept where it is, and passed over by readers: all that can be done."""
+    """Kept in place, and skipped by readers: nothing more can be done."""
 
     LOST = "lost"
     """Messages that are gone for good."""
@@ -37,7 +37,7 @@ class FindingState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it should be.
+    """A fault of a store.
 
     Attributes:
         where: "commit log", "foreign file", "tail", "consume queue", "queue offsets", "index",
@@ -50,7 +50,7 @@ class Finding:
         queue_id: Number of the queue, or -1.
         path: The file, as seen from the folder of the store, or nothing.
         position: Byte of that file at which it begins, or -1.
-        state: What has become of it.
+        state: The state of the finding.
     """
 
     where: str
@@ -64,12 +64,12 @@ class Finding:
     state: FindingState = FindingState.OPEN
 
     def in_state(self, state: FindingState) -> Finding:
-        """The same, of which something else has become."""
+        """The same finding in another state."""
         return replace(self, state=state)
 
 
 def lost_messages(findings: Iterable[Finding]) -> int:
-    """How many messages queues had that are gone for good."""
+    """How many messages queues have lost for good."""
     return sum(
         finding.end - finding.begin
         for finding in findings

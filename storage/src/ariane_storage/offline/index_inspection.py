@@ -1,4 +1,4 @@
-"""Looking through the index of a closed store: does it lead to records, and is all of it found?"""
+"""Inspection of a closed store's index: whether items point to records and can be found."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ariane_storage.offline.finding import Finding
 
 
 def check_index(store: ClosedStore, record_starts: Int64s) -> Iterator[Finding]:
-    """Every item leads to a record, or to one that is deleted, and is found by its key.
+    """Check that every item points to a record, kept or deleted, and is found by its key.
 
     After a crash the index may be behind the log, and parts of it may never have been written: the
-    next start sees to both.
+    next start mends both.
 
     Args:
         store: The store.
@@ -38,7 +38,7 @@ def check_index(store: ClosedStore, record_starts: Int64s) -> Iterator[Finding]:
 
 
 def why_keys_may_be_missing(store: ClosedStore) -> str:
-    """Why the index may not lead to all records that have a key; nothing where it does."""
+    """Why the index may miss records that have a key; empty if it does not."""
     if store.index_fault:
         return f"the index cannot be read: {store.index_fault}"
     if not store.index.files and store.log.segments:
@@ -53,7 +53,7 @@ def why_keys_may_be_missing(store: ClosedStore) -> str:
 
 
 def _shortfall(store: ClosedStore) -> str:
-    """What the checkpoint says that the index does not have; nothing where they agree."""
+    """What the checkpoint counts and the index lacks; empty if they agree."""
     count = store.index.item_count
     if store.checkpoint is None or count == store.checkpoint.index_item_count:
         return ""

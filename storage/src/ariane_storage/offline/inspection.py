@@ -1,4 +1,4 @@
-"""Checking a closed store from end to end: every record, and everything that leads to one."""
+"""Inspection of a closed store: every record, and everything that refers to records."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from ariane_storage.recovery.recovery import Progress, ProgressCallback
 
 @dataclass(slots=True)
 class Inspection:
-    """What a store holds.
+    """The contents and faults of a store.
 
     Attributes:
         record_starts: Commit-log offsets of all valid records, ascending.
         queue_spans: First queue offset and end of each queue that the log has records of.
-        end_offset: Where the log ends.
+        end_offset: The end of the log.
         crashed: Whether the last run ended without a stop.
-        findings: What is not as it should be, damage of the commit log first.
+        findings: The faults, damage of the commit log first.
     """
 
     record_starts: Int64s
@@ -44,12 +44,12 @@ class Inspection:
 
     @property
     def records(self) -> int:
-        """Valid records."""
+        """Number of valid records."""
         return len(self.record_starts)
 
     @property
     def topics(self) -> set[str]:
-        """Topics that they have."""
+        """Topics of these records."""
         return {topic for topic, _ in self.queue_spans}
 
     @property
@@ -64,28 +64,28 @@ class Inspection:
 
     @property
     def damaged(self) -> list[Finding]:
-        """Damaged ranges of the commit log, those that no rebuild can mend."""
+        """Damaged ranges of the commit log that no rebuild can mend."""
         return [finding for finding in self.findings if finding.where == "commit log"]
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong but a torn tail, which the next start cuts."""
+        """Whether nothing is wrong except a torn tail, which the next start cuts."""
         return all(finding.where == "tail" for finding in self.findings)
 
     @property
     def is_repairable(self) -> bool:
-        """Whether a repair has anything to do."""
+        """Whether a repair would change anything."""
         return any(finding.state is FindingState.OPEN for finding in self.findings)
 
 
 def inspect(store: ClosedStore, progress: ProgressCallback | None = None) -> Inspection:
     """Scan the whole log, then compare consume queues and index with it.
 
-    Records of deleted topics count as records; they have no queue, and none is missed.
+    Records of deleted topics count as records; they need no queue entry.
 
     Args:
         store: The store.
-        progress: Told now and then how far it is.
+        progress: Called now and then with the progress.
     """
     expected: dict[tuple[str, int], ExpectedQueue] = {}
     starts: list[Int64s] = [np.empty(0, np.int64)]
@@ -120,7 +120,7 @@ def inspect(store: ClosedStore, progress: ProgressCallback | None = None) -> Ins
 
 
 def _of_file(store: ClosedStore, place: BytesUnreadable) -> Finding:
-    """A finding of a consume queue or of the index: what the disk cannot read of its file."""
+    """A finding for an unreadable place of a consume queue or the index."""
     path = str(place.path.relative_to(store.files.root))
     where = "index" if path.startswith("index/") else "consume queue"
     reason = f"{DamageReason.UNREADABLE.value}: {place.reason}"
@@ -128,7 +128,7 @@ def _of_file(store: ClosedStore, place: BytesUnreadable) -> Finding:
 
 
 def _log_end(store: ClosedStore) -> int:
-    """Where the last segment ends."""
+    """The end of the last segment."""
     return store.log.segments[-1].end if store.log.segments else store.log.min_offset
 
 
@@ -163,14 +163,14 @@ def _end_of_log(store: ClosedStore, ending: Ending) -> Iterator[Finding]:
 
 
 def _lost_begin(store: ClosedStore) -> Iterator[Finding]:
-    """Segments that are gone from the begin of the log and that retention has not deleted."""
+    """Segments missing at the begin of the log that retention has not deleted."""
     gone = lost_begin(store.log, store.checkpoint, crashed=store.crashed)
     if gone is not None:
         yield _of_log(store, gone)
 
 
 def _missing_end(store: ClosedStore) -> Iterator[Finding]:
-    """Segments that are gone from the end of the log although the checkpoint knows of them."""
+    """Segments missing at the end of the log that the checkpoint knows."""
     end = _log_end(store)
     if store.checkpoint is not None and end < store.checkpoint.flushed_offset:
         flushed = store.checkpoint.flushed_offset

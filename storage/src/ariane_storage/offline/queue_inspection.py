@@ -1,10 +1,10 @@
-"""Comparing the consume queues of a closed store with what its log says, both ways.
+"""Comparison of a closed store's consume queues with its log, both ways.
 
-Nothing in an entry has a checksum. So every field of every entry is compared with the record it
-stands for: where that lies, how long it is, and the code of its tag, by which brokers choose what a
-consumer gets. What differs is reported as ranges of queue offsets, one for each reason.
+An entry has no checksum. So every field of every entry is compared with its record: offset, size,
+and the code of the tag, by which brokers choose what a consumer gets. Differences are reported as
+ranges of queue offsets, one for each reason.
 
-Entries that lead into damage of the log are right, and say which messages were lost there.
+Entries that point into damage of the log are right, and tell which messages were lost there.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from ariane_storage.queues.consume_queue_entry import ENTRY_BYTES, HOLE_SIZE, En
 _ENTRIES_AT_ONCE: Final = 65_536
 _MISSING: Final = "queue offsets missing"
 _TIME_MS_MIN: Final = 1_000_000_000_000
-"""The year 2001: no message is due before."""
+"""The year 2001: no message is due earlier."""
 
 
 @dataclass(slots=True)
 class ExpectedQueue:
-    """What the log says of one queue, stretch by stretch.
+    """The entries of one queue that follow from the log, stretch by stretch.
 
     Attributes:
-        queue_offsets: Of records that have an entry.
+        queue_offsets: Queue offsets of records that have an entry.
         entries: The entry of each.
         tag_hashes: Of the timer topic, the hash of each record's tag.
     """
@@ -62,7 +62,7 @@ def check_queues(
 
     Args:
         store: The store.
-        expected: What the log says of each queue that it has records of.
+        expected: The entries that follow from the log, by queue.
         lost: Damaged ranges of the log, as begin and end.
     """
     for (topic, queue_id), wanted in sorted(expected.items(), key=_name):
@@ -80,11 +80,11 @@ def check_queues(
 
 
 def queues_before(store: ClosedStore, gone: Damage) -> Iterator[Finding]:
-    """Messages that went with segments at the begin of the log, as queues still know them.
+    """Messages that were lost with segments at the begin of the log, as queues still show them.
 
     Args:
         store: The store.
-        gone: The segments.
+        gone: The missing segments.
     """
     for queue in store.queues:
         begin = queue.first_at_or_above(gone.begin)
@@ -98,7 +98,7 @@ _NOTHING: Final = ExpectedQueue()
 
 
 def _will_go(store: ClosedStore, queue: ConsumeQueue) -> bool:
-    """Whether a queue is what a crash has left of a deleted topic: the next start removes it."""
+    """Whether a crash has left a deleted topic's queue: the next start removes it."""
     return store.crashed and queue.last_record_end <= store.deleted_topics.end_of(queue.topic)
 
 
@@ -109,7 +109,7 @@ def _name(queue: tuple[tuple[str, int], ExpectedQueue]) -> tuple[str, int]:
 def _without_records(
     store: ClosedStore, queue: ConsumeQueue, lost: Sequence[tuple[int, int]]
 ) -> Iterator[Finding]:
-    """A queue that the log has no record of may only lead to what retention has deleted."""
+    """Check a queue without records in the log: it may only point to deleted ones."""
     begin = queue.first_at_or_above(store.log.min_offset)
     if begin < queue.end_offset:
         deleted = queue.last_record_end <= store.deleted_topics.end_of(queue.topic)
@@ -120,7 +120,7 @@ def _without_records(
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """One queue beside the log."""
+    """The comparison of one queue with the log."""
 
     store: ClosedStore
     topic: str
@@ -138,15 +138,15 @@ class _Comparison:
             else:
                 yield self.lost_messages(jump[0] + 1, jump[1])
         if bool((steps < 1).any()):
-            return  # Which record an entry stands for is not to be told.
+            return  # The record of an entry cannot be told.
         queue = self.store.queues.find(self.topic, self.queue_id)
         if queue is not None and _will_go(self.store, queue):
-            queue = None  # The topic was made again.
+            queue = None  # The topic was created anew.
         first, end = int(queue_offsets[0]), int(queue_offsets[-1]) + 1
         written = queue.end_offset if queue is not None else first
         if queue is not None and first < queue.min_offset:
             yield self._of_entries("entries missing", first, min(end, queue.min_offset))
-        # After a crash queues are behind the log, and the next start sees to it.
+        # After a crash queues are behind the log, and the next start mends it.
         if written < end and not self.store.crashed:
             yield self._of_entries("entries missing", max(first, written), end)
         if queue is None:
@@ -160,7 +160,7 @@ class _Comparison:
     def beyond_the_log(
         self, queue: ConsumeQueue, begin: int, end: int, reason: str
     ) -> Iterator[Finding]:
-        """Entries without a record: of messages that are lost, or of none that ever were."""
+        """Entries without a record: of lost messages, or of none that ever existed."""
         for first in range(begin, end, _ENTRIES_AT_ONCE):
             found = queue.entries(first, min(_ENTRIES_AT_ONCE, end - first))
             is_hole = found["size"] == HOLE_SIZE
@@ -171,7 +171,7 @@ class _Comparison:
             places = np.arange(first, first + len(found))
             for run in _runs(places[into_damage]):
                 yield self.lost_messages(*run)
-            # Holes without any damage stand for what retention has deleted since.
+            # Without any damage, holes stand for messages that retention has deleted since.
             for run in _runs(places[~into_damage & ~is_hole]):
                 yield self._of_entries(reason, *run)
 
@@ -182,12 +182,12 @@ class _Comparison:
         entries: Entries,
         tag_hashes: Int64s | None,
     ) -> Iterator[Finding]:
-        """Compare entries that are there with those that should be, many at once."""
+        """Compare existing entries with the expected ones, many at a time."""
         for first in range(0, len(queue_offsets), _ENTRIES_AT_ONCE):
             part = slice(first, first + _ENTRIES_AT_ONCE)
             places, wanted = queue_offsets[part], entries[part]
             begin = int(places[0])
-            # Read piece by piece: damage may have taken very many queue offsets in between.
+            # Read in parts: damage may have left very many queue offsets in between.
             found = np.concatenate(
                 [
                     queue.entries(int(run[0]), len(run))
@@ -204,7 +204,7 @@ class _Comparison:
                     yield self._of_entries(reason, *run)
 
     def lost_messages(self, begin: int, end: int) -> Finding:
-        """Messages of the queue that are gone for good."""
+        """The queue's messages that are lost for good."""
         return self._of_offsets(_MISSING, begin, end, FindingState.LOST)
 
     def _of_offsets(self, reason: str, begin: int, end: int, state: FindingState) -> Finding:
@@ -236,10 +236,10 @@ def _differences(
     nothing = size & (found["size"] == 0) & (found["commit_log_offset"] == 0)
     tag = found["tags_code"] != wanted["tags_code"]
     if topic == DELAY_TOPIC:
-        # While store timestamps are ahead of the clock, what they say is due too late.
+        # While store timestamps are ahead of the clock, the times that they give are too late.
         tag &= (found["tags_code"] > wanted["tags_code"]) | (found["tags_code"] < _TIME_MS_MIN)
     if tag_hashes is not None:
-        # The timer topic: we keep times of delivery there, Java brokers hashes as everywhere.
+        # In the timer topic our entries have delivery times; Java brokers' have hashes.
         tag &= found["tags_code"] != tag_hashes
     yield "hole in the place of a record", hole
     yield "no entry", nothing

@@ -1,7 +1,7 @@
-"""Repairing a closed store, and saying what was done to it.
+"""Repair of a closed store, and a report of it.
 
-What can be made again is made again from the log; what cannot is kept apart. Nothing that is lost
-goes without a word: what was found before is held against what is found afterwards.
+Derived data is rebuilt from the log; damage is quarantined. Every loss is reported: the findings
+before the repair are compared with those after it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from ariane_storage.recovery.recovery import ProgressCallback
 from ariane_storage.store import Store
 
 _PASSES_MAX = 2
-"""The first pass may only see to a crash, and what that leaves shows in the second."""
+"""The first pass may only recover from a crash; the rest shows in the second."""
 _BEYOND = ("entries beyond the log", "leads to no record")
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What a repair has done.
+    """The result of a repair.
 
     Attributes:
-        findings: What was found before, each with what has become of it, and what came to light.
-        after: What the store holds now.
-        was_needed: Whether anything was changed at all.
-        refusal: Why it could not be done to the end, or None.
+        findings: The findings before the repair, each with its new state, and new ones.
+        after: The inspection after the repair.
+        was_needed: Whether anything was changed.
+        refusal: Why the repair could not be finished, or None.
     """
 
     findings: list[Finding]
@@ -48,20 +48,20 @@ def repair(root: Path, disk: Disk, progress: ProgressCallback | None = None) -> 
     """Repair a store as far as that is possible.
 
     Args:
-        root: Its folder.
-        disk: Where it lies.
-        progress: Told now and then how far it is.
+        root: The store's folder.
+        disk: The disk with the store.
+        progress: Called now and then with the progress.
 
     Raises:
         StoreLocked: A process has it open.
         StoreFormatError: The folder holds no store, or files of impossible lengths.
         StateFileDamaged: The file with its sizes cannot be read.
-        OSError: It cannot even be looked at.
+        OSError: The store cannot be read.
     """
     config, before = _look(root, disk, progress)
     after, refusal, passes = before, None, 0
     while refusal is None and passes < _PASSES_MAX and (after.is_repairable or after.crashed):
-        # Queues and index need not be built again where only the end of the log is torn.
+        # If only the end of the log is torn, queues and index need no rebuild.
         rebuild = any(_needs_rebuild(finding) for finding in after.findings)
         try:
             check_sizes_known(root, disk)
@@ -88,7 +88,7 @@ def _needs_rebuild(finding: Finding) -> bool:
 
 
 def _seen_to(before: Inspection, after: Inspection) -> Iterator[Finding]:
-    """What was found before, with what has become of it; then what was not found before."""
+    """The findings before with their new states, then the new findings."""
     left = list(after.findings)
     was_cut = after.end_offset < before.end_offset or any(
         finding.where == "tail" for finding in before.findings
@@ -104,7 +104,7 @@ def _seen_to(before: Inspection, after: Inspection) -> Iterator[Finding]:
 
 
 def _is_same(finding: Finding, other: Finding) -> bool:
-    """Whether a finding is one from before, if perhaps of another extent."""
+    """Whether two findings are the same, perhaps with different extents."""
     names = (finding.where, finding.topic, finding.queue_id)
     if names != (other.where, other.topic, other.queue_id) or finding.where == "index":
         return finding == other
@@ -113,7 +113,7 @@ def _is_same(finding: Finding, other: Finding) -> bool:
 
 
 def _fate(finding: Finding, after: Inspection, *, was_cut: bool) -> FindingState:
-    """What was done about a finding that a second look does not find any more."""
+    """What happened to a finding that the second inspection does not have."""
     if finding.state is not FindingState.OPEN:
         return finding.state
     if finding.where == "commit log":
@@ -127,7 +127,7 @@ def _fate(finding: Finding, after: Inspection, *, was_cut: bool) -> FindingState
 
 
 def _cut_records(before: Inspection, after: Inspection) -> Iterator[Finding]:
-    """Valid records that went with the end of the log: behind a hole that power loss has left."""
+    """Valid records that were cut with the end of the log: behind a hole left by power loss."""
     gone = np.setdiff1d(before.record_starts, after.record_starts)
     if not len(gone):
         return

@@ -1,4 +1,4 @@
-"""Looking at everything of a closed store that is neither its log nor a queue nor the index."""
+"""Inspection of a closed store's other files: checkpoint and state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FOLDER: Final = "a folder in the place of a file: restore the file, or remove t
 
 
 def check_state(store: ClosedStore) -> Iterator[Finding]:
-    """What is wrong with the checkpoint and with all files of state, those of the broker too.
+    """Faults of the checkpoint and of all state files, including the broker's.
 
     Args:
         store: The store.
@@ -47,7 +47,7 @@ def check_state(store: ClosedStore) -> Iterator[Finding]:
 
 
 def _state_names(names: list[str]) -> list[str]:
-    """State files of which anything is there: also one that is missing itself."""
+    """Names of state files of which any generation exists."""
     endings = (".json", ".json.bak", ".json.sums")
     found = {name[: name.index(".json") + 5] for name in names if name.endswith(endings)}
     return sorted(found)

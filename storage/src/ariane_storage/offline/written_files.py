@@ -1,4 +1,4 @@
-"""Which files of a closed store something has written, made or removed."""
+"""Which files of a closed store were written, created or removed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _DERIVED: Final = ("consumequeue", "index")
 _BESIDE: Final = (".sums", ".bak", ".tmp")
 
 FileMarks = Mapping[str, tuple[int, int, int]]
-"""By path below the store: number of the file, time of its last change in ns, bytes."""
+"""By path relative to the store: inode, time of the last change in ns, size in bytes."""
 
 
 def file_marks(root: Path) -> FileMarks:
-    """A mark that changes when files are written."""
+    """Marks of all files; a file's mark changes when it is written."""
     marks = {}
     for path in root.rglob("*"):
         if path.is_file() and not path.name.endswith(_BESIDE):
@@ -29,11 +29,11 @@ def file_marks(root: Path) -> FileMarks:
 
 
 def written_files(before: FileMarks, after: FileMarks) -> Iterator[tuple[str, str]]:
-    """Paths, and what became of the file; files that are derived are only counted.
+    """The paths of changed files with the kind of change; derived files are only counted.
 
     Args:
-        before: Marks of all files as they were.
-        after: As they are.
+        before: All marks before.
+        after: All marks after.
     """
     counts: Counter[tuple[str, str]] = Counter()
     for path in sorted(before.keys() | after.keys()):

@@ -1,4 +1,4 @@
-"""A consume queue: where the messages of one message queue lie in the commit log, in order.
+"""A consume queue: for each message of a message queue, where its record is in the log.
 
 ::
 
@@ -9,11 +9,11 @@
     | in the files    | in memory: the tail   |
     +-----------------+-----------------------+
 
-New entries live in memory and are written out on their own clock, and only those whose records are
-durable: a queue never names bytes that power loss could take away. The tail is lost with the
-process; recovery builds it again from the commit log.
+New entries are in memory and written out at intervals, and only if their records are durable: a
+queue's files never point to bytes that power loss could take. The tail is lost with the process;
+recovery rebuilds it from the commit log.
 
-One thread appends and reads; another may write out. Entries that are there never change.
+One thread appends and reads; another may write out. Existing entries never change.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ConsumeQueue:
         queue_id: Its number within the topic.
         min_offset: The oldest queue offset that is kept.
         is_on_disk: Whether it has files.
-        last_record_end: Commit-log offset behind the newest record in it, 0 if it has none.
+        last_record_end: Commit-log offset behind its newest record, 0 if it has none.
     """
 
     __slots__ = (
@@ -90,24 +90,24 @@ class ConsumeQueue:
 
     @property
     def end_offset(self) -> int:
-        """The next queue offset to be written."""
+        """The next queue offset."""
         return self._tail.end
 
     @property
     def written_offset(self) -> int:
-        """Queue offsets below are in the files."""
+        """Queue offset below which all entries are in the files."""
         return self._tail.start
 
     # Appending: one thread, with the lock held.
 
     def add(self, encoded: bytes, last_record_end: int) -> None:
-        """Append entries, encoded."""
-        # In this order: whoever writes out beside must not take new entries for durable ones.
+        """Append encoded entries."""
+        # In this order: a concurrent write must not take new entries for durable ones.
         self.last_record_end = last_record_end
         self._tail.encoded += encoded
 
     def start_at(self, queue_offset: int) -> None:
-        """Let an empty queue begin above 0."""
+        """Make an empty queue begin above 0."""
         self._tail = _Tail(queue_offset, bytearray())
         self.min_offset = queue_offset
 
@@ -136,7 +136,7 @@ class ConsumeQueue:
     def entry_at(self, queue_offset: int) -> tuple[int, int, int]:
         """One entry, not outside the queue: commit-log offset, size, tags code.
 
-        Several times as fast as an array of one.
+        Several times as fast as an array of one entry.
         """
         tail = self._tail
         if queue_offset < tail.start:
@@ -147,7 +147,7 @@ class ConsumeQueue:
         return entry
 
     def end_below(self, commit_log_end: int) -> int:
-        """The end of those messages that lie below a commit-log offset as a whole."""
+        """The end of the messages that lie entirely below a commit-log offset."""
         end = self.end_offset
         if self.last_record_end <= commit_log_end:
             return end
@@ -159,8 +159,8 @@ class ConsumeQueue:
                 key=lambda queue_offset: int(self._record_end(queue_offset) > commit_log_end),
             )
             end = below + found
-            # Holes say nothing of where they lie: step back over them, and look again if what is
-            # before them lies above after all.
+            # Holes have no place in the log: step back over them, and search again if the entry
+            # before them is above after all.
             place = self.last_message(below, end)
             if place < below or self._record_end(place) <= commit_log_end:
                 break
@@ -168,12 +168,12 @@ class ConsumeQueue:
         return end
 
     def _record_end(self, queue_offset: int) -> int:
-        """Where the record of an entry ends in the commit log; 0 for a hole or no entry."""
+        """Where the record of an entry ends in the log; 0 for a hole or no entry."""
         commit_log_offset, size, _ = self.entry_at(queue_offset)
         return commit_log_offset + size if 0 < size < HOLE_SIZE else 0
 
     def next_message(self, begin: int, end: int) -> int:
-        """The first queue offset of a range that is neither a hole nor no entry; else its end."""
+        """The first queue offset of a range with a real entry (no hole, no zeros); else its end."""
         for first in range(begin, end, _BLOCK_ENTRIES):
             found = self._messages(first, min(_BLOCK_ENTRIES, end - first))
             if len(found):
@@ -181,7 +181,7 @@ class ConsumeQueue:
         return max(begin, end)
 
     def last_message(self, begin: int, end: int) -> int:
-        """The last queue offset of a range that is neither a hole nor no entry; else before it."""
+        """The last queue offset of a range with a real entry; else the one before the range."""
         for behind in range(end, begin, -_BLOCK_ENTRIES):
             first = max(begin, behind - _BLOCK_ENTRIES)
             found = self._messages(first, behind - first)
@@ -197,7 +197,7 @@ class ConsumeQueue:
     def first_at_or_above(self, commit_log_offset: int) -> int:
         """The first queue offset whose record starts at or above a commit-log offset.
 
-        Holes before it are below: nothing that is kept belongs to them.
+        Holes before it count as below: they have no records.
         """
         low, high = self.min_offset, self.end_offset
         if low < high and not self._lies_below(low, commit_log_offset):
@@ -212,14 +212,14 @@ class ConsumeQueue:
                 low = probe + 1
             else:
                 high = middle
-        # A damaged entry may have led the search astray: what lies just before counts as well.
+        # A damaged entry may have misled the search: check the neighbours before, too.
         for near in range(low - 1, max(self.min_offset, low - _NEIGHBOURS) - 1, -1):
             if not self._lies_below(near, commit_log_offset):
                 low = near
         return self.next_message(low, self.end_offset)
 
     def put(self, queue_offset: int, entries: Entries) -> None:
-        """Replace entries that were found to be wrong; nobody may write out beside.
+        """Replace wrong entries; no other thread may write out meanwhile.
 
         Raises:
             OSError: The disk failed.
@@ -234,7 +234,7 @@ class ConsumeQueue:
             self._files.write(queue_offset, entries[:in_files].tobytes(), Unsynced())
 
     def _lies_below(self, queue_offset: int, commit_log_offset: int) -> bool:
-        """Whether the record of an entry starts below an offset; so do holes."""
+        """Whether an entry's record starts below an offset; holes count as below."""
         if self._record_end(queue_offset) == 0:
             return True
         return 0 <= self.entry_at(queue_offset)[0] < commit_log_offset
@@ -246,7 +246,7 @@ class ConsumeQueue:
 
         Args:
             commit_log_end: Everything below is durable.
-            unsynced: Told what is to be synced, also by a write that fails halfway.
+            unsynced: Collects what must be synced, also if the write fails halfway.
         """
         tail = self._tail
         if not tail.encoded:
@@ -261,14 +261,14 @@ class ConsumeQueue:
             self._tail = _Tail(end, self._tail.encoded[size:])
 
     def load(self, commit_log_end: int, *, keep_rest: bool = False) -> None:
-        """Take over the files up to the first entry that is none or lies at or above an offset.
+        """Load the files up to the first entry that is none or at or above an offset.
 
-        Entries behind are removed from the files: they were written before a crash, and nobody
-        knows whether as a whole.
+        Later entries are removed from the files: they were written before a crash, perhaps only in
+            part.
 
         Args:
             commit_log_end: Entries below are known to be durable.
-            keep_rest: Leave the files as they are, for whoever only reads.
+            keep_rest: Leave the files unchanged, for readers.
         """
         starts = self._files.starts()
         if not starts:
@@ -288,7 +288,7 @@ class ConsumeQueue:
         return self._record_end(last) if last >= self.min_offset else 0
 
     def cut(self, queue_offset: int) -> None:
-        """Forget the entries from a queue offset on: their records are gone from the log."""
+        """Drop the entries from a queue offset on: their records are gone from the log."""
         with self._lock:
             tail = self._tail
             if queue_offset < tail.start:
@@ -301,9 +301,9 @@ class ConsumeQueue:
             self.last_record_end = self._last_record_end()
 
     def remove_files_below_min(self) -> None:
-        """Remove files all of whose entries lie below where the queue begins.
+        """Remove files whose entries are all below the queue's begin.
 
-        The last file stays in any case: it says which queue offset comes next.
+        The last file always stays: it shows the next queue offset.
         """
         self._files.remove_below(min(self.min_offset, self.written_offset))
 
@@ -314,7 +314,7 @@ class ConsumeQueue:
 
 
 def add_all(queues: Iterable[ConsumeQueue], entries: Iterable[bytes], ends: Iterable[int]) -> None:
-    """``add`` to queues side by side: a step less for each of many."""
+    """``add`` for many queues: saves a step for each."""
     for queue, encoded, last_record_end in zip(queues, entries, ends, strict=True):
         queue.last_record_end = last_record_end
         queue._tail.encoded += encoded  # noqa: SLF001 - of the same module.
@@ -322,6 +322,6 @@ def add_all(queues: Iterable[ConsumeQueue], entries: Iterable[bytes], ends: Iter
 
 def end_offsets(queues: Iterable[ConsumeQueue]) -> list[int]:
     """``end_offset`` of queues side by side."""
-    # Each tail is taken once: it may be exchanged beside.
+    # Each tail is read once: another thread may exchange it.
     tails = [queue._tail for queue in queues]  # noqa: SLF001 - of the same module.
     return [tail.start + len(tail.encoded) // ENTRY_BYTES for tail in tails]

@@ -12,7 +12,7 @@ Entry n of a queue is the message with queue offset n. The tags code is the hash
 bits, 0 for none; in the delay topic and in the timer topic it is the time of delivery in
 milliseconds.
 
-An entry with offset 0 and size 0x7FFFFFFF is a hole: it stands for a queue offset that has no
+An entry with offset 0 and size 0x7FFFFFFF is a hole: it stands for a queue offset without a
 message, before the first one of a queue that starts above 0 or where a record was damaged. All
 zeros are no entry: there the written part of the file ends.
 """
@@ -42,12 +42,12 @@ Entries = NDArray[np.void]
 def encoded_entries(
     commit_log_offsets: NDArray[np.int64], sizes: ArrayLike, tag_codes: ArrayLike
 ) -> bytes:
-    """Entries of records as they are kept.
+    """Encode the entries of records.
 
     Args:
         commit_log_offsets: Where each record starts.
         sizes: Bytes of each.
-        tag_codes: Of each, or one for all.
+        tag_codes: Tags code of each, or one for all.
     """
     entries = np.empty(len(commit_log_offsets), ENTRY)
     entries["commit_log_offset"] = commit_log_offsets
@@ -57,12 +57,12 @@ def encoded_entries(
 
 
 def holes(count: int) -> Entries:
-    """Entries that stand for queue offsets without a message."""
+    """Entries for queue offsets without a message."""
     entries = np.zeros(count, ENTRY)
     entries["size"] = HOLE_SIZE
     return entries
 
 
 def joined(parts: Sequence[Entries]) -> Entries:
-    """Entries one after the other, in the byte order of the files: numpy would change that."""
+    """Join entries, keeping the byte order of the files, which numpy would change."""
     return np.concatenate(parts, dtype=ENTRY)

@@ -1,7 +1,7 @@
 """Building consume queues and index from records of the commit log.
 
-Appends do this from the columns of a block; here it is done from the records alone, when a store is
-opened after a crash, or when derived files are gone.
+Appends do this from the columns of a block. This code does it from the records alone, when a store
+is opened after a crash, or when derived files are missing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ariane_storage.queues.record_rows import Rows
 
 @dataclass(slots=True)
 class Dispatcher:
-    """Sends records of the log to where they are found again.
+    """Adds records of the log to consume queues and index.
 
     Attributes:
         queues: All consume queues.
@@ -35,9 +35,9 @@ class Dispatcher:
         index_from: Records below it are in the index already.
         deleted_topics: Up to where records of topics are deleted: they get no entry.
         pending_keys_max: How many keys may wait to be filed.
-        records: How many were looked at.
-        misfits: Whole records that have no place in a queue, which other programs can have written:
-            they stay in the log and in the index, and get no entry.
+        records: Number of records seen.
+        misfits: Whole records without a possible place in a queue, which other programs can have
+            written: they stay in the log and in the index, and get no entry.
     """
 
     queues: QueueTable
@@ -51,7 +51,7 @@ class Dispatcher:
     misfits: list[Damage] = field(default_factory=list, init=False)
 
     def dispatch(self, stretch: Stretch) -> None:
-        """Send all records of a stretch.
+        """Add all records of a stretch.
 
         Raises:
             StoreFull: No space for another index file.
@@ -95,7 +95,7 @@ class Dispatcher:
             )
 
     def _make_room(self, queue: ConsumeQueue, queue_offset: int) -> None:
-        """Let the next entry of a queue be that of a queue offset."""
+        """Make a queue offset the next one of a queue."""
         if queue.end_offset == 0:
             queue.start_at(queue_offset)
         elif queue_offset > queue.end_offset:
@@ -103,7 +103,7 @@ class Dispatcher:
             with self.queues.lock:
                 queue.skip_to(queue_offset)
         elif queue_offset < queue.end_offset:
-            # The topic was deleted and made again: what the log says last is what holds.
+            # The topic was deleted and created again: the latest record counts.
             if queue_offset > queue.min_offset:
                 queue.cut(queue_offset)
             else:
@@ -132,21 +132,21 @@ class Dispatcher:
 
 
 def _is_misfit(queue: ConsumeQueue, rows: Rows, run: Int64s, following: Int64s | None) -> bool:
-    """Whether a run of records cannot have the queue offsets that it says.
+    """Whether a run of records cannot have the queue offsets that it claims.
 
-    RocketMQ's own checksum covers the body alone, so that a flipped bit in a queue offset passes
-    for a record. It must not cut the queue, nor fill it with holes without end.
+    RocketMQ's own checksum covers only the body, so a flipped bit in a queue offset goes unnoticed.
+    It must neither cut the queue nor fill it with endless holes.
     """
     expected, first = queue.end_offset, int(rows.queue_offsets[run[0]])
     if expected in {0, first}:
         return False
     next_first = -1 if following is None else int(rows.queue_offsets[following[0]])
     if len(run) == 1 and next_first == expected + 1:
-        return True  # The queue goes on as if this record had the number that is left out.
+        return True  # The queue continues as if this record had the missing number.
     if first > expected:
         passed = int(rows.commit_log_offsets[run[0]]) - queue.last_record_end
         return first - expected > passed // RECORD_BYTES_MIN
-    # A topic that was deleted and made again begins at 0.
+    # A topic that was deleted and created again begins at 0.
     return len(run) == 1 and following is None and first != 0
 
 

@@ -1,4 +1,4 @@
-"""The files of one consume queue, and what the queues of a store share of them.
+"""The files of one consume queue, and what all queues of a store share.
 
 ::
 
@@ -6,7 +6,7 @@
     consumequeue/<topic>/<queue id>/00000000000006000000    the next file
 
 Files are sparse and of full length from the first entry on. Zeros are no entry: behind the last
-one that was written there is nothing else.
+written entry there are only zeros.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class QueueFiles:
         disk: Where they lie.
         open_files: Their descriptors.
         file_entries: Entries of one file.
-        lock: Held while a tail changes hands.
+        lock: Held while a tail is exchanged.
     """
 
     disk: Disk
@@ -54,18 +54,18 @@ class QueueFiles:
 
 @dataclass(frozen=True, slots=True)
 class Unsynced:
-    """What was written and is not durable yet.
+    """Written files and folders that are not durable yet.
 
     Attributes:
-        files: Whose content is to be synced.
-        folders: In which names were made.
+        files: Files whose content must be synced.
+        folders: Folders in which names were created.
     """
 
     files: set[Path] = field(default_factory=set)
     folders: set[Path] = field(default_factory=set)
 
     def still_there(self, disk: Disk) -> Unsynced:
-        """Without what was deleted meanwhile, which needs no sync."""
+        """The same without files deleted meanwhile, which need no sync."""
         return Unsynced(
             {path for path in self.files if disk.size_of(path) is not None},
             {path for path in self.folders if disk.is_folder(path)},
@@ -84,7 +84,7 @@ class EntryFiles:
     def __init__(self, shared: QueueFiles, folder: Path) -> None:
         self._shared = shared
         self._recent: tuple[int, Path] = (-1, folder)
-        # Known to be there: ten thousand queues do not ask for ten thousand files every second.
+        # Known to exist: ten thousand queues must not query ten thousand files every second.
         self._written: Path | None = None
         self.folder = folder
 
@@ -102,7 +102,7 @@ class EntryFiles:
     # Reading.
 
     def read(self, queue_offset: int, count: int) -> Entries:
-        """Entries from a queue offset on; zeros, which are no entries, where a file vanished."""
+        """Read entries from a queue offset on; zeros (no entries) where a file is missing."""
         parts = []
         file_entries = self._shared.file_entries
         while count > 0:
@@ -137,9 +137,9 @@ class EntryFiles:
         return entry
 
     def durable_end(self, starts: list[int], commit_log_end: int) -> int:
-        """Behind the last entry that is one and whose record starts below an offset.
+        """Queue offset behind the last real entry whose record starts below an offset.
 
-        Almost always one read of the last written block of the last file says it.
+        One read of the last written block of the last file almost always finds it.
         """
         shared = self._shared
         for start in reversed(starts):
@@ -177,7 +177,7 @@ class EntryFiles:
         Args:
             queue_offset: Of the first of them.
             content: The entries, encoded.
-            unsynced: Told what is to be synced, also by a write that fails halfway.
+            unsynced: Collects what must be synced, also if the write fails halfway.
         """
         file_entries = self._shared.file_entries
         while content:
@@ -190,7 +190,7 @@ class EntryFiles:
             try:
                 self._shared.open_files.write_at(path, place * ENTRY_BYTES, content[:taken])
             except FileNotFoundError:
-                # Another process has removed it: zeros stand for entries that reads find again.
+                # Another process has removed the file: its zeros are repaired by reads.
                 self._make(path, 0, unsynced)
                 continue
             self._written = path
@@ -198,7 +198,7 @@ class EntryFiles:
             queue_offset += taken // ENTRY_BYTES
 
     def _make(self, path: Path, place: int, unsynced: Unsynced) -> None:
-        """Make a file whose first entry is to be at a place of it."""
+        """Create a file whose first entry is at a position of it."""
         shared = self._shared
         if not shared.disk.is_folder(self.folder):
             # Ten thousand queues are made durable by one sync, not by one each.
@@ -207,11 +207,11 @@ class EntryFiles:
         unsynced.folders.add(self.folder)
         shared.disk.create_sparse(path, shared.file_bytes)
         if place:
-            # A queue that starts within a file: holes stand for what was never there.
+            # A queue that starts within a file: holes stand for entries that never existed.
             shared.open_files.write_at(path, 0, holes(place).tobytes())
 
     def remove_from(self, queue_offset: int, starts: list[int]) -> None:
-        """Remove entries from a queue offset on: whole files, and zeros in the place of others."""
+        """Remove entries from a queue offset on: whole files, and zeros in place of others."""
         self._written = None
         disk, file_entries = self._shared.disk, self._shared.file_entries
         for start in reversed(starts):
@@ -229,7 +229,7 @@ class EntryFiles:
                 disk.cut(path, keep * ENTRY_BYTES)
 
     def remove_below(self, queue_offset: int) -> None:
-        """Remove files that lie below a queue offset, but the last."""
+        """Remove files below a queue offset, except the last."""
         self._written = None
         for start in self.starts()[:-1]:
             if start + self._shared.file_entries > queue_offset:
@@ -247,7 +247,7 @@ class EntryFiles:
 
 
 def _are_durable(entries: Entries, commit_log_end: int) -> NDArray[np.bool_]:
-    """Which are entries whose record starts below an offset that is known to be durable."""
+    """Which entries have a record that starts below the durable end."""
     starts = entries["commit_log_offset"].astype(np.int64)
     durable: NDArray[np.bool_] = (entries["size"] > 0) & (starts >= 0) & (starts < commit_log_end)
     return durable

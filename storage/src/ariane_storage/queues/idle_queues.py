@@ -1,14 +1,14 @@
-"""Where queues go on whose messages are all gone from the log.
+"""The ends of queues whose messages are all deleted.
 
 ::
 
     idle-queues.json    {"queues": {"flights": {"0": 1200, "3": 77}}}
 
 Consume queues are rebuilt from the log when their files are lost. A queue that retention has
-emptied has no records there any more, and would start at 0 again: consumers that stand at 1200
-would see offsets used twice. So before the last record of a queue is deleted its end is written
-down here; and before queues are removed to be built again, the ends of all of them, since what they
-lead to may be damaged, or have been deleted by another program.
+emptied has no records there any more, and would start at 0 again: consumers at 1200 would see
+offsets used twice. So before the last record of a queue is deleted, its end is written down here;
+and before queues are removed to be rebuilt, the ends of all of them, since their records may be
+damaged, or deleted by another program.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class IdleQueues:
         self._saved: dict[str, dict[str, int]] | None = None
 
     def note(self, queues: QueueTable, commit_log_begin: int, durable_end: int) -> None:
-        """Write down the end of each queue that has no durable record at or above an offset.
+        """Write down the end of each queue without a durable record at or above an offset.
 
-        Those of which that is not known, for records are appended beside, are written down too: an
-        end that the log knows better is passed over.
+        Queues for which this is unknown, because records are appended meanwhile, are written down,
+            too: an end that the log knows better is ignored.
 
         Args:
             queues: All queues.
@@ -58,7 +58,7 @@ class IdleQueues:
             self._saved = ends
 
     def forget(self, topics: Container[str]) -> None:
-        """Write down no ends of topics that are about to be deleted, if any were.
+        """Remove the ends of topics that are about to be deleted.
 
         Raises:
             OSError: The disk failed.
@@ -67,20 +67,19 @@ class IdleQueues:
             try:
                 self._saved = self._load()
             except StateFileDamaged:
-                return  # It is not read before an operator has mended it.
+                return  # The file is not read before an operator has mended it.
         ends = {topic: of_topic for topic, of_topic in self._saved.items() if topic not in topics}
         if ends != self._saved:
             self._file.save({"queues": ends})
             self._saved = ends
 
     def remember(self, queues: QueueTable) -> None:
-        """Write down the ends of all queues, which are about to be removed and built again.
+        """Write down the ends of all queues, which are about to be removed and rebuilt.
 
-        An end that is written down already stays if it is higher: it may be of a rebuild that was
-        interrupted.
+        A higher end that is already written down stays: it may be of an interrupted rebuild.
 
         Raises:
-            StateFileDamaged: Nobody knows what was; an operator has to decide.
+            StateFileDamaged: The earlier ends are unknown; an operator must decide.
             OSError: The disk failed.
         """
         ends = self._load()
@@ -104,26 +103,25 @@ class IdleQueues:
             raise other_shape(self._file.path, error) from error
 
     def check(self) -> None:
-        """See whether what was written down can be read.
+        """Check that the file can be read.
 
         Raises:
-            StateFileDamaged: It cannot.
+            StateFileDamaged: The file cannot be read.
         """
         self._load()
 
     def restore(
         self, queues: QueueTable, deleted_topics: DeletedTopics, *, damaged_bytes: int
     ) -> None:
-        """Let queues that were rebuilt with fewer records than they had go on where they were.
+        """Make queues that were rebuilt with fewer records continue at their earlier ends.
 
         Args:
             queues: All queues, just rebuilt.
-            deleted_topics: A topic among them was idle before it was deleted.
-            damaged_bytes: How much of the log is damaged: more records than that has room for
-                cannot be missing behind those that are there.
+            deleted_topics: Topics that may have been idle before their deletion.
+            damaged_bytes: Size of the log's damage, which bounds how many records may be missing.
 
         Raises:
-            StateFileDamaged: Nobody knows where; an operator has to decide.
+            StateFileDamaged: The ends are unknown; an operator must decide.
         """
         missing_max = damaged_bytes // RECORD_BYTES_MIN
         for topic, ends in self._load().items():
@@ -132,7 +130,7 @@ class IdleQueues:
             for queue_id, end in ends.items():
                 queue = queues.find_or_make(topic, int(queue_id))
                 if queue.end_offset == 0:
-                    # A hole in the place of its last message: so that it has a file again.
+                    # A hole in place of its last message, so that the queue has a file again.
                     queue.start_at(end - 1)
                     queue.skip_to(end)
                 elif 0 < end - queue.end_offset <= missing_max:

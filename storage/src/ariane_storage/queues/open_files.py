@@ -1,4 +1,4 @@
-"""A few open files for very many: ten thousand queues do not have ten thousand descriptors."""
+"""A small cache of open files: ten thousand queues do not hold ten thousand descriptors."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ _CHUNK_BYTES: Final = 1 << 16
 
 
 class OpenFiles:
-    """Keeps the files used last open. Any thread.
+    """Keeps recently used files open. Any thread.
 
-    Reads and writes go through here, so that no file is closed while somebody uses it.
+    All reads and writes go through this cache, so that no file is closed during one.
 
-    Bytes that the disk cannot read come as zeros, and are noted. If the files may be written,
-    the file is replaced by a copy that has zeros there too, so that what belongs there can be
-    written again.
+    Bytes that the disk cannot read come as zeros, and are noted. If the files are writable, the
+    file is replaced by a copy with zeros there, so that the right bytes can be written again.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class OpenFiles:
             return self._read_at(path, position, size)
 
     def is_zero(self, path: Path, begin: int) -> bool:
-        """Whether nothing but zeros lies in a file from a place on."""
+        """Whether a file has only zeros from a position on."""
         with self._lock:
             for start, end in self._file(path).written_ranges(begin):
                 for place in range(start, end, _CHUNK_BYTES):
@@ -55,17 +54,17 @@ class OpenFiles:
         return True
 
     def written_end(self, path: Path) -> int:
-        """Where the last range of a file ends that may hold anything but zeros."""
+        """The end of the last range of a file that may have bytes other than zero."""
         with self._lock:
             return max((end for _, end in self._file(path).written_ranges(0)), default=0)
 
     def write_at(self, path: Path, position: int, content: bytes) -> None:
-        """Write at a place of a file that is there."""
+        """Write at a position of an existing file."""
         with self._lock:
             try:
                 self._file(path).write_at(position, content)
             except OSError as error:
-                # A page that is written in part is read first.
+                # The system first reads a page that is written in part.
                 if not is_unreadable(error):
                     raise
                 self._renew(path)
@@ -89,10 +88,10 @@ class OpenFiles:
         return bytes(window.content[: max(0, length - position)])
 
     def _renew(self, path: Path) -> None:
-        """Put a copy in the place of a file, with zeros where it cannot be read.
+        """Replace a file by a copy with zeros where it is unreadable.
 
         Raises:
-            OSError: There is no space for it, or the disk failed; the file is as it was.
+            OSError: There is no space for the copy, or the disk failed; the file is unchanged.
         """
         file, disk = self._file(path), self._disk
         fresh = path.with_name(f"{path.name}.renewed")

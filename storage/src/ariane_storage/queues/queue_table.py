@@ -17,7 +17,7 @@ from ariane_storage.queues.consume_queue_entry import Entries
 from ariane_storage.queues.entry_files import QueueFiles, Unsynced
 from ariane_storage.queues.open_files import OpenFiles
 
-# The letters that RocketMQ allows in a topic; they cannot name a folder above or beside.
+# RocketMQ's characters for topics; with them a name cannot leave the folder.
 _TOPIC: Final = re.compile(r"[%|A-Za-z0-9_+-]{1,255}")
 _QUEUE_ID_MAX: Final = 0x7FFFFFFF
 
@@ -29,7 +29,7 @@ def can_name_queue(topic: str, queue_id: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class QueueSums:
-    """What the checkpoint remembers of all queues, to notice when files have vanished.
+    """Sums over all queues in the checkpoint, by which missing files are noticed.
 
     Attributes:
         queue_count: Queues that have entries in files.
@@ -41,7 +41,7 @@ class QueueSums:
 
 
 class QueueTable:
-    """Finds queues, makes them when they are first appended to, and writes them out."""
+    """Finds queues, creates them at their first append, and writes them out."""
 
     def __init__(
         self,
@@ -61,10 +61,10 @@ class QueueTable:
         self.lock = threading.Lock()
         self._shared = QueueFiles(disk, self._open_files, file_entries, self.lock)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
-        # These queues cannot be found any more; the files of those given up are removed as well.
+        # These queues are hidden; the files of those given up are removed as well.
         self._leaving: list[ConsumeQueue] = []
         self._given_up: list[ConsumeQueue] = []
-        # Kept when a write fails, for the next sync to cover.
+        # Kept after a failed write, for the next sync.
         self._unsynced = Unsynced()
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -76,7 +76,7 @@ class QueueTable:
         return len(self._queues)
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """A queue, or None if nothing was ever appended to it."""
+        """Return a queue, or None if nothing was ever appended to it."""
         return self._queues.get((topic, queue_id))
 
     def of_topic(self, topic: str) -> list[ConsumeQueue]:
@@ -84,7 +84,7 @@ class QueueTable:
         return [queue for queue in self if queue.topic == topic]
 
     def find_or_make(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """A queue; its files are made when it is first written out.
+        """Return a queue, created if necessary; its files are created by the first write.
 
         Raises:
             IllegalQueue: The topic or the id cannot name a folder.
@@ -116,16 +116,16 @@ class QueueTable:
     def append_all(
         self, queues: Sequence[ConsumeQueue], entries: Sequence[bytes], ends: Sequence[int]
     ) -> None:
-        """Append entries, encoded, to queues side by side; the last record of each ends there."""
+        """Append encoded entries to queues; each queue's last record ends at the given offset."""
         with self.lock:
             add_all(queues, entries, ends)
 
     def load(self, commit_log_end: int, *, keep_rest: bool = False) -> None:
-        """Take over the files of all queues, up to a commit-log offset known to be durable.
+        """Load the files of all queues, up to a commit-log offset known to be durable.
 
         Args:
-            commit_log_end: Entries below are taken over.
-            keep_rest: Leave the files as they are, for whoever only reads.
+            commit_log_end: Entries below are loaded.
+            keep_rest: Leave the files unchanged, for readers.
         """
         for topic in self._disk.names(self._folder):
             for name in self._disk.names(self._folder / topic):
@@ -140,7 +140,7 @@ class QueueTable:
         """
         # Not empty if an earlier write has failed halfway.
         unsynced = self._unsynced
-        # Before anything is written: a topic that was made again has files of the same names.
+        # Before any write: a topic created again has files of the same names.
         self._remove_given_up(unsynced)
         self._unsynced = unsynced = unsynced.still_there(self._disk)
         for queue in self._with_files():
@@ -151,36 +151,36 @@ class QueueTable:
         return self.sums()
 
     def sums(self) -> QueueSums:
-        """What is in the files now."""
+        """The sums of the files as they are now."""
         written = [queue.written_offset for queue in self._with_files() if queue.is_on_disk]
         return QueueSums(len(written), sum(written))
 
     def _with_files(self) -> Collection[ConsumeQueue]:
-        """All queues, and those that leave: their deletion may still come to nothing."""
+        """All queues, and the hidden ones: their deletion may still be undone."""
         if not self._leaving:
             return tuple(self)
         return {id(queue): queue for queue in (*self._leaving, *self)}.values()
 
     def let_go(self, topics: Collection[str]) -> tuple[ConsumeQueue, ...]:
-        """Let nobody find the queues of some topics any more; their files stay.
+        """Hide the queues of some topics; their files stay.
 
         The appending thread.
         """
         found = tuple(queue for queue in self if queue.topic in topics)
-        # In this order: whoever counts files beside must not miss any.
+        # In this order: a concurrent count of files misses none.
         self._leaving = [*self._leaving, *found]
         for queue in found:
             del self._queues[queue.topic, queue.queue_id]
         return found
 
     def take_back(self, queues: Collection[ConsumeQueue]) -> None:
-        """Let queues that were let go of be found again. The appending thread."""
+        """Show hidden queues again. The appending thread."""
         for queue in queues:
             self._queues[queue.topic, queue.queue_id] = queue
         self._forget_leaving(queues)
 
     def give_up(self, queues: Collection[ConsumeQueue]) -> None:
-        """Have the files of queues that were let go of removed by the next ``write_out``."""
+        """Let the next ``write_out`` remove the files of hidden queues."""
         self._given_up = [*self._given_up, *queues]
 
     def _remove_given_up(self, unsynced: Unsynced) -> None:
@@ -196,7 +196,7 @@ class QueueTable:
                 self._disk.remove_folder(folder)
             unsynced.folders.update((folder, self._folder))
         self._forget_leaving(given_up)
-        # Not before: what fails halfway is done again.
+        # Not earlier: steps that failed halfway must be repeated.
         self._given_up = []
 
     def _forget_leaving(self, queues: Collection[ConsumeQueue]) -> None:

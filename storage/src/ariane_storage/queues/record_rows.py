@@ -1,4 +1,4 @@
-"""The columns of many records that consume queues and index are made from."""
+"""The columns of many records from which consume queues and index are made."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from ariane_storage.queues.consume_queue_entry import ENTRY, Entries
 _UNKNOWN_LEVEL_DELAY_MS: Final = 1000
 
 _LENGTHS_MAX: Final = 8
-"""Properties of so many different lengths are looked at by length, which is faster than as they
-lie: those of a batch have one length, but for its first record, which says a sequence too."""
+"""Up to this number of different lengths, properties are read by length, which is faster than in
+their order. The records of a batch have one length, except the first, which also has a sequence."""
 
 _DELAY_LEVEL: Final = re.compile(
     rb"(?:^|\x02)" + PropertyName.DELAY_LEVEL.encode() + rb"\x01([^\x02]+)"
@@ -41,7 +41,7 @@ class Rows:
     What properties say is found for all records at once: several queues would each cost as much.
 
     Attributes:
-        places: Where the parts of each lie.
+        places: Positions of the parts of each.
         queue_ids: Queue of each.
         queue_offsets: Queue offset of each.
         commit_log_offsets: Where each starts.
@@ -67,7 +67,7 @@ class Rows:
         flags = places.front("system_flag")
         transaction = flags & TRANSACTION_MASK
         rolled_back = transaction == SystemFlag.TRANSACTION_ROLLBACK
-        # Inner batches are found through queues of another kind, which we do not keep.
+        # Inner batches are found through another kind of queue, which this store does not keep.
         inner = (flags & SystemFlag.INNER_BATCH) != 0
         prepared = transaction == SystemFlag.TRANSACTION_PREPARED
         return cls(
@@ -96,7 +96,7 @@ class Rows:
         return of_text
 
     def _begin_of_queue(self) -> Int64s:
-        """Rows of another queue than the one before."""
+        """Rows whose queue differs from that of the row before."""
         places = self.places
         lengths = places.topic_ends - places.topic_starts
         differs = np.ones(len(lengths), np.bool_)
@@ -151,7 +151,7 @@ class Rows:
 
     @cached_property
     def _lots(self) -> list[tuple[Int64s, bytes, int | Int64s]]:
-        """Properties in lots: of which rows, their bytes, and the lengths of each."""
+        """The properties in groups: rows, bytes, and lengths."""
         places = self.places
         starts, ends = places.properties_starts, places.ends
         lengths = ends - starts
@@ -173,7 +173,7 @@ class Rows:
         return self.places.text(self.places.properties_starts, self.places.ends, row)
 
     def _delivery_time(self, row: int, delay_levels_ms: tuple[int, ...]) -> int:
-        """What the delay topic keeps in the place of a tag."""
+        """The delivery time that the delay topic has in place of a tag."""
         properties = self._properties(row)
         found = _DELAY_LEVEL.search(properties)
         if found is None:
@@ -195,13 +195,13 @@ def _distinct(lengths: Int64s) -> list[int]:
 
 
 def delay_of(level: int, delay_levels_ms: tuple[int, ...]) -> int:
-    """The delay of a level in milliseconds; above the highest level it is that of the highest."""
+    """The delay of a level in milliseconds; above the highest level that of the highest."""
     if level <= 0 or not delay_levels_ms:
         return _UNKNOWN_LEVEL_DELAY_MS
     return delay_levels_ms[min(level, len(delay_levels_ms)) - 1]
 
 
 def _timer_time(properties: bytes) -> int:
-    """When a record of the timer topic is due; 0 for what is no message to deliver."""
+    """When a record of the timer topic is due; 0 for a record that is not to be delivered."""
     found = _DELIVERY_TIME.search(properties)
     return int(found[1]) if found is not None and found[1].isdigit() else 0

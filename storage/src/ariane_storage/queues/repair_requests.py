@@ -1,4 +1,4 @@
-"""Queues whose entries were found to lead astray: asked for by reads, repaired beside them."""
+"""Queues with wrong entries: reads request repairs, which run beside them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ariane_storage.queues.consume_queue import ConsumeQueue
 
 
 class RepairRequests:
-    """Where entries lead astray. Any thread.
+    """Requested repairs. Any thread.
 
     Attributes:
-        stopped: Whether the store is about to be closed: repairs end as soon as they can.
+        stopped: Whether the store is about to be closed: then repairs end as soon as possible.
     """
 
     def __init__(self) -> None:
@@ -21,23 +21,23 @@ class RepairRequests:
         self._running: frozenset[ConsumeQueue] = frozenset()
 
     def __bool__(self) -> bool:
-        """Whether a repair is asked for that has not begun."""
+        """Whether there are requests that no repair has taken."""
         return bool(self._asked)
 
     def ask(self, queue: ConsumeQueue, queue_offset: int) -> None:
-        """The entry of a queue offset leads astray."""
+        """Request a repair: the entry at a queue offset is wrong."""
         with self._lock:
             if queue not in self._running:
                 self._asked[queue] = min(queue_offset, self._asked.get(queue, queue_offset))
 
     def take(self) -> dict[ConsumeQueue, int]:
-        """The lowest queue offset of each queue; nobody asks for them until they are done."""
+        """Take all requests, the lowest queue offset of each queue; no new ones until ``done``."""
         with self._lock:
             taken, self._asked = self._asked, {}
             self._running = frozenset(taken)
             return taken
 
     def done(self) -> None:
-        """What was taken is repaired, or has failed: reads may ask again."""
+        """End the repair, done or failed: reads may request again."""
         with self._lock:
             self._running = frozenset()

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class TimeBoundary(StrEnum):
-    """Which message is meant when several lie around a time."""
+    """Which message to choose around a time."""
 
     LOWER = "lower"
     """The first message stored at or after the time; the end of the queue if there is none."""
@@ -31,7 +31,7 @@ def find_by_time(
         begin: The oldest queue offset that is kept.
         end: Behind the newest one that may be read.
         timestamp_ms: The time.
-        boundary: Which message is meant.
+        boundary: Which message to choose.
         stored_at: Store timestamp of a queue offset, growing with it; None for a hole.
         next_message: The first queue offset of a range that is no hole, or its end.
         last_message: The last queue offset of a range that is no hole, or the one before it.
@@ -64,7 +64,7 @@ def _first_from(
             probe = following
             stored = stored_at(probe)
         if stored is None or stored >= timestamp_ms:
-            # Holes up to ``high`` lie before whatever is there: look below them.
+            # Holes up to ``high`` belong to the next real entry: look below them.
             high = middle
         else:
             low = probe + 1

@@ -1,4 +1,4 @@
-"""Whether entries of a consume queue lead to the records that they stand for."""
+"""Whether entries of a consume queue point to their own records."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def is_lost(quarantine: Quarantine, queue: ConsumeQueue, queue_offset: int) -> b
     Args:
         quarantine: The damaged ranges of the log.
         queue: The queue.
-        queue_offset: Of an entry whose record is not what it should be.
+        queue_offset: Queue offset of an entry whose record is not as it should be.
     """
     place, size, _ = queue.entry_at(queue_offset)
     if not (0 < size < HOLE_SIZE and quarantine.covers(place)):
         return False
-    # A wrong entry may lead into damage by chance. The right one leads there in its order.
+    # A wrong entry may point into damage by chance. The right one fits between its neighbours.
     before = queue.last_message(max(queue.min_offset, queue_offset - 1), queue_offset)
     behind = queue.next_message(queue_offset + 1, min(queue.end_offset, queue_offset + 2))
     follows = before < max(queue.min_offset, queue_offset - 1) or queue.entry_at(before)[0] < place
@@ -42,13 +42,13 @@ def is_lost(quarantine: Quarantine, queue: ConsumeQueue, queue_offset: int) -> b
 def soundness(
     parts: StoreParts, queue: ConsumeQueue, queue_offset: int, entries: Entries
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which entries lead to their records, and which lead astray; holes do neither.
+    """Which entries point to their records, and which to wrong places; holes do neither.
 
     Args:
         parts: The store.
         queue: The queue.
-        queue_offset: Of the first entry.
-        entries: As they are kept, one after the other.
+        queue_offset: Queue offset of the first entry.
+        entries: Consecutive entries.
     """
     sizes = entries["size"].astype(np.int64)
     places = np.flatnonzero((sizes > 0) & (sizes != HOLE_SIZE))
@@ -68,7 +68,7 @@ def soundness(
 def leads_to_record(
     log: CommitLog, queue: ConsumeQueue, identity: QueueIdentity, queue_offset: int
 ) -> bool:
-    """Whether an entry leads to its record, be that damaged or not."""
+    """Whether an entry points to its record, damaged or not."""
     place, size, _ = queue.entry_at(queue_offset)
     return whole_record(log, place, size, queue_offset, identity, trusted_from=0) is not None
 
@@ -76,14 +76,14 @@ def leads_to_record(
 def is_foreign(
     log: CommitLog, queue: ConsumeQueue, identity: QueueIdentity, quarantine: Quarantine
 ) -> bool:
-    """Whether the last entries of a queue lead to no records of it: somebody exchanged its files.
+    """Whether the last entries of a queue point to wrong records: its files were exchanged.
 
-    Where the queue ends is then not to be known from them.
+    Then the end of the queue cannot be known from them.
 
     Args:
-        log: Where the records lie.
+        log: The commit log.
         queue: The queue, just loaded from its files.
-        identity: What its records say.
+        identity: The fields that its records share.
         quarantine: The damaged ranges of the log.
     """
     looked_at = False
@@ -91,7 +91,7 @@ def is_foreign(
     for queue_offset in range(end - 1, max(queue.min_offset, end - _LAST_ENTRIES) - 1, -1):
         place, size, _ = queue.entry_at(queue_offset)
         if size == HOLE_SIZE or 0 <= place < log.min_offset:
-            continue  # It says nothing, or its record is deleted.
+            continue  # A hole, or its record is deleted.
         if leads_to_record(log, queue, identity, queue_offset) or is_lost(
             quarantine, queue, queue_offset
         ):
@@ -101,10 +101,9 @@ def is_foreign(
 
 
 def astray_edges(parts: StoreParts, queue: ConsumeQueue) -> Iterator[int]:
-    """Queue offsets at the edges of the files of a queue whose entries lead astray.
+    """Queue offsets at the edges of a queue's files whose entries are wrong.
 
-    A file that was exchanged shows there, before anybody follows its entries or passes them over
-    for their tags.
+    An exchanged file shows there, before a reader follows its entries or skips them for their tags.
     """
     file_entries = parts.config.consume_queue_file_entries
     low, high = queue.min_offset, queue.end_offset
@@ -115,12 +114,12 @@ def astray_edges(parts: StoreParts, queue: ConsumeQueue) -> Iterator[int]:
 
 
 def astray_between(parts: StoreParts, queue: ConsumeQueue, begin: int, end: int) -> Iterator[int]:
-    """Which of a few entries lead astray, as far as the log is kept; in steps of one."""
+    """Which of a few entries are wrong, as far as the log is kept; in steps of one."""
     identity = parts.identity_of(queue)
     for queue_offset in range(begin, end):
         place, size, _ = queue.entry_at(queue_offset)
         if size == HOLE_SIZE or (size > 0 and 0 <= place < parts.log.min_offset):
-            continue  # It says nothing, or its record is deleted.
+            continue  # A hole, or its record is deleted.
         if not leads_to_record(parts.log, queue, identity, queue_offset) and not is_lost(
             parts.quarantine, queue, queue_offset
         ):

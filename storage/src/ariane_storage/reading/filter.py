@@ -1,4 +1,4 @@
-"""Which messages a reader wants: what a read of a queue asks, first of entries, then of records.
+"""Filters of readers: evaluated first on queue entries, then on records.
 
 ::
 
@@ -6,9 +6,9 @@
       entries_mask                  . x x . . x . x . x      cheap: 20 bytes each
     records that are gathered         r r     r   r   r
       records_mask                    x .     x   .   x      only if ``looks_at_records``
-    what the reader gets              r       r       r      and how far it has come
+    what the reader gets              r       r       r      and the next offset
 
-What both stages leave out is passed over for good: the read goes on behind it.
+A message that either stage leaves out is skipped for good: the read continues behind it.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from ariane_storage.queues.consume_queue_entry import Entries
 class Filter(Protocol):
     """A condition on messages, evaluated on many of them at once.
 
-    Filters do not change: the same message passes or does not, whenever it is asked about. They do
-    not raise; a message that a condition cannot be evaluated for does not pass.
+    A filter does not change: the same message always passes or never does. It does not raise; a
+    message for which the condition cannot be evaluated does not pass.
     """
 
     @property
     def looks_at_records(self) -> bool:
-        """Whether ``records_mask`` has to be asked; false where entries tell everything."""
+        """Whether ``records_mask`` must be called; False if entries are enough."""
         ...
 
     def entries_mask(self, entries: Entries) -> NDArray[np.bool_]:
-        """Which messages may be wanted, by their entries; never too few.
+        """Which messages may be wanted, by their entries; must not leave out a wanted one.
 
         Args:
-            entries: Of the consume queue, ``ENTRY[count]``, holes among them.
+            entries: Consume-queue entries, ``ENTRY[count]``, including holes.
 
         Returns:
             One for each entry, bool[count].
@@ -49,8 +49,8 @@ class Filter(Protocol):
         """Which messages are wanted, by their records.
 
         Args:
-            records: Those whose entries have passed, in the order of the queue; at least one. Their
-                properties by column are ``records.properties``.
+            records: The records of entries that passed, in the order of the queue; at least one.
+                Their properties by column are ``records.properties``.
 
         Returns:
             One for each record, bool[count].

@@ -1,7 +1,7 @@
-"""Walking over the records of an open log, for whoever rebuilds state from it.
+"""Walks over the records of an open log, for rebuilding state.
 
-A stretch can be cut at any record, so that several can share one walk although each has read up to
-another place before.
+A stretch can be cut at any record, so several states can share one walk although their snapshots
+end at different places.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def stretches_of_log(log: CommitLog, begin: int) -> Iterator[Stretch]:
 
 
 def offset_before(log: CommitLog, finder: RecordFinder, timestamp_ms: int) -> int:
-    """The start of a segment below which everything was stored before a time."""
+    """The start of a segment below which every record was stored before a time."""
     for segment in reversed(log.segments):
         if segment.start >= log.write_offset:
             continue
@@ -41,5 +41,5 @@ def offset_before(log: CommitLog, finder: RecordFinder, timestamp_ms: int) -> in
             if finder.store_timestamp_at(segment.start) < timestamp_ms:
                 return segment.start
         except StorageError:
-            continue  # Damaged: an older one will tell.
+            continue  # Damaged: an older segment decides.
     return log.min_offset

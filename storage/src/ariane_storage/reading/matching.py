@@ -1,4 +1,4 @@
-"""Records that a filter wants, out of those that a read has gathered."""
+"""Applies a filter to gathered records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ariane_storage.reading.read import Gathered, runs_of
 
 
 def matching(found: Gathered, wanted: Filter, *, max_count: int, max_bytes: int) -> Gathered:
-    """Those of the gathered records that a filter wants.
+    """Select the gathered records that pass a filter.
 
     Args:
         found: At least one record.
@@ -19,7 +19,7 @@ def matching(found: Gathered, wanted: Filter, *, max_count: int, max_bytes: int)
         max_bytes: Bytes at most, but always one message if there is any.
 
     Returns:
-        The wanted ones, ending before the first that there is no room for.
+        The selected records, up to the first that exceeds a limit.
     """
     joined = memoryview(found.chunks[0] if len(found.chunks) == 1 else b"".join(found.chunks))
     columns = decode_columns(joined, found.sizes.astype(np.int32))

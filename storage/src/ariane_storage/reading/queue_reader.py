@@ -33,10 +33,10 @@ QueueName: TypeAlias = tuple[str, int]
 """Topic and queue id."""
 
 LOOKED_AT_BYTES: Final = 1 << 20
-"""Bytes of records that one read looks at for a filter, however few are wanted; some 300 us."""
+"""Bytes of records that one read examines for a filter, however few pass; some 300 us."""
 
 ENTRIES_AT_ONCE_MIN: Final = 1024
-"""Fewer entries than that are looked at in one step."""
+"""A step examines at least this many entries."""
 
 
 class QueueReader:
@@ -108,17 +108,17 @@ class QueueReader:
         max_bytes: int,
         wanted: Filter | None,
     ) -> tuple[Gathered, int, int]:
-        """The wanted records among some entries, where to go on, and the bytes looked at.
+        """The matching records among some entries, the next offset, and the bytes examined.
 
         Raises:
-            QueueUnderRepair: The first entry leads astray.
+            QueueUnderRepair: The first entry is wrong.
         """
         looks = wanted is not None and wanted.looks_at_records
         selection = _chosen(
             queue,
             queue_offset,
             count,
-            # Of what is looked at little may be left.
+            # Few of the examined records may remain.
             max_count=count if looks else max_count,
             max_bytes=max(max_bytes, LOOKED_AT_BYTES) if looks else max_bytes,
             wanted=wanted,
@@ -147,15 +147,15 @@ class QueueReader:
         )
 
     def _is_hidden(self, queue: ConsumeQueue, queue_offset: int, limit: int | None) -> bool:
-        """Whether an offset is beyond what is confirmed only because not all copies have it yet.
+        """Whether an offset is beyond the confirmed end only because some copies lack it.
 
-        Another copy of this log may have handed out what lies before it.
+        Another copy of this log may have handed out the messages before it.
         """
         is_copied = limit is None and self._parts.confirm_limit is not None
         return is_copied and queue.min_offset <= queue_offset <= queue.end_offset
 
     def _under_repair(self, queue: ConsumeQueue, queue_offset: int) -> QueueUnderRepair:
-        """Ask for the repair of an entry that leads astray."""
+        """Request the repair of a wrong entry."""
         self._parts.repairs.ask(queue, queue_offset)
         return QueueUnderRepair(queue.topic, queue.queue_id, queue_offset)
 
@@ -166,7 +166,7 @@ class QueueReader:
         wanted: Filter | None,
         bounds: tuple[int, int],
     ) -> QueueRead | None:
-        """The only message that there is to read, if nothing is to be said against it."""
+        """The only message to read, if all quick checks pass."""
         commit_log_offset, size, _ = queue.entry_at(queue_offset)
         if wanted is not None and not bool(wanted.entries_mask(queue.entries(queue_offset, 1))[0]):
             return None
@@ -202,7 +202,7 @@ class QueueReader:
         queue = self._parts.queues.find(topic, queue_id)
         if queue is None:
             return 0
-        # What is not confirmed yet is not lost, though nobody can read it now.
+        # Messages that are not confirmed are not lost, though they cannot be read yet.
         behind = min(queue.first_at_or_above(commit_log_offset), queue.end_offset)
         return max(queue.min_offset, behind)
 
@@ -228,7 +228,7 @@ class QueueReader:
         return b"".join(found.chunks), found.sizes, found.queue_offsets
 
     def check_lost(self, name: QueueName, queue_offsets: Int64s) -> None:
-        """See that messages are lost indeed; see ``Store.check_lost``."""
+        """Check that messages are really lost; see ``Store.check_lost``."""
         parts = self._parts
         parts.check_open()
         queue = parts.queues.find(*name)
@@ -295,10 +295,10 @@ def _chosen(
     max_bytes: int,
     wanted: Filter | None,
 ) -> Selection:
-    """Choose from up to ``count`` entries, as far as they are entries.
+    """Choose from up to ``count`` entries.
 
-    Where the bytes end a read long before the entries do, most of these need no look: first come
-    about twice as many as will fit, and all only if those were not enough.
+    If the byte limit ends a read long before the entries do, most of these are not needed: first
+    about twice as many as will fit are tried, and all of them only if those were not enough.
     """
     first_count = count
     if count > ENTRIES_AT_ONCE_MIN:
@@ -309,7 +309,7 @@ def _chosen(
         entries = queue.entries(queue_offset, first_count)
         nothing = entries["size"] <= 0
         if bool(nothing.any()):
-            # Between the ends of a queue every entry says something: the file is damaged there.
+            # Every entry within the queue's bounds is real or a hole: the file is damaged here.
             first_count = count = int(np.argmax(nothing))
             entries = entries[:count]
             if not count:

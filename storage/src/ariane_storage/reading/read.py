@@ -1,8 +1,8 @@
-"""Reading a message queue: runs of the log, as they lie.
+"""Reading a message queue: records are read in runs and returned as they lie in the log.
 
-Entries of the consume queue say where the messages are; those that lie back to back are read by one
-call, so that a pull of a thousand messages is a handful of calls into one buffer. Little that lies
-between two of them is read along, which costs less than a call for each::
+Entries of the consume queue point to the records. Adjacent records are read by one call, so a pull
+of a thousand messages takes a handful of calls into one buffer. Small gaps between records are read
+along, which costs less than another call::
 
     the log     +---+---+---+.......+---+---+.+---+.......
                 | a | b | c | ..... | d | e |.| f | ....      '.' is of other queues
@@ -11,10 +11,10 @@ between two of them is read along, which costs less than a call for each::
                 | a | b | c | d | e |.| f |                   two calls, two chunks
                 +---+---+---+---+---+.+---+
 
-Every record is compared with its entry and its queue before it is handed out: its size, its
-position, its queue offset, its queue id, its topic. Records that this process has neither written
-nor checked yet are checked against their checksum as well. What is known to be damaged is passed
-over; any other that fails ends what is read.
+Every record is compared with its entry and its queue before it is handed out: size, position, queue
+offset, queue id, topic. Records that this process has neither written nor checked yet are also
+checked against their checksum. Records known to be damaged are skipped; any other failure ends the
+read.
 """
 
 from __future__ import annotations
@@ -47,27 +47,27 @@ _IDENTITY: Final = np.dtype(
         "itemsize": _IDENTITY_BYTES,
     }
 )
-"""Size, queue offset and commit-log offset of records: what tells without their topic."""
+"""Size, queue offset and commit-log offset of records: their identity except the topic."""
 
 _NO_SIZES: Final = np.empty(0, np.int32)
 _NONE_SOUND: Final = np.zeros(1, np.bool_)
 _READ_ALONG_MAX: Final = 2048
-"""As many bytes between two records are copied in less time than a call takes: of two queues whose
-records of 1 KiB alternate, one is read in 0.63 us a record in place of 0.98. From 3 KiB on a call
-is as fast."""
+"""Copying so many bytes between two records takes less time than a call: of two queues whose
+records of 1 KiB alternate, one is read in 0.63 us a record instead of 0.98. From 3 KiB on a call is
+as fast."""
 _LARGE_BYTES: Final = 1 << 20
-"""An entry that names so large a record is compared with the front of it before it is read."""
+"""For an entry with so large a record, the record's first bytes are checked before it is read."""
 
 
 class QueueReadStatus(StrEnum):
-    """What a read of a queue came to."""
+    """The result of a read of a queue."""
 
     FOUND = "found"
     """There are messages."""
     EMPTY = "empty"
     """The queue ends here for now."""
     FILTERED = "filtered"
-    """None of the messages looked at is wanted or sound; go on at ``next_queue_offset``."""
+    """None of the examined messages is wanted or sound; continue at ``next_queue_offset``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +75,13 @@ class QueueRead:
     """Messages of a queue.
 
     Attributes:
-        status: What came of it.
+        status: The result.
         chunks: Runs of whole records, read for this answer.
         sizes: Bytes of each record, in order, int32[count].
-        next_queue_offset: Where to go on.
+        next_queue_offset: Where to continue.
         min_queue_offset: The oldest queue offset that is kept.
-        max_queue_offset: Where the readable part ends (exclusive).
-        looked_at_bytes: Bytes of all entries and records that were looked at.
+        max_queue_offset: End of the readable part (exclusive).
+        looked_at_bytes: Size of all entries and records that were examined.
     """
 
     status: QueueReadStatus
@@ -105,14 +105,14 @@ class QueueRead:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Records that were found.
+    """Records that a read has found.
 
     Attributes:
         chunks: Runs of whole records: the log itself.
         queue_offsets: Of each record.
         sizes: Bytes of each.
-        stopped_at: Queue offset of the entry that ended it, or None: nothing at or behind it is in
-            here. It leads astray unless a read that begins there says something else.
+        stopped_at: Queue offset of the entry that ended the read, or None. The entry is wrong
+            unless a read that begins there finds otherwise.
     """
 
     chunks: list[memoryview]
@@ -124,7 +124,7 @@ class Gathered:
     def of(
         cls, chunks: list[memoryview], parts: list[Selection], stopped_at: int | None
     ) -> Gathered:
-        """What was gathered part by part."""
+        """Join what was gathered in parts."""
         if len(parts) == 1:
             return cls(chunks, parts[0].queue_offsets, parts[0].sizes, stopped_at)
         none = np.empty(0, np.int64)
@@ -141,15 +141,15 @@ def gather(
     trusted_from: int,
     is_lost: Callable[[int], bool],
 ) -> Gathered:
-    """The selected records, those that lie back to back in one view, and their sizes.
+    """Read the selected records; adjacent ones share a view.
 
     Args:
-        log: Where they lie.
-        selection: Which.
-        identity: What records of their queue say.
+        log: The commit log.
+        selection: The selected entries.
+        identity: The fields that records of the queue share.
         trusted_from: Records at or above this commit-log offset need no checksum.
-        is_lost: Whether the record of a queue offset is known to be damaged: it is passed over.
-            Else its entry leads astray, and nothing behind it is gathered.
+        is_lost: Whether the record of a queue offset is known to be damaged: then it is skipped.
+            Otherwise its entry is wrong, and the read ends before it.
     """
     chunks: list[memoryview] = []
     kept: list[Selection] = []
@@ -171,13 +171,13 @@ def gather(
 def _of_all(
     log: CommitLog, rest: Selection, identity: QueueIdentity, trusted_from: int
 ) -> Iterator[tuple[Selection, _Read | None]]:
-    """Read records of ascending entries, segment by segment; None of what lies in none."""
+    """Read records of ascending entries, segment by segment; None for those in no segment."""
     while len(rest.sizes):
         segment = log.segment_at(int(rest.commit_log_offsets[0]))
         if segment is None:
             count = 1
         else:
-            # Sizes on this side: a damaged offset near 2**63 must not wrap around.
+            # Compared by sizes: a damaged offset near 2**63 must not overflow.
             end = segment.start + segment.length
             inside = rest.commit_log_offsets <= end - rest.sizes
             count = len(inside) if bool(inside.all()) else max(1, int(np.argmin(inside)))
@@ -189,11 +189,11 @@ def _of_all(
 
 
 def _ascending(selection: Selection) -> tuple[Selection, int | None]:
-    """The first entries, as long as each leads behind the one before it; and the next of them."""
+    """The first entries, as long as their records ascend; and the entry behind them."""
     falls = selection.commit_log_offsets[1:] <= selection.commit_log_offsets[:-1]
     if not bool(falls.any()):
         return selection, None
-    # One of the two beside the fall leads astray: the first is looked at, the other begins a read.
+    # One of the two at the descent is wrong: the first is checked, the other begins a read.
     count = int(np.argmax(falls)) + 1
     return selection.part(0, count), int(selection.queue_offsets[count])
 
@@ -201,7 +201,7 @@ def _ascending(selection: Selection) -> tuple[Selection, int | None]:
 def _first_astray(
     part: Selection, sound: NDArray[np.bool_], is_lost: Callable[[int], bool]
 ) -> int | None:
-    """The place of the first entry that is not sound, and whose record is not known as damaged."""
+    """Index of the first entry that is wrong, and whose record is not known as damaged."""
     for place in np.flatnonzero(~sound).tolist():
         if not is_lost(int(part.queue_offsets[place])):
             return int(place)
@@ -217,17 +217,17 @@ def whole_record(
     *,
     trusted_from: int,
 ) -> memoryview | None:
-    """One record, if it is beyond doubt the one that its entry means.
+    """Return one record if it is certainly the one of its entry.
 
-    For one record a step of numpy costs more than the work itself: this takes a tenth of the time
-    of ``gather``. Whatever it is in doubt about is left to that.
+    For one record this takes a tenth of the time of ``gather``, whose numpy steps cost more than
+    the work itself. In any doubt it returns None and leaves the record to ``gather``.
 
     Args:
-        log: Where it lies.
-        commit_log_offset: Where it starts.
-        size: Its bytes.
-        queue_offset: Its place in the queue.
-        identity: What records of its queue say.
+        log: The commit log.
+        commit_log_offset: Where the record starts.
+        size: Its size in bytes.
+        queue_offset: Its queue offset.
+        identity: The fields that records of the queue share.
         trusted_from: A record at or above this commit-log offset needs no checksum.
     """
     if not RECORD_BYTES_MIN <= size < HOLE_SIZE:
@@ -245,13 +245,13 @@ def whole_record(
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """Records that were read.
+    """Records in a buffer.
 
     Attributes:
-        buffer: Where they lie.
-        starts: Where each starts there, ascending.
+        buffer: The buffer.
+        starts: Position of each record, ascending.
         sizes: Bytes of each.
-        sound: Which are those that their entries mean.
+        sound: Which records are those of their entries.
     """
 
     buffer: memoryview
@@ -260,7 +260,7 @@ class _Read:
     sound: NDArray[np.bool_]
 
     def chunks(self) -> list[memoryview]:
-        """The sound ones, those that lie back to back as one view."""
+        """The sound records; adjacent ones share a view."""
         starts, sizes = self.starts, self.sizes
         if not bool(self.sound.all()):
             starts, sizes = starts[self.sound], sizes[self.sound]
@@ -270,11 +270,11 @@ class _Read:
 
 
 def runs_of(buffer: memoryview, starts: Int64s, sizes: Int64s) -> list[memoryview]:
-    """Some records of a buffer, those that lie back to back as one view.
+    """Views of records in a buffer; adjacent records share a view.
 
     Args:
-        buffer: Where they lie.
-        starts: Where each starts, ascending; at least one.
+        buffer: The buffer.
+        starts: Position of each, ascending; at least one.
         sizes: Bytes of each.
     """
     ends = starts + sizes
@@ -289,9 +289,9 @@ def runs_of(buffer: memoryview, starts: Int64s, sizes: Int64s) -> list[memoryvie
 def _reads(
     segment: Segment, part: Selection, identity: QueueIdentity, trusted_from: int
 ) -> Iterator[tuple[Selection, _Read | None]]:
-    """Read records of one segment: all at once, or by halves what cannot be; None of a lone one.
+    """Read records of one segment at once; on failure by halves; None for a single unreadable one.
 
-    Reasons are a record that the disk cannot read, and entries that no append has made.
+    Failures are unreadable records, and entries that no append has made.
     """
     read = _read(segment, part, identity, trusted_from)
     count = len(part.sizes)
@@ -305,7 +305,7 @@ def _reads(
 def _read(
     segment: Segment, part: Selection, identity: QueueIdentity, trusted_from: int
 ) -> _Read | None:
-    """Read records of one segment; None if they have to be looked at one by one."""
+    """Read records of one segment; None if they must be checked one by one."""
     starts, sizes = part.commit_log_offsets - segment.start, part.sizes
     if int(sizes.min()) < RECORD_BYTES_MIN or bool((starts[1:] < starts[:-1] + sizes[:-1]).any()):
         return None
@@ -319,7 +319,7 @@ def _read(
     if content is None:
         return None
     buffer = memoryview(content)
-    # How far each run has moved, from its place in the segment to that in the buffer.
+    # How far each run has moved from its place in the segment to that in the buffer.
     moved = firsts - (np.cumsum(lengths) - lengths)
     counts = np.diff(np.concatenate(([0], breaks + 1, [len(starts)])))
     starts = starts - np.repeat(moved, counts)
@@ -327,7 +327,7 @@ def _read(
 
 
 def _fronts_agree(segment: Segment, part: Selection) -> bool:
-    """Whether the large records among some are those that their entries mean."""
+    """Whether the large records in a part are those of their entries."""
     are_large = part.sizes > _LARGE_BYTES
     starts = (part.commit_log_offsets[are_large] - segment.start).tolist()
     content = segment.gather(starts, [_IDENTITY_BYTES] * len(starts))
@@ -337,7 +337,7 @@ def _fronts_agree(segment: Segment, part: Selection) -> bool:
 
 
 def _are_meant(found: NDArray[np.void], part: Selection) -> NDArray[np.bool_]:
-    """Which records are those that their entries mean, by what their fronts say."""
+    """Which records are those of their entries, by their first bytes."""
     meant: NDArray[np.bool_] = (
         (found["commit_log_offset"] == part.commit_log_offsets)
         & (found["size"] == part.sizes)
@@ -353,7 +353,7 @@ def _sound(
     identity: QueueIdentity,
     trusted_from: int,
 ) -> NDArray[np.bool_]:
-    """Which records in a buffer are those that their entries mean."""
+    """Which records in a buffer are those of their entries."""
     sound = identity.holds(buffer, starts, part.sizes, part.commit_log_offsets, part.queue_offsets)
     if int(part.commit_log_offsets[0]) < trusted_from and bool(sound.any()):
         places, structured = locate(buffer, starts[sound], part.sizes[sound])
@@ -366,12 +366,12 @@ def _sound(
 def sound_records(
     log: CommitLog, selection: Selection, identity: QueueIdentity, *, trusted_from: int
 ) -> NDArray[np.bool_]:
-    """Which entries lead to the records that they mean, wherever and in whatever order they lie.
+    """Which entries point to their own records, in any order.
 
     Args:
-        log: Where the records lie.
-        selection: Which.
-        identity: What records of their queue say.
+        log: The commit log.
+        selection: The entries.
+        identity: The fields that records of the queue share.
         trusted_from: Records at or above this commit-log offset need no checksum.
     """
     sound = np.zeros(len(selection.sizes), np.bool_)
@@ -397,9 +397,9 @@ def sound_records(
 
 
 def _with_right_fronts(segment: Segment, selection: Selection, members: Int64s) -> Int64s:
-    """The entries whose records begin as they should; all entries if the log cannot be read.
+    """The entries whose records begin as they should; all entries if the log is unreadable.
 
-    Entries of another log may lead anywhere, so only the first bytes of each record are read.
+    Wrong entries may point anywhere, so only the first bytes of each record are read.
     """
     starts = (selection.commit_log_offsets[members] - segment.start).tolist()
     fronts = segment.gather(starts, [_IDENTITY_BYTES] * len(starts)) if starts else b""

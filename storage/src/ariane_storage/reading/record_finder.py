@@ -36,7 +36,7 @@ NO_LIMIT: Final = 1 << 62
 
 
 class KeyQuery(NamedTuple):
-    """A question for the messages of a key; see ``Store.query_by_key``."""
+    """A query for the messages of a key; see ``Store.query_by_key``."""
 
     topic: str
     key: str
@@ -47,7 +47,7 @@ class KeyQuery(NamedTuple):
     max_bytes: int
 
     def wants(self, message: RecordFields) -> bool:
-        """Whether a message whose hash is right is one of them."""
+        """Whether a message with the right hash matches the query."""
         has_key = self.key == message.unique_id or self.key in message.keys
         in_time = self.begin_ms <= message.store_timestamp_ms <= self.end_ms
         return has_key and in_time and message.topic == self.topic
@@ -74,7 +74,7 @@ class RecordFinder:
         try:
             return self._record(commit_log_offset)
         except BytesUnreadable as error:
-            # Unless it is known already, which also tells that a record starts there.
+            # Unless the damage is known already, which also shows that a record starts there.
             if not parts.quarantine.covers(commit_log_offset):
                 self._quarantine(commit_log_offset)
             raise RecordCorrupted(commit_log_offset, error.reason) from error
@@ -103,11 +103,11 @@ class RecordFinder:
         return self._read(commit_log_offset, decode_record)
 
     def copy_at(self, commit_log_offset: int) -> RecordCopy:
-        """What of the record at an offset goes along; see ``Store.copy_at``."""
+        """The parts of a record that its copy keeps; see ``Store.copy_at``."""
         return self._read(commit_log_offset, copy_of)
 
     def _read(self, commit_log_offset: int, read: Callable[[bytes], _T]) -> _T:
-        """What a record says; one that is damaged is kept apart."""
+        """Read and decode a record; a damaged one is quarantined."""
         record = self.record(commit_log_offset)
         try:
             return read(record)
@@ -139,14 +139,14 @@ class RecordFinder:
             except RecordNotFound:
                 continue  # Deleted with its segment, or not yet confirmed.
             except RecordCorrupted:
-                continue  # Quarantined; the others are found all the same.
+                continue  # Quarantined; the query finds the others all the same.
             if query.wants(message):
                 bytes_left -= len(message.body)
                 found.append(message)
         return found
 
     def _quarantine(self, commit_log_offset: int) -> None:
-        """Keep a damaged record apart, as far as the next valid one."""
+        """Quarantine a damaged record, up to the next valid one."""
         segment = self._parts.log.segment_at(commit_log_offset)
         if segment is None:
             return

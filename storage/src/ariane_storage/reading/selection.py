@@ -1,4 +1,4 @@
-"""Which entries of a consume queue a read takes."""
+"""Chooses the entries of a consume queue that a read takes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Selection:
     """The entries that a read takes.
 
     Attributes:
-        queue_offsets: Of each.
-        commit_log_offsets: Where its record starts.
-        sizes: Bytes of its record.
-        next_queue_offset: Behind the last entry looked at.
+        queue_offsets: Queue offset of each.
+        commit_log_offsets: Commit-log offset of each record.
+        sizes: Size of each record.
+        next_queue_offset: Queue offset behind the last examined entry.
     """
 
     queue_offsets: Int64s
@@ -29,7 +29,7 @@ class Selection:
     next_queue_offset: int
 
     def taken(self, which: NDArray[np.bool_] | Int64s) -> Selection:
-        """Only some of the entries, by mask or by number."""
+        """Keep some of the entries, by mask or index."""
         return Selection(
             self.queue_offsets[which],
             self.commit_log_offsets[which],
@@ -58,11 +58,11 @@ def select(
     """Choose from consecutive entries.
 
     Args:
-        entries: What lies in the queue from ``queue_offset`` on; at least one.
-        queue_offset: Of the first entry.
+        entries: The queue's entries from ``queue_offset`` on; at least one.
+        queue_offset: Queue offset of the first entry.
         max_count: Messages at most.
         max_bytes: Bytes at most, but always one message.
-        wanted: Says which messages are; None for all.
+        wanted: The filter; None for all messages.
     """
     sizes = entries["size"].astype(np.int64)
     if wanted is None and int(sizes.min()) > 0 and int(sizes.max()) < HOLE_SIZE:
@@ -75,7 +75,7 @@ def select(
     total = np.cumsum(sizes[taken])
     fitting = max(1, int(np.searchsorted(total, max_bytes, side="right")))
     taken = taken[:fitting]
-    # Everything before the first entry that is wanted and was left is done with.
+    # All entries before the first wanted one that was left out are done.
     left = len(taken) < len(places)
     looked_at = int(places[len(taken)]) if left else len(entries)
     return Selection(
@@ -87,7 +87,7 @@ def select(
 
 
 def _select_first(entries: Entries, sizes: Int64s, queue_offset: int, max_bytes: int) -> Selection:
-    """Choose from consecutive entries all of which are wanted: as many as fit, the first."""
+    """Choose from consecutive entries that are all wanted: the first, as many as fit."""
     count = max(1, int(np.searchsorted(np.cumsum(sizes), max_bytes, side="right")))
     return Selection(
         queue_offsets=np.arange(queue_offset, queue_offset + count),

@@ -1,1 +1,1 @@
-"""Opening a store, and making it whole."""
+"""Opening a store, and repairing it."""

@@ -1,7 +1,7 @@
-"""Files that are gone from the begin of the log or of a queue, and not because they were too old.
+"""Files missing at the begin of the log or of a queue that retention has not deleted.
 
-Retention removes files there, too, and only those whose records are gone. So whoever finds that a
-queue or the log begins above 0 has to ask whether it may.
+Retention removes files there, too, but only those whose records are gone. So if a queue or the log
+begins above 0, this code decides whether that is legitimate.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ariane_storage.queues.record_rows import Rows
 
 
 def lost_begin(log: CommitLog, checkpoint: Checkpoint | None, *, crashed: bool) -> Damage | None:
-    """Segments that somebody has taken from the begin of the log; None if there are none.
+    """Segments missing at the begin of the log; None if there are none.
 
-    After a stop the checkpoint says where the log began. After a crash retention may have been
-    beyond that, and nobody knows.
+    After a stop the checkpoint has the begin of the log. After a crash retention may have been
+    ahead of it, so the answer is unknown.
 
     Args:
-        log: The segments that are there.
-        checkpoint: What was durable, or None.
+        log: The existing segments.
+        checkpoint: The newest valid checkpoint, or None.
         crashed: Whether the previous run ended without a stop.
     """
     if checkpoint is None or crashed or not log.segments:
@@ -35,11 +35,11 @@ def lost_begin(log: CommitLog, checkpoint: Checkpoint | None, *, crashed: bool) 
 
 
 def lack_first_files(log: CommitLog, queues: QueueTable, deleted_topics: DeletedTopics) -> bool:
-    """Whether the log has records of a queue in front of its first file.
+    """Whether the log has records of a queue from before its first file.
 
-    Only queues that do not begin at 0 are asked about, and only if their first entry leads to where
-    the log is still kept: mostly it leads below that, or its file begins with holes. For the others
-    the log is read from its begin to that entry's record.
+    Only queues that do not begin at 0 are checked, and only if their first entry points into the
+    kept log: mostly it points below that, or its file begins with holes. For the checked ones the
+    log is read from its begin to that entry's record.
 
     Args:
         log: The commit log.
@@ -60,11 +60,11 @@ def lack_first_files(log: CommitLog, queues: QueueTable, deleted_topics: Deleted
 
 
 _FirstEntries = dict[tuple[str, int], tuple[int, int]]
-"""By queue: its first queue offset, and where the record of that lies."""
+"""By queue: its first queue offset, and the commit-log offset of that record."""
 
 
 def _first_entries(queues: QueueTable, commit_log_begin: int) -> _FirstEntries:
-    """Of queues that do not begin at 0, if it leads behind the first byte of the log."""
+    """First entries of queues that do not begin at 0, if they point behind the log's first byte."""
     first: _FirstEntries = {}
     for queue in queues:
         if 0 < queue.min_offset < queue.end_offset:

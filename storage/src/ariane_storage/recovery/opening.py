@@ -1,4 +1,4 @@
-"""Opening a store: its parts are put together and made whole again."""
+"""Opening a store: its parts are put together and recovered."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def open_parts(
     *,
     rebuild: bool = False,
 ) -> tuple[StoreParts, FileLock, Keeper, RecoveryReport]:
-    """Own a store, put its parts together and recover them.
+    """Lock a store, put its parts together and recover them.
 
     Args:
         files: Paths of the store.
         config: Its settings.
-        disk: Where it lies.
-        clock: What time it is.
-        progress: Told now and then how far recovery is, or None.
-        rebuild: Whether to build consume queues and index again in any case.
+        disk: The disk with the store.
+        clock: The clock.
+        progress: Called now and then with the progress of recovery, or None.
+        rebuild: Whether to rebuild consume queues and index in any case.
 
     Raises:
         StoreLocked: Another process has it open.
         StoreFormatError: Files of another size or of a newer version.
-        StateFileDamaged: State that nobody can make anew cannot be read.
+        StateFileDamaged: State that cannot be rebuilt cannot be read.
         StoreFull: No space for what recovery has to write.
         OSError: The disk failed.
     """
@@ -86,7 +86,7 @@ def _recovered(
     checkpoint = checkpoint_file.load()
     for folder in (files.commit_log, files.consume_queues, files.config):
         disk.make_folders(folder)
-    # Before anything is changed: what only an operator can settle leaves the store as it is.
+    # Before any change: a store that needs an operator's decision stays as it is.
     DeletedTopics(disk, files.deleted_topics).load(0)
     if rebuild:
         IdleQueues(disk, files.idle_queues).check()
@@ -112,7 +112,7 @@ def _recovered(
         rebuild=rebuild,
     )
     report = replace(recovery.run(), set_aside=foreign)
-    # Entries may lead into damage that the scan has met: only what lies behind it is beyond doubt.
+    # Entries may point into damage that the scan has met: only records behind it are certain.
     parts.trusted_from = max([report.scanned_from, *(damage.end for damage in report.damage)])
     parts.store_timestamp_ms = max(
         recovery.store_timestamp_ms,
@@ -130,7 +130,7 @@ def _recovered(
 def _parts(
     files: StoreFiles, config: StoreConfig, disk: Disk, clock: Clock, segment_starts: Sequence[int]
 ) -> StoreParts:
-    """The parts of a store, none of them loaded yet."""
+    """The parts of a store, before they are loaded."""
     unreadable = UnreadablePlaces()
     return StoreParts(
         config=config,
@@ -163,6 +163,6 @@ def _parts(
 
 
 def _last_seen_ms(disk: Disk, files: StoreFiles, starts: Sequence[int]) -> int | None:
-    """When the store was written to last, as its files say; None for one that is new."""
+    """When the store was last written to, by its files; None for a new one."""
     segments = [files.commit_log / segment_name(start) for start in starts[-1:]]
     return max(filter(None, map(disk.modified_ms, [files.checkpoint, *segments])), default=None)

@@ -1,16 +1,16 @@
-"""Repairing consume queues beside reads: their entries are made again from the commit log.
+"""Repair of consume queues beside reads: wrong entries are rebuilt from the commit log.
 
-Entries have no checksum. A read that follows one to something else than the record of its queue and
-queue offset asks for a repair, and reads nothing behind it until that is done::
+Entries have no checksum. A read that follows an entry to something other than the record of its
+queue and queue offset requests a repair, and reads nothing behind it until the repair is done::
 
-    queue    | sound ............ | from here on, entries lead astray | sound ............ |
+    queue    | sound ............ | from here on, entries are wrong    | sound ............ |
                     |                                                          |
                     v                                                          v
     log      | ... record |<---- scanned once, for all queues that need it --->| record ... |
 
-Sound neighbours bound the part of the log where the right records lie. What is found there becomes
-the entry; what is not becomes a hole; damage in it is quarantined. Reads go on meanwhile, in other
-queues and in front of what is repaired.
+Sound neighbours bound the part of the log in which the right records are. A record found there
+becomes the entry; a missing record becomes a hole; damage is quarantined. Meanwhile reads continue
+in other queues and before the repaired part.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from ariane_storage.reading.entry_check import is_lost, soundness
 from ariane_storage.recovery.recovery import Progress, ProgressCallback
 
 _WINDOW_ENTRIES: Final = 1024
-"""So many entries without a fault among them end what is repaired in one go."""
+"""A repair ends where so many consecutive entries are right."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRepair:
-    """The outcome for entries of one queue that led astray.
+    """The repair of wrong entries of one queue.
 
     Attributes:
         topic: Topic of the queue.
         queue_id: Its number within the topic.
-        begin: The first queue offset of them.
-        end: Behind the last one.
-        restored: How many lead to their records again.
-        lost: How many are holes now, or lead to records that are damaged.
+        begin: Queue offset of the first one.
+        end: Queue offset behind the last one.
+        restored: Entries that point to their records again.
+        lost: Entries that are holes now, or point to damaged records.
     """
 
     topic: str
@@ -58,15 +58,15 @@ class QueueRepair:
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """Entries of one queue that lead astray, and what was found for them.
+    """Wrong entries of one queue, and the right ones found so far.
 
     Attributes:
         queue: The queue.
         begin: Queue offset of the first entry.
-        astray: Which of the entries from there on are to be made again.
+        astray: Which of the entries from there on are wrong.
         log_begin: Their records lie at or above this commit-log offset.
         log_end: And below this one.
-        found: Their entries, as the log says; zeros where it has said nothing yet.
+        found: The right entries from the log; zeros where none was found yet.
     """
 
     queue: ConsumeQueue
@@ -81,19 +81,19 @@ class _Job:
 
     @property
     def end(self) -> int:
-        """Behind the last of its entries."""
+        """Queue offset behind the last of its entries."""
         return self.begin + len(self.astray)
 
 
 def find_entries(
     parts: StoreParts, asked: Iterable[tuple[ConsumeQueue, int]], progress: ProgressCallback | None
 ) -> list[_Job]:
-    """Look in the log for the entries that lead astray; changes no queue. Any thread.
+    """Find the right entries in the log for wrong ones; changes no queue. Any thread.
 
     Args:
         parts: The store.
-        asked: Queues, and a queue offset of each that leads astray.
-        progress: Told now and then how far it is.
+        asked: For each queue the queue offset of a wrong entry.
+        progress: Called now and then with the progress.
 
     Returns:
         The repair that was made; None when the store is about to be closed.
@@ -119,7 +119,7 @@ def find_entries(
 
 
 def _job_of(parts: StoreParts, queue: ConsumeQueue, queue_offset: int) -> _Job | None:
-    """What is to be repaired around a queue offset; None if nothing leads astray there."""
+    """The repair needed around a queue offset; None if no entry there is wrong."""
     low, high = queue.min_offset, queue.end_offset
     first = max(low, min(queue_offset, high))
     log_begin, log_end = parts.log.min_offset, parts.log.write_offset
@@ -163,7 +163,7 @@ def _begins(entries: Entries) -> list[int]:
 
 
 def _ranges(jobs: Sequence[_Job]) -> list[tuple[int, int, list[_Job]]]:
-    """Parts of the log that are scanned, each once, and who waits for what is in them."""
+    """Parts of the log to scan, each once, with the repairs that need them."""
     ranges: list[tuple[int, int, list[_Job]]] = []
     for job in jobs:
         if ranges and job.log_begin < ranges[-1][1]:
@@ -175,20 +175,20 @@ def _ranges(jobs: Sequence[_Job]) -> list[tuple[int, int, list[_Job]]]:
 
 
 def _events(parts: StoreParts, begin: int, end: int) -> Iterable[Stretch | Damage]:
-    """Records and damage of a part of the log, in which nothing is written any more."""
+    """Records and damage of a part of the log to which nothing is appended any more."""
     for event in scan(parts.log.walk(begin), begin):
         at = event.commit_log_offset if isinstance(event, Ending) else event.begin
         if at >= end:
             return
         if isinstance(event, Ending):
-            # Damage with nothing valid behind it: here it is no torn tail, it was written.
+            # Damage without a valid record behind it: no torn tail here, since it was written.
             yield Damage(at, end, event.reason or DamageReason.NOTHING)
             return
         yield Damage(at, min(event.end, end), event.reason) if isinstance(event, Damage) else event
 
 
 def _take(parts: StoreParts, wanted: dict[tuple[bytes, int], _Job], stretch: Stretch) -> None:
-    """Take the entries of those records that somebody waits for."""
+    """Take the entries of records that repairs need."""
     low = min(job.begin for job in wanted.values())
     high = max(job.end for job in wanted.values())
     places = stretch.places
@@ -212,7 +212,7 @@ def _take(parts: StoreParts, wanted: dict[tuple[bytes, int], _Job], stretch: Str
 
 
 def put_entries(parts: StoreParts, jobs: Iterable[_Job]) -> list[QueueRepair]:
-    """Put right what was found. Nobody may write out, remove or count queues beside.
+    """Write the entries found. No other thread may write out, remove or count queues meanwhile.
 
     Raises:
         OSError: The disk failed.
@@ -234,7 +234,7 @@ def _put(parts: StoreParts, job: _Job) -> QueueRepair | None:
     gone = np.flatnonzero(missing & ~damaged)
     entries[gone] = holes(len(gone))
     queue.put(begin, entries)
-    # Those that lead into damage say what was lost there, if they do so in their order.
+    # Entries that point into damage show what was lost there, if they ascend.
     for place in np.flatnonzero(damaged).tolist():
         if not is_lost(parts.quarantine, queue, begin + place):
             queue.put(begin + place, holes(1))

@@ -1,4 +1,4 @@
-"""Repairs of the consume queues of an open store: whether some are needed, and having them done."""
+"""Runs the repairs of an open store's consume queues."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ariane_storage.recovery.recovery import ProgressCallback
 
 
 class QueueRepairs:
-    """Makes entries again, from the log, that lead astray. Any thread.
+    """Rebuilds wrong entries from the log. Any thread.
 
-    Reads ask for it, and so does opening a store. The owner of the store runs it beside them.
+    Reads and the opening of the store request repairs. The store's owner runs them.
     """
 
     def __init__(
@@ -25,27 +25,27 @@ class QueueRepairs:
 
     @property
     def needed(self) -> bool:
-        """Whether entries are known to lead astray."""
+        """Whether wrong entries are known."""
         return bool(self._requests)
 
     def run(self, progress: ProgressCallback | None = None) -> list[QueueRepair]:
-        """Repair what is known; it takes as long as reading the log takes, or a part of it.
+        """Make all known repairs; takes as long as reading a part of the log, or all of it.
 
-        That is the part between the sound neighbours of those entries: all of it when a whole file
-        is foreign. Reads of other queues and appends go on meanwhile.
+        That part lies between the sound neighbours of the entries: the whole log if a whole file is
+            foreign. Reads of other queues and appends continue meanwhile.
 
         Args:
-            progress: Told now and then how far it is.
+            progress: Called now and then with the progress.
 
         Returns:
             The repair of each queue; none when it was stopped.
 
         Raises:
-            StoreFull: No space for the entries; reads ask again.
+            StoreFull: No space for the entries; reads request them again.
             StorePoisoned: The disk failed.
         """
         return self._repair(progress)
 
     def stop(self) -> None:
-        """Let a repair end as soon as it can, and begin none: the store is about to be closed."""
+        """End a repair as soon as possible, and begin no other: the store is about to be closed."""
         self._requests.stopped = True

@@ -1,23 +1,22 @@
-"""Making a store whole again when it is opened.
+"""Recovery of a store when it is opened.
 
-1. The checkpoint says up to where consume queues and index are durable. Their files are taken over
-   up to there. Without a checkpoint that can be believed, or when files are missing or are those of
-   another queue, they are deleted and built from the whole log; where queues ended is written down
-   first.
+1. The checkpoint tells up to where consume queues and index are durable; their files are loaded up
+to there. Without a valid checkpoint, or if files are missing or another queue's, they are deleted
+and rebuilt from the whole log; the ends of queues are written down first.
 2. The log is scanned from there to its end. Valid records are dispatched.
 3. Damage in the middle, with valid records behind it, is quarantined. A torn tail is cut, durably:
-   what lies behind the end is zeros, so that nothing old ever comes back.
-4. One case looks like damage and is a torn tail: after power loss, pages of the unflushed end may
-   be on the disk while earlier ones are not. A range that was not known to be flushed, and in which
-   the end of a disk sector was never written, is such a hole: the log is cut in front of it, and
-   how many whole records went with it is told. What was flushed is known from the checkpoint's
-   mark: after the death of a process up to its last flush, after power loss from some time before.
-   So is the unflushed beginning of a batch whose first record says that there was more of it: a
-   batch that is sent again is stored whole, and not a second time in part.
-5. Where nothing valid is left up to what was known to be flushed, that is damage too, and no torn
-   tail: the log goes on behind it, so that no offset that consumers have seen is used again.
-6. Everything found is made durable and a new checkpoint written. Interrupted at any point, the same
-   happens again; repeated, nothing changes.
+behind the end there are only zeros, so that no old record ever comes back.
+4. One case looks like damage and is a torn tail: after power loss, later pages of the unflushed end
+may be on the disk while earlier ones are not. A damaged range that was not known to be flushed, and
+that has the end of a disk sector never written, is such a hole: the log is cut before it, and the
+number of whole records cut with it is reported. The checkpoint's mark shows what was flushed: after
+the death of a process up to its last flush, after power loss up to some time before. The unflushed
+beginning of a batch whose first record announces more is cut as well: the producer's repeat is then
+stored as a whole, and not a second time in part.
+5. If no valid record is left up to the end that was known to be flushed, that is damage and no torn
+tail: the log continues behind it, so that no offset that consumers have seen is used again.
+6. Everything found is made durable and a new checkpoint written. If this is interrupted at any
+point, it happens again; repeating it changes nothing.
 """
 
 from __future__ import annotations
@@ -51,12 +50,12 @@ _UNWRITTEN_BYTES_MIN: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a long step is.
+    """The progress of a long step.
 
     Attributes:
-        step: What is going on, a short phrase.
+        step: The step, a short phrase.
         done_bytes: Bytes of the commit log that are done.
-        total_bytes: Bytes that there are to do.
+        total_bytes: Bytes of the commit log in all.
     """
 
     step: str
@@ -69,20 +68,20 @@ ProgressCallback = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """A report: what the opening of a store found, and did.
+    """What opening a store has found and done.
 
     Attributes:
         crashed: Whether the previous run ended without a stop.
         scanned_from: Commit-log offset from which the log was scanned.
-        end_offset: Where the log ends now.
+        end_offset: The end of the log.
         records: Valid records that the scan saw.
         cut_reason: Why the tail was cut, or None if it was clean.
         cut_records: Valid records that were cut with the tail.
         damage: Damaged ranges that are quarantined, earlier finds included.
-        rebuilt: What was built from the whole log: "consume queues", "index".
-        lost_begin: Segments that are gone from the begin of the log, which retention has not
-            deleted; or None.
-        set_aside: New names of files in ``commitlog`` that had a segment's name and were none.
+        rebuilt: What was rebuilt from the whole log: "consume queues", "index".
+        lost_begin: Segments missing at the begin of the log that retention has not deleted; or
+            None.
+        set_aside: New names of files in ``commitlog`` with a segment's name that were none.
     """
 
     crashed: bool
@@ -107,12 +106,12 @@ class Recovery:
         queues: Its consume queues, not yet loaded.
         index: Its index, not yet loaded.
         idle_queues: Ends of queues whose records are all deleted.
-        deleted_topics: Up to where records of topics are deleted.
+        deleted_topics: Offsets below which records of topics are deleted.
         quarantine: Damage known before.
-        checkpoint: What was durable, or None if nobody knows.
+        checkpoint: The newest valid checkpoint, or None.
         crashed: Whether the previous run ended without a stop.
-        progress: Told now and then, or None.
-        rebuild: Whether to build consume queues and index again in any case.
+        progress: Called now and then with the progress, or None.
+        rebuild: Whether to rebuild consume queues and index in any case.
         store_timestamp_ms: Store timestamp of the newest record found, 0 if none was seen.
     """
 
@@ -133,7 +132,7 @@ class Recovery:
         """Recover.
 
         Raises:
-            StoreFull: No space to build the index again.
+            StoreFull: No space to rebuild the index.
             OSError: The disk failed.
         """
         missing_end = self._missing_end()
@@ -178,9 +177,9 @@ class Recovery:
         )
 
     def _missing_end(self) -> int | None:
-        """Where to go on if segments at the end have vanished that are known to be durable.
+        """Where to continue if segments are missing at the end that are known to be durable.
 
-        Going on where the rest ends would use offsets again that consumers have seen.
+        Continuing at the present end would use offsets again that consumers have seen.
         """
         if self.checkpoint is None:
             return None
@@ -200,13 +199,13 @@ class Recovery:
                 self.quarantine.add(gap)
 
     def _go_on_behind(self, begin: int, end: int) -> Ending:
-        """Declare the end of the log as missing, and let the log go on behind it."""
+        """Declare the end of the log as missing, and continue the log behind it."""
         self.log.resume_at(end)
         self.quarantine.add(Damage(begin, end, DamageReason.SEGMENT_MISSING))
         return Ending(end, None)
 
     def _go_on_at(self, flushed_offset: int, ending: Ending) -> Ending:
-        """Declare the end of the log as damaged up to what was flushed; it goes on there."""
+        """Declare the end of the log as damaged up to what was flushed; continue there."""
         reason = ending.reason or DamageReason.NOTHING
         self.quarantine.add(Damage(ending.commit_log_offset, flushed_offset, reason))
         self.log.cut(flushed_offset)
@@ -216,14 +215,14 @@ class Recovery:
         return self.checkpoint.dispatched_offset if self.checkpoint is not None else 0
 
     def _load_derived(self) -> list[str]:
-        """Take over consume queues and index; returns which have to be built again."""
+        """Load consume queues and index; returns which must be rebuilt."""
         checkpoint = self.checkpoint
         rebuilt = []
         if checkpoint is not None:
             self.queues.load(checkpoint.dispatched_offset)
             sums = QueueSums(checkpoint.queue_count, checkpoint.entry_count)
         else:
-            # Without one only those entries say where a queue was whose records are gone.
+            # Without one only those entries show the end of a queue whose records are gone.
             self.queues.load(self.log.min_offset, keep_rest=True)
         complete = checkpoint is not None and self.queues.sums() == sums
         lacking = complete and (
@@ -262,7 +261,7 @@ class Recovery:
         self.queues.remove(stale)
 
     def _scan_begin(self, rebuilt: list[str]) -> int:
-        """Where the scan starts: where a record is known to start."""
+        """Where the scan starts: at a known start of a record."""
         lowest = self.log.min_offset
         if rebuilt or self.checkpoint is None:
             return lowest
@@ -271,7 +270,7 @@ class Recovery:
             segments = self.log.segments
             begin = segments[-1].end if segments else self.checkpoint.log_begin
         if self.log.shortened:
-            # A file was shortened by another process: durable records are missing.
+            # Another process has shortened a file: durable records are missing.
             begin = min(begin, self.log.shortened[0].start)
         elif begin > lowest and not self._starts_here(begin):
             begin = max(lowest, begin - begin % self.log.segment_bytes)
@@ -290,7 +289,7 @@ class Recovery:
         return not any(front.content) or record_at(segment, position) is not None
 
     def _ends_quietly(self, begin: int) -> bool:
-        """Whether the log was closed here: then nothing behind it has to be looked for."""
+        """Whether the log was closed here: then nothing behind it must be searched."""
         if self.crashed or self.checkpoint is None or self.log.shortened:
             return False
         if begin != self.checkpoint.dispatched_offset:
@@ -331,7 +330,7 @@ class Recovery:
         raise AssertionError("every scan ends with an ending")
 
     def _without_torn_batch(self, ending: Ending, batch: SequencedBatch | None) -> Ending:
-        """The end of the log, in front of a last batch that power loss has left in part."""
+        """The end of the log, before a last batch that power loss has left in part."""
         if batch is None or batch.next_commit_log_offset <= ending.commit_log_offset:
             return ending
         begin = batch.commit_log_offset
@@ -341,7 +340,7 @@ class Recovery:
         return Ending(begin, DamageReason.BATCH)
 
     def _write_out(self, stretch: Stretch) -> None:
-        """Keep memory bounded: what was dispatched of earlier segments goes to the files."""
+        """Write entries of earlier segments to the files, to bound memory."""
         self.log.write_offset = stretch.segment.start
         self.log.flush()
         self.queues.write_out(stretch.segment.start)
@@ -361,13 +360,13 @@ class Recovery:
         for boundary in range(first_boundary, end + 1, SECTOR_BYTES):
             first = max(begin, boundary - _UNWRITTEN_BYTES_MIN)
             is_zero = not any(window.content[first - begin : boundary - begin])
-            # Unreadable bytes were written once: the disk would know that they hold nothing.
+            # Unreadable bytes were written once: otherwise the disk would read them as zeros.
             if is_zero and window.unreadable_in(first, boundary) is None:
                 return True
         return False
 
     def _whole_records_behind(self, ending: Ending) -> int:
-        """Valid records behind the end of the log: they go with what is cut."""
+        """Number of valid records behind the end of the log: they are cut, too."""
         if ending.reason is None:
             return 0
         begin = ending.commit_log_offset
@@ -375,7 +374,7 @@ class Recovery:
         return sum(len(event.places.starts) for event in events if isinstance(event, Stretch))
 
     def _settle_end(self, ending: Ending) -> None:
-        """Make the end of the log what the scan found, and everything found durable."""
+        """Make the log end where the scan says, and everything found durable."""
         log = self.log
         segment = log.segment_at(ending.commit_log_offset)
         if segment is not None and (self.crashed or ending.reason is not None):

@@ -1,7 +1,7 @@
-"""Whether records belong to a queue: what they say of their topic, their queue and themselves.
+"""Whether records belong to a queue, by their topic, queue id and positions.
 
-An entry of a consume queue is 20 bytes without a checksum, in a file that can be exchanged for that
-of another queue. So the record that it leads to is compared with it before anybody gets it::
+An entry of a consume queue is 20 bytes without a checksum, in a file that may be exchanged for
+another queue's. So the record that it points to is compared with it before a reader gets it::
 
     0      4       8          12       16     20             28                   36        84
     +------+-------+----------+--------+------+--------------+-------------------+-- ... --+------
@@ -44,13 +44,13 @@ _IPV6_HOSTS: Final = (SystemFlag.BORN_HOST_IPV6, SystemFlag.STORE_HOST_IPV6)
 
 @dataclass(frozen=True, slots=True)
 class QueueIdentity:
-    """What all records of a queue say.
+    """The fields that all records of a queue share.
 
     Attributes:
         queue_id: Number of the queue within its topic.
         counted_topics: By magic code, the topic behind its length.
-        begin: Commit-log offset below which records of the topic are deleted: they are of a queue
-            that had the same name before.
+        begin: Commit-log offset below which records of the topic are deleted: they belong to an
+            earlier queue of the same name.
     """
 
     queue_id: int
@@ -60,13 +60,13 @@ class QueueIdentity:
     def holds_one(
         self, record: ByteBuffer, commit_log_offset: int, size: int, queue_offset: int
     ) -> bool:
-        """Whether a record is the one that an entry means.
+        """Whether a record is the one of an entry.
 
         Args:
             record: ``size`` bytes, at least ``RECORD_BYTES_MIN``.
-            commit_log_offset: Where it starts.
-            size: Its bytes.
-            queue_offset: Its place in the queue.
+            commit_log_offset: Where the record starts.
+            size: Its size in bytes.
+            queue_offset: Its queue offset.
         """
         found_size, magic, queue_id, found_queue_offset, position, flags = _unpack_front(record)
         counted = self.counted_topics.get(magic)
@@ -98,7 +98,7 @@ class QueueIdentity:
         commit_log_offsets: Int64s,
         queue_offsets: Int64s,
     ) -> NDArray[np.bool_]:
-        """Which records are those that their entries mean.
+        """Which records are those of their entries.
 
         Args:
             buffer: Where the records lie.
@@ -108,9 +108,9 @@ class QueueIdentity:
             queue_offsets: Of each.
         """
         if int(sizes.min()) < RECORD_BYTES_MIN:
-            # No record is that small: where nothing can be read, the size of a record is not it.
+            # No record is so small: at unreadable positions the size differs from the entry's.
             starts = np.where(sizes < RECORD_BYTES_MIN, 0, starts)
-        # One step over the log, which is not in the caches of the processor, for all of these.
+        # One pass over the log, which is not in the processor's caches, for all of these.
         header = _taken(buffer, f"V{HEADER_BYTES}", starts).view(HEADER)
         mask: NDArray[np.bool_] = (
             (sizes >= RECORD_BYTES_MIN)
@@ -143,21 +143,21 @@ class QueueIdentity:
 def _say(
     buffer: ByteBuffer, counted: bytes, places: Int64s, ends: Int64s, mask: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Which records say a topic at a place; only the masked ones are looked at."""
+    """Which records have a topic at a place; only the masked ones are checked."""
     inside = mask & (places + (len(counted) + _PROPERTIES_LENGTH_BYTES) <= ends)
     if bool(inside.all()):
         topics = _taken(buffer, f"V{len(counted)}", places)
         if topics.tobytes() == counted * len(places):
             return inside
     else:
-        # A place that is not sound is never followed: it is replaced by one that can be read.
+        # An invalid place is never followed: it is replaced by a readable one.
         topics = _taken(buffer, f"V{len(counted)}", np.where(inside, places, 0))
     said: NDArray[np.bool_] = topics == np.frombuffer(counted, topics.dtype)
     return inside & said
 
 
 def _taken(buffer: ByteBuffer, dtype: str, places: Int64s) -> NDArray[np.void]:
-    """A value from each place, in any order: damaged entries may lead to and fro."""
+    """Read a value at each place, in any order: damaged entries may point anywhere."""
     kind = np.dtype(dtype)
     count = len(buffer) - kind.itemsize + 1
     taken: NDArray[np.void] = np.ndarray((count,), kind, buffer=buffer, strides=(1,))[places]
@@ -166,10 +166,10 @@ def _taken(buffer: ByteBuffer, dtype: str, places: Int64s) -> NDArray[np.void]:
 
 @lru_cache(maxsize=16_384)
 def identity_of(topic: str, queue_id: int, begin: int) -> QueueIdentity:
-    """What all records of a queue say; see ``QueueIdentity``."""
+    """The fields that all records of a queue share; see ``QueueIdentity``."""
     magic, counted = counted_topic(topic)
     topics = {magic: counted}
     if magic == MAGIC_V1:
-        # Other programs may write the wide length with a short topic too.
+        # Other programs may use the wide length for a short topic, too.
         topics[MAGIC_V2] = len(topic.encode()).to_bytes(2, "big") + topic.encode()
     return QueueIdentity(queue_id, topics, begin)

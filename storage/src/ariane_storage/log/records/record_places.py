@@ -1,7 +1,8 @@
-"""Where the parts of many records lie, and whether the records are what was written.
+"""Positions of the parts of many records, and whether the records are intact.
 
-Unlike ``block_check``, which judges one kind of record strictly, this reads whatever a commit log
-may hold: V1 and V2, IPv4 and IPv6 hosts, with a checksum of the record or without, many topics.
+Unlike ``block_check``, which judges one kind of record strictly, this reads everything that a
+commit log may hold: V1 and V2, IPv4 and IPv6 hosts, with or without a checksum of the record, many
+topics.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class RecordPlaces:
 
     Attributes:
         buffer: Where the records lie.
-        headers: ``layout.HEADER`` of each; of a record with an IPv6 host it says only what lies
-            before the hosts.
+        headers: ``layout.HEADER`` of each; for a record with an IPv6 host only the fields before
+            the hosts are right.
         starts: Where each record starts.
         ends: Where it ends.
         body_starts: Where its body starts.
@@ -114,8 +115,8 @@ def locate(
         sizes: Bytes of each, at least ``RECORD_BYTES_MIN``; all inside the buffer.
 
     Returns:
-        The places of those whose lengths add up and whose magic code is known, and a mask over
-        ``starts`` that says which those are.
+        The places of records whose lengths add up and whose magic code is known, and a mask over
+        ``starts`` of these records.
     """
     header = gather_headers(buffer, starts)
     ends = starts + sizes
@@ -126,7 +127,7 @@ def locate(
     body_starts = starts + HEADER_BYTES + shift
     sound = (header["size"] == sizes) & ((magic == MAGIC_V1) | (magic == MAGIC_V2))
     sound &= body_starts + 3 <= ends
-    # A place that is not sound is never followed: it is replaced by one that can be read.
+    # An invalid place is never followed: it is replaced by a readable one.
     safe = np.where(sound, body_starts, starts + HEADER_BYTES)
     body_lengths = FieldColumn(buffer, ">i4", safe - 4, 0).get().astype(np.int64)
     width = np.where(magic == MAGIC_V2, 2, 1)
@@ -158,11 +159,11 @@ def locate(
 
 
 def checksum_faults(places: RecordPlaces) -> NDArray[np.bool_]:
-    """Which records differ from the checksum of themselves, or else from that of their body.
+    """Which records do not match their own checksum, or without one that of their body.
 
-    The checksum of a record covers its body too; only a record without one is judged by its body,
-    and by the last byte of its properties in each sector of the disk that may have held the
-    checksum: zero there is what power loss leaves of a sector.
+    The checksum of a record covers its body, too. A record without one is judged by its body, and
+    by the last byte of its properties in each disk sector that may have held the checksum: power
+    loss leaves zero there.
     """
     faults = np.zeros(len(places.starts), np.bool_)
     if not len(faults):
@@ -172,8 +173,8 @@ def checksum_faults(places: RecordPlaces) -> NDArray[np.bool_]:
     safe = np.where(reserved, places.ends - CRC_PROPERTY_BYTES, places.starts)
     prefixes = FieldColumn(buffer, _PREFIX, safe, 0).get()
     likeness = _likeness(prefixes)
-    # A name that is nearly that of the checksum is that of a checksum, with a flipped bit in it:
-    # taken for a record without one it would pass.
+    # A name that is nearly that of the checksum is one with a flipped bit: taken for a record
+    # without a checksum it would pass.
     faults |= reserved & (likeness >= _NEARLY) & (likeness < len(CRC_PROPERTY_PREFIX))
     reserved &= likeness == len(CRC_PROPERTY_PREFIX)
     whole, bodies = np.flatnonzero(reserved), np.flatnonzero(~reserved)
@@ -192,9 +193,9 @@ def checksum_faults(places: RecordPlaces) -> NDArray[np.bool_]:
 
 
 def _unwritten(places: RecordPlaces, rows: Int64s) -> NDArray[np.bool_]:
-    """Which of some records end with zeros, or have them where the sector before their end ends.
+    """Which records end with zeros, or have zeros where the sector before their end ends.
 
-    The checksum may lie across the two, so either of them can be lost without the other.
+    The checksum may be spread over both, so either part can be lost without the other.
     """
     ends, sizes = places.ends[rows], places.ends[rows] - places.starts[rows]
     next_offsets = places.front("commit_log_offset")[rows] + sizes
@@ -205,21 +206,21 @@ def _unwritten(places: RecordPlaces, rows: Int64s) -> NDArray[np.bool_]:
         (sector_ends, np.maximum(places.properties_starts[rows], ends - CRC_PROPERTY_BYTES)),
     ):
         there = places_behind > first
-        # A place that is not there is replaced by one that can be read.
+        # A place that does not exist is replaced by a readable one.
         octets = FieldColumn(places.buffer, "u1", np.where(there, places_behind, ends) - 1, 0)
         found |= there & (octets.get() == 0)
     return found
 
 
 def _likeness(prefixes: NDArray[np.void]) -> NDArray[np.int64]:
-    """How many bytes of each are those of the checksum's name."""
+    """Number of bytes of each that equal those of the checksum's name."""
     as_bytes = prefixes.view(np.uint8).reshape(len(prefixes), len(CRC_PROPERTY_PREFIX))
     likeness: NDArray[np.int64] = np.count_nonzero(as_bytes == _PREFIX_BYTES, axis=1)
     return likeness
 
 
 def misplaced(places: RecordPlaces, begin: int) -> NDArray[np.bool_]:
-    """Which records were not written for where they lie: old bytes that came back.
+    """Which records were written for another place: old bytes that came back.
 
     Args:
         places: The records.

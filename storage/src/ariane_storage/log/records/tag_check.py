@@ -1,7 +1,7 @@
-"""Whether the column of tag codes says what the properties of the records say.
+"""Whether the column of tag codes agrees with the properties of the records.
 
-Filters of consumers look at the codes alone, and a rebuilt consume queue has those that follow from
-the records. A column that says something else would hide messages, and show them after a repair.
+Consumers' filters look only at the codes, and a rebuilt consume queue has the codes that follow
+from the records. A column with other codes would hide messages, and show them after a repair.
 """
 
 from __future__ import annotations
