@@ -16,6 +16,10 @@ costs nothing, and what is kept grows with what is in hand, and not with how far
 
 Where messages are not handed out in the order of their offsets, there are rows of messages, too,
 that were looked at and never handed out; they have no attempts.
+
+Rows lie in a buffer with room behind them, and settling moves the shorter side over what is gone::
+
+    buffer   | free | 42 44 47 48 | free |          44 is done:   | free    | 42 47 48 | free |
 """
 
 from __future__ import annotations
@@ -57,23 +61,35 @@ new ones of it until some are settled."""
 
 Rows = NDArray[np.void]
 
+_NO_ROWS: Final = np.empty(0, ROW)
+_SPARE: Final = 16
+"""A buffer that is so many times larger than what is in it is given up."""
+
 
 class QueueWindow:
     """One group in one queue.
 
     Attributes:
-        rows: What is not settled and not beyond ``end``, by offset.
         end: The first queue offset that nobody has looked at.
         reset_epoch: How often the group's offset had been set anew when this began.
     """
 
-    __slots__ = ("_due_ms", "end", "reset_epoch", "rows")
+    __slots__ = ("_begin", "_buffer", "_due_ms", "_stop", "end", "reset_epoch")
 
     def __init__(self, end: int, reset_epoch: int = 0, rows: Rows | None = None) -> None:
         self.end = end
         self.reset_epoch = reset_epoch
-        self.rows: Rows = np.empty(0, ROW) if rows is None else rows
+        self._buffer: Rows = _NO_ROWS if rows is None else rows
+        self._begin, self._stop = 0, len(self._buffer)
         self._due_ms: int | None = None
+
+    @property
+    def rows(self) -> Rows:
+        """What is not settled and not beyond ``end``, by offset; good until the window changes."""
+        return self._buffer[self._begin : self._stop]
+
+    def __len__(self) -> int:
+        return self._stop - self._begin
 
     @property
     def floor(self) -> int:
@@ -105,10 +121,18 @@ class QueueWindow:
             serial: Of the receipt.
             ranges: Which of them; None for all.
         """
-        rows = self.rows
+        offsets: Int64s = self.rows["offset"]
+        serials: Int64s = self.rows["serial"]
         if ranges is not None:
-            rows = rows[rows_within(rows["offset"], ranges)]
-        return np.ascontiguousarray(rows["offset"][rows["serial"] == serial])
+            within: slice | NDArray[np.int64]
+            if len(ranges) == 1:
+                ends = (ranges[0, 0], ranges[0].sum())
+                within = slice(*np.searchsorted(offsets, ends).tolist())
+            else:
+                within = rows_within(offsets, ranges)
+            offsets, serials = offsets[within], serials[within]
+        found: Int64s = offsets[serials == serial]
+        return found
 
     def hand(
         self,
@@ -132,11 +156,11 @@ class QueueWindow:
                 left it out; else it waits.
         """
         self.look(offsets if passed else np.arange(self.end, end, dtype=np.int64), end)
-        at = np.searchsorted(self.rows["offset"], offsets)
-        self.rows["until_ms"][at] = until_ms
-        self.rows["serial"][at] = serial
-        self.rows["attempts"][at] = attempts
-        self.rows["holder"][at] = 0
+        rows, at = self.rows, self._places(offsets)
+        rows["until_ms"][at] = until_ms
+        rows["serial"][at] = serial
+        rows["attempts"][at] = attempts
+        rows["holder"][at] = 0
         self._due_ms = None
 
     def look(self, offsets: Int64s, end: int) -> None:
@@ -149,24 +173,22 @@ class QueueWindow:
         fresh = offsets[np.searchsorted(offsets, self.end) :]
         self.end = max(self.end, end)
         if len(fresh):
-            rows = np.zeros(len(fresh), ROW)
+            self._make_room(len(fresh))
+            rows = self._buffer[self._stop : self._stop + len(fresh)]
+            rows.view(np.uint8).fill(0)
             rows["offset"] = fresh
-            self.rows = np.concatenate((self.rows, rows)) if len(self.rows) else rows
+            self._stop += len(fresh)
             self._due_ms = None
 
     def settle(self, offsets: Int64s) -> None:
         """Messages are done with; ascending."""
-        at = rows_of(self.rows, offsets)
-        if not len(at):
-            return
-        first, last = int(at[0]), int(at[-1])
-        if last - first == len(at) - 1:
-            parts = (self.rows[:first], self.rows[last + 1 :])
-            self.rows = np.concatenate(parts) if first else parts[1].copy()
-        else:
-            kept = np.ones(len(self.rows), np.bool_)
+        at = self._places(offsets)
+        if isinstance(at, slice):
+            self._cut(at.start, at.stop)
+        elif len(at):
+            kept = np.ones(len(self), np.bool_)
             kept[at] = False
-            self.rows = self.rows[kept]
+            self._take(self.rows[kept])
         self._due_ms = None
 
     def hide(
@@ -180,17 +202,17 @@ class QueueWindow:
             given_back: Whether their receipt is used up.
             holder: Who has the broker keep them invisible from now on; 0 for nobody.
         """
-        at = rows_of(self.rows, offsets)
-        self.rows["until_ms"][at] = until_ms
+        rows, at = self.rows, self._places(offsets)
+        rows["until_ms"][at] = until_ms
         if given_back:
-            self.rows["serial"][at] = 0
-        self.rows["holder"][at] = holder
+            rows["serial"][at] = 0
+        rows["holder"][at] = holder
         self._due_ms = None
 
     def raise_floor(self, offset: int) -> None:
         """Settle everything before an offset."""
         if offset > self.floor:
-            self.rows = self.rows[np.searchsorted(self.rows["offset"], offset) :].copy()
+            self._cut(0, int(np.searchsorted(self.rows["offset"], offset)))
             self.end = max(self.end, offset)
             self._due_ms = None
 
@@ -217,6 +239,43 @@ class QueueWindow:
         stops = np.flatnonzero(~(free & follows))
         end = begin + (int(stops[0]) if len(stops) else len(known) - at)
         return begin, OFFSET_MAX if end == self.end else end
+
+    # The buffer.
+
+    def _places(self, offsets: Int64s) -> slice | NDArray[np.int64]:
+        """Where the rows of some ascending offsets are: at once where these follow one another."""
+        rows = self.rows
+        count = len(offsets)
+        if count and offsets[-1] - offsets[0] == count - 1:
+            known = rows["offset"]
+            first = int(np.searchsorted(known, offsets[0]))
+            last = first + count - 1
+            if last < len(known) and known[first] == offsets[0] and known[last] == offsets[-1]:
+                return slice(first, last + 1)
+        return rows_of(rows, offsets)
+
+    def _cut(self, first: int, behind: int) -> None:
+        """Take rows out."""
+        rows, count = self.rows, behind - first
+        if first <= len(rows) - behind:
+            rows[count:behind] = rows[:first]
+            self._begin += count
+        else:
+            rows[first : len(rows) - count] = rows[behind:]
+            self._stop -= count
+        if len(self) * _SPARE < len(self._buffer):
+            self._take(self.rows.copy())
+
+    def _make_room(self, count: int) -> None:
+        """Have room for so many behind the rows."""
+        if self._stop + count > len(self._buffer):
+            rows = self.rows
+            buffer = np.empty(2 * (len(rows) + count), ROW)
+            buffer[: len(rows)] = rows
+            self._buffer, self._begin, self._stop = buffer, 0, len(rows)
+
+    def _take(self, rows: Rows) -> None:
+        self._buffer, self._begin, self._stop = rows, 0, len(rows)
 
 
 def rows_of(rows: Rows, offsets: Int64s) -> NDArray[np.int64]:

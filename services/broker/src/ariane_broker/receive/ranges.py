@@ -23,6 +23,8 @@ def ranges_of(offsets: Int64s) -> Ranges:
     """The ranges that queue offsets make up; they ascend."""
     if not len(offsets):
         return np.empty((0, 2), np.int64)
+    if offsets[-1] - offsets[0] == len(offsets) - 1:
+        return np.array([[offsets[0], len(offsets)]], np.int64)
     begins = np.flatnonzero(np.diff(offsets, prepend=offsets[0] - 2) != 1)
     counts = np.diff(begins, append=len(offsets))
     return np.stack((offsets[begins], counts), axis=1).astype(np.int64)
@@ -45,6 +47,8 @@ def apart(ranges: Ranges) -> Ranges:
     Their ends, and the sum of their counts, are int64 that do not overflow.
     """
     most = np.iinfo(np.int64).max
+    if len(ranges) == 1 and ranges[0, 0] <= most - ranges[0, 1]:
+        return ranges
     firsts = np.minimum(ranges[:, 0], most - 1)
     ends = firsts + np.minimum(ranges[:, 1], most - firsts)
     order = np.argsort(firsts, kind="stable")
