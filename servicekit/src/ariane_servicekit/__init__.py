@@ -1,4 +1,4 @@
-"""What every ArianeMQ process shares. The README lists the pieces."""
+"""The kit that all ArianeMQ processes share. The README lists the pieces."""
 
 import ariane_servicekit.running.before_grpc  # noqa: F401 - it must come before whatever imports gRPC.
 

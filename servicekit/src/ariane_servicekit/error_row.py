@@ -17,22 +17,22 @@ REASON_PREFIX: Final = "ERROR_REASON_"
 
 @dataclass(frozen=True, slots=True)
 class ErrorRow:
-    """What one reason means on the wire."""
+    """The meaning of one reason on the wire."""
 
     reason: ErrorReason.ValueType
     code: StatusCode
     hint: str
-    """What the reader of the error can do: one sentence."""
+    """What the caller can do, as one sentence."""
     retriable: bool = False
     """Whether repeating the same call later, or at another broker, can succeed without a change."""
     outcome_unknown: bool = False
     """Whether the call may have had its effect although it failed."""
     retry_after_ms: int | None = None
-    """The wait that RetryInfo asks for unless the error says another. None: no RetryInfo."""
+    """The wait in RetryInfo unless the error has another. None: no RetryInfo."""
     field: str = ""
     """The request field that BadRequest names unless the error says another."""
 
     @property
     def name(self) -> str:
-        """What ErrorInfo carries: the reason's name without its prefix."""
+        """The reason in ErrorInfo: the reason's name without its prefix."""
         return ErrorReason.Name(self.reason).removeprefix(REASON_PREFIX)

@@ -36,7 +36,7 @@ class ServicekitError(Exception):
 class ServiceError(ServicekitError):
     """A public error: a row of the error table with a text and the values that the text names.
 
-    What is longer than a trailer bears is cut: texts may repeat what the caller sent.
+    Text beyond the size of a trailer is cut: it may repeat what the caller sent.
 
     Attributes:
         reason: Why, a value of ``ariane.common.v1.ErrorReason``.
@@ -76,8 +76,8 @@ def field_invalid(field: str, rule: str, value: object = None) -> ServiceError:
 
     Args:
         field: Path of the field in the request, such as ``"batches[2].queue_id"``.
-        rule: What was expected, to be read behind the field's name: ``"must be at least 0"``.
-        value: What was given, where it is short and helps.
+        rule: The rule, to be read after the field's name: ``"must be at least 0"``.
+        value: The value, if it is short and helps.
     """
     metadata: dict[str, object] = {"field": field}
     message = f"{field} {rule}"
@@ -88,7 +88,7 @@ def field_invalid(field: str, rule: str, value: object = None) -> ServiceError:
 
 
 def feature_not_available(feature: str) -> ServiceError:
-    """Return the error for what the contract names and this service does not do yet."""
+    """Return the error for a function of the contract that this service lacks."""
     return ServiceError(
         ErrorReason.ERROR_REASON_FEATURE_NOT_AVAILABLE,
         f"{feature} is not available in this version",
@@ -131,7 +131,7 @@ class ProcessFailed(ServicekitError):
 
     Attributes:
         name: The process.
-        exit_status: What it ended with. None: it still ran and was killed.
+        exit_status: The exit status. None: it still ran and was killed.
     """
 
     def __init__(self, name: str, message: str, exit_status: int | None) -> None:

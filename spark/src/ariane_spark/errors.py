@@ -1,4 +1,4 @@
-"""What a Spark job can be told when it asks for what the queue cannot give.
+"""Errors that a Spark job gets.
 
 ::
 
@@ -7,14 +7,14 @@
     |   +-- UnknownOption       no option has this name; the nearest one is named
     |   +-- OptionIllegal       the value is malformed, or contradicts another option
     |   +-- FeatureNotAvailable the option or mode is known, and comes with a later version
-    +-- SparkTooOld             this version of Spark lacks what is needed
+    +-- SparkTooOld             this version of Spark lacks a needed function
     +-- SchemaIllegal (ValueError)  a column that a topic does not have, or has with another type
     +-- RowIllegal (ValueError) a row that cannot become a message
     +-- QueueNotFound           options name a queue that no broker carries
     +-- NothingAtTime           a queue has no message at or after a starting time
     +-- DataLost                messages that were to be read are not kept any more
     +-- MessageDamaged          the body of a message cannot be decompressed
-    +-- CommitRefused           what tasks say of a batch does not fit together; nothing was done
+    +-- CommitRefused           the tasks' reports of a batch disagree; nothing was done
     +-- BatchDiffers            the batch was written before, with other rows; nothing was done
 
 The text of each error reaches the user as it stands: Spark wraps it into a ``PythonException``.
@@ -58,7 +58,7 @@ class FeatureNotAvailable(OptionError):
 
 
 class SparkTooOld(ArianeSparkError):
-    """This version of Spark lacks what reading and writing need."""
+    """This version of Spark lacks a function that reading or writing needs."""
 
 
 class SchemaIllegal(ArianeSparkError, ValueError):
@@ -86,7 +86,7 @@ class MessageDamaged(ArianeSparkError):
 
 
 class CommitRefused(ArianeSparkError):
-    """What tasks say of a batch does not fit together, so it was not committed.
+    """The tasks' reports of a batch disagree, so it was not committed.
 
     Start the query again: the batch is then repeated, or found committed.
     """

@@ -1,4 +1,4 @@
-"""What Spark 4.2 calls limits, for Spark 4.1, which has none."""
+"""Stand-ins for Spark 4.2's limits, for Spark 4.1, which has none."""
 
 from __future__ import annotations
 

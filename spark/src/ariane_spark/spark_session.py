@@ -33,7 +33,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
 
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _UNDER_SPARK_SUBMIT: Final = frozenset({"MASTER", "PYSPARK_GATEWAY_PORT"})
-"""Variables that say that somebody else chose where Spark runs."""
+"""Variables that show that the user has chosen where Spark runs."""
 
 
 def session(

@@ -26,11 +26,11 @@ class DefaultSource(DataSource):
     """Topics of ArianeMQ: ``spark.read.format("ariane")`` and its siblings."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Refuse what no query can obey, as soon as Spark sees the options.
+        """Refuse options that no query can have, as soon as Spark passes them.
 
         Raises:
             OptionError: An option cannot be obeyed.
-            SparkTooOld: This version of Spark lacks what reading and writing need.
+            SparkTooOld: This version of Spark lacks a needed function.
         """
         from ariane_spark.options.early_checks import check_given, check_spark
 
@@ -40,7 +40,7 @@ class DefaultSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What users write as the format."""
+        """The name of the format for users."""
         return "ariane"
 
     def schema(self) -> StructType:

@@ -1,4 +1,4 @@
-"""The settings of a process as they are now: as it was started, and what was changed since."""
+"""The present settings of a process: those of its start, with later changes."""
 
 from __future__ import annotations
 

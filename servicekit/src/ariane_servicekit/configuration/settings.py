@@ -70,7 +70,7 @@ AddressList = Annotated[
 
 
 class ServiceSettings(BaseModel):
-    """What every service can be told."""
+    """Settings that every service has."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, arbitrary_types_allowed=True

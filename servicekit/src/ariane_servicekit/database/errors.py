@@ -13,7 +13,7 @@ from ariane_servicekit.errors import ServicekitError
 
 
 class DatabaseError(ServicekitError):
-    """What keeps a service from its database."""
+    """Why a service cannot use its database."""
 
 
 class SchemaNewer(DatabaseError):

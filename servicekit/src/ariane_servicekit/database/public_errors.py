@@ -1,4 +1,4 @@
-"""What of a database's failures is told to whoever asked."""
+"""How failures of a database are reported to callers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _unkeepable(_: DataError) -> ServiceError:
 
 DATABASE_ERROR_RULES: Final[ErrorRules] = {
     DBAPIError: _database_refuses,
-    # SQLAlchemy does not wrap what fails while a connection is made ready.
+    # SQLAlchemy does not wrap errors raised while a connection is set up.
     sqlite3.Error: _sqlite_refuses,
     DataError: _unkeepable,
 }

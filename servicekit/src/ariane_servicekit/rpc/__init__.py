@@ -1,1 +1,1 @@
-"""The gRPC server of a process: what each call passes through."""
+"""The gRPC server of a process, and the stages that each call passes."""

@@ -11,7 +11,7 @@ from ariane_servicekit.errors import ServicekitError
 
 
 class AccessRuleMissing(ServicekitError):
-    """A method of the contract states no access rule, so nobody could be let in."""
+    """A method of the contract has no access rule, so that no caller could be let in."""
 
 
 def access_rule(method: MethodDescriptor) -> access_pb2.AccessRule:

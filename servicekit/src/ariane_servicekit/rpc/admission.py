@@ -1,4 +1,4 @@
-"""Who may enter: nobody while the service starts or drains, and never too many at once."""
+"""Admission of calls: none while the service starts or drains, and never too many at once."""
 
 from __future__ import annotations
 

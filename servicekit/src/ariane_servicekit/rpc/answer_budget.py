@@ -102,7 +102,7 @@ class AnswerBudget:
             self._held_by.pop(lease.peer, None)
 
     def wake(self) -> None:
-        """Let those have room who wait for it, caller by caller."""
+        """Grant room to waiting calls, caller by caller."""
         for peer in list(self._waiting):
             queue = self._waiting[peer]
             while queue:
@@ -120,11 +120,11 @@ class AnswerBudget:
 
 
 class AnswerLease:
-    """The room of one call; whoever has it releases it when the call ends.
+    """The room of one call, which must release it at its end.
 
     Attributes:
         peer: The caller's connection.
-        held_bytes: What it has now.
+        held_bytes: What the call holds now.
     """
 
     __slots__ = ("_budget", "held_bytes", "peer")
@@ -145,10 +145,10 @@ class AnswerLease:
         return self.take_at_once(wanted) or await self._budget.wait(self, wanted)
 
     def settle(self, granted: int, used: int) -> None:
-        """Say how much of what was granted is used; the rest is free again.
+        """Report how much of the granted room is used; the rest is free again.
 
         Args:
-            granted: What ``take`` gave.
+            granted: The result of ``take``.
             used: Bytes that were read; may be more where a single message is larger.
         """
         if granted != used:

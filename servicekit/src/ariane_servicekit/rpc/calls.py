@@ -27,10 +27,10 @@ _REQUEST_ID_RULE: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class RequestMetrics(Protocol):
-    """Measures what a call does, and each request of a stream."""
+    """Measures calls, and each request of a stream."""
 
     def begin(self) -> float:
-        """What ``end`` wants to know."""
+        """The start of a measurement, for ``end``."""
         ...
 
     def end(self, begin: float, method: str, code: grpc.StatusCode) -> None:
@@ -42,7 +42,7 @@ class RequestErrors(Protocol):
     """Turns exceptions into public errors."""
 
     def refuse(self, call: Call, error: Exception) -> ServiceError:
-        """The public error for what failed; a line in the log says so."""
+        """Log a failure, and return its public error."""
         ...
 
 

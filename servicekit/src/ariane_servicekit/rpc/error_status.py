@@ -1,4 +1,4 @@
-"""From an exception to ``google.rpc.Status``: what leaves the process when something failed.
+"""From an exception to ``google.rpc.Status``: the error that a caller gets.
 
 Every status carries exactly one ErrorInfo, and RetryInfo or BadRequest where the table says so. An
 exception that nobody translated leaves as INTERNAL_FAULT, without its text: the text goes to the
@@ -74,7 +74,7 @@ class ErrorTranslator:
 def status_of(error: ServiceError) -> Status:
     """Return the status of a public error, with the request id when a call is in work."""
     row = error.row
-    # What happened, then what to do: in the text, so that it is read in every language's client.
+    # What happened, then what to do, both in the text: clients of every language show it.
     status = Status(code=row.code.value[0], message=f"{error.message}. {row.hint}")
     _attach(status, ErrorInfo(reason=row.name, domain=ERROR_DOMAIN, metadata=error.metadata))
     if error.retry_after_ms is not None:

@@ -38,7 +38,7 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # I
         health_pb2_grpc.add_HealthServicer_to_server(self, server)
 
     def set_serving(self, serving: bool) -> None:
-        """Change the answer for all names, and tell those who watch."""
+        """Change the answer for all names, and notify watchers."""
         self._serving = serving
         self._tell()
 

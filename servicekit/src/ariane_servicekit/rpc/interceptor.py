@@ -37,12 +37,12 @@ class Stage(Protocol):
     """One concern of all calls."""
 
     async def __call__(self, call: Call, proceed: Proceed) -> Any:
-        """Do what comes before, await ``proceed()`` and return its value, do what comes after."""
+        """Run the stage around ``await proceed()``, whose value it returns."""
         ...
 
 
 class CallInterceptor(aio.ServerInterceptor):
-    """Leads every call through the stages. A method that nobody serves goes through them too."""
+    """Leads every call through the stages, including calls of unknown methods."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class CallInterceptor(aio.ServerInterceptor):
 
 
 def _encoder(encode: Callable[[Any], bytes] | None) -> Callable[[Any], bytes] | None:
-    """Return what makes bytes of a response; one that a servicer has encoded itself stays."""
+    """Return the serializer of a response; bytes from a servicer stay as they are."""
     if encode is None:
         return None
 

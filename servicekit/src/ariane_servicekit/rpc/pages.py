@@ -16,7 +16,7 @@ PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MAX: Final = 1000
 
 PageKey: TypeAlias = tuple[str | int, ...]
-"""What a list is sorted by; the same kinds at the same places in all entries."""
+"""The sort key of a list's entries; all have the same types at the same places."""
 
 EntryT = TypeVar("EntryT")
 
@@ -42,7 +42,7 @@ def take_page(
 
     Args:
         entries: The whole list, sorted by ``key``, without two equal keys.
-        key: What the list is sorted by.
+        key: The sort key.
         page_size: As in the request: 1 to 1000, 0 for 100.
         page_token: As in the request: empty for the first page.
         scope: Names the method and its filter, so that a token of another list is refused.
@@ -70,7 +70,7 @@ class PageRequest:
     limit: int
     """Entries of the page."""
     last: PageKey | None
-    """What the page before ended with. None: from the beginning."""
+    """The last key of the page before. None: from the beginning."""
     scope: str
 
     @classmethod
@@ -83,7 +83,7 @@ class PageRequest:
             page_size: As in the request: 1 to 1000, 0 for 100.
             page_token: As in the request: empty for the first page.
             scope: Names the method and its filter, so that a token of another list is refused.
-            kinds: What a key of this list consists of: ``str`` and ``int``.
+            kinds: The types of the key's parts: ``str`` and ``int``.
 
         Raises:
             ServiceError: FIELD_INVALID for the size, PAGE_TOKEN_INVALID for the token.

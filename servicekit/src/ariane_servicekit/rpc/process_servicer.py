@@ -1,4 +1,4 @@
-"""``ProcessService``: what every process tells about itself."""
+"""``ProcessService``: information about the process itself."""
 
 from __future__ import annotations
 

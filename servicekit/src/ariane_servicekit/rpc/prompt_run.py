@@ -1,4 +1,4 @@
-"""Coroutines that begin at once: what they do before their first wait is done by who calls.
+"""Coroutines that start at once: their code up to the first wait runs in the caller.
 
 A task would begin in the next turn of the loop, and that is what a lone request waits for. For
 coroutines that nobody cancels, and that ask nobody which task they run in. The SDK, which services

@@ -49,14 +49,14 @@ service takes at a time: who opens one has something to say."""
 
 
 async def first_request(reading: Awaitable[ReadT], *, wait_s: float = FIRST_REQUEST_S) -> ReadT:
-    """What the first read of a stream gives.
+    """The result of a stream's first read.
 
     Args:
         reading: The read.
         wait_s: How long it may take, in seconds.
 
     Raises:
-        ServiceError: DEADLINE_PASSED; the caller has said nothing.
+        ServiceError: DEADLINE_PASSED; the caller has sent nothing.
     """
     try:
         async with asyncio.timeout(wait_s):
@@ -70,10 +70,10 @@ async def first_request(reading: Awaitable[ReadT], *, wait_s: float = FIRST_REQU
 
 
 class RequestWorker(Protocol[RequestT_contra, AnswerT_co]):
-    """What a service does with the requests of a stream."""
+    """A service's work on the requests of a stream."""
 
     def work(self, request: RequestT_contra) -> AnswerT_co | Awaitable[AnswerT_co]:
-        """The answer, or what it is to be waited for."""
+        """Return the answer, or an awaitable of it."""
         ...
 
     def refusal(self, request: RequestT_contra, status: Status) -> AnswerT_co:
@@ -94,7 +94,7 @@ class RequestStreams:
         """Have none.
 
         Args:
-            refusal_after_close: With what streams end that the service closes.
+            refusal_after_close: The error that ends streams when the service closes.
             in_work_max: Requests of one stream in work at a time.
             first_request_s: Seconds in which the first request of a stream is to come.
         """
@@ -126,7 +126,7 @@ class RequestStreams:
             raise self._refusal_after_close()
 
     def close(self) -> None:
-        """Read nothing more; streams end as soon as what is in work is answered."""
+        """Read no more; streams end as soon as requests in work are answered."""
         for stream in self._streams:
             stream.close()
 
@@ -159,7 +159,7 @@ class _RequestStream(Generic[RequestT, AnswerT]):
         self._working: set[asyncio.Future[AnswerT]] = set()
 
     async def serve(self) -> None:
-        """Read in a task of its own; whoever has an answer writes it."""
+        """Read in a task of its own; answers are written by the code that has them."""
         reading = self._reading = asyncio.create_task(self._read_all())
         reading.add_done_callback(self._tell)
         loop = asyncio.get_running_loop()

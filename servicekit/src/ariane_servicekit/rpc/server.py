@@ -44,7 +44,7 @@ class RpcService:
     """The generated ``add_...Servicer_to_server``."""
     servicer: object
     decoders: Mapping[str, Callable[[bytes], Any]] = field(default_factory=dict)
-    """What decodes the requests of a method, by its name, where that is not generated code."""
+    """Decoders of requests by method name, where generated code does not decode them."""
 
 
 def build_server(
@@ -129,7 +129,7 @@ def bind(server: aio.Server, address: Address) -> Address:
 def _try_port(address: Address) -> None:
     """Take the port with a socket of our own and give it back.
 
-    gRPC says nothing of why it cannot bind but for a line with C++ file names on standard error.
+    gRPC does not tell why it cannot bind, except in a line with C++ file names on stderr.
     """
     try:
         for family, kind, protocol, _, target in socket.getaddrinfo(

@@ -33,7 +33,7 @@ class MetricsStage:
         self._cancellations = Cancellations()
 
     async def __call__(self, call: Call, proceed: Proceed) -> Any:
-        """Measure what is inside."""
+        """Measure the stages inside."""
         call.metrics = self._metrics
         begin = self._metrics.begin()
         try:
@@ -72,7 +72,7 @@ class ErrorStage:
             return await call.context.abort_with_status(rpc_status.to_status(status_of(public)))
 
     def refuse(self, call: Call, error: Exception) -> ServiceError:
-        """The public error for what failed; a line in the log says so."""
+        """Log a failure, and return its public error."""
         public = self._translator.service_error(error)
         self._log_refusal(call, public)
         return public

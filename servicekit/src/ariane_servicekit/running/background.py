@@ -19,7 +19,7 @@ class Loop:
     itself (``StopRequest.request``). Turns never overlap. The interval runs from the end of one
     turn to the start of the next.
 
-    Stop loops in the order in which nothing needs what is stopped already.
+    Stop loops in an order in which no loop needs one that is stopped already.
     """
 
     def __init__(

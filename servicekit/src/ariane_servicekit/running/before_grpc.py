@@ -1,4 +1,4 @@
-"""What must be said to gRPC before its import: let the thread that waits read, and be silent.
+"""Settings that gRPC reads at its import: the waiting thread reads, and gRPC logs nothing.
 
 gRPC writes lines of its own to standard error, between those of a service's log, for instance
 when a peer says GOAWAY. What matters of it comes as the status of a call, and is logged as such.
@@ -18,14 +18,14 @@ from importlib import metadata
 from typing import Final
 
 EXPERIMENTS: Final = "-event_engine_client,-event_engine_listener"
-"""The choice, as the environment variable GRPC_EXPERIMENTS says it."""
+"""The choice, in the syntax of the environment variable GRPC_EXPERIMENTS."""
 
 KNOWN_UNTIL: Final = (1, 86)
 """The first version of gRPC that was not tried: one that knows no such experiments complains."""
 
 
 def choose_engine() -> None:
-    """Set the choice, unless the environment says something, or gRPC is newer than what we know."""
+    """Set the choice, unless the environment has one, or gRPC is newer than the tested ones."""
     numbers = re.findall(r"\d+", metadata.version("grpcio"))[:2]
     if tuple(map(int, numbers)) < KNOWN_UNTIL:
         os.environ.setdefault("GRPC_EXPERIMENTS", EXPERIMENTS)

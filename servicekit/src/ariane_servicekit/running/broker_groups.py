@@ -1,4 +1,4 @@
-"""Brokers of one name as child processes: who of them is primary, and what is done to that one.
+"""Brokers of one name as child processes: which one is primary, and faults for that one.
 
 ::
 
@@ -47,7 +47,7 @@ class BrokerGroup:
         self.processes = tuple(processes)
 
     async def primary(self, *, but: ServiceProcess | None = None) -> ServiceProcess:
-        """Wait until there is a primary, and say which.
+        """Wait until there is a primary, and return it.
 
         Args:
             but: Another one than this.
@@ -87,7 +87,7 @@ class BrokerGroup:
             The one that was killed; started again, it follows the other.
 
         Raises:
-            ProcessFailed: Nobody took over in time.
+            ProcessFailed: No broker took over in time.
         """
         killed = await self.primary()
         killed.kill()
@@ -116,7 +116,7 @@ def broker_groups(cluster: LocalCluster) -> list[BrokerGroup]:
 
 
 async def _state_of(process: ServiceProcess) -> GetReplicaSetResponse | None:
-    """What a broker says of its set; None when it does not answer."""
+    """A broker's report of its set; None without an answer."""
     if not process.running:
         return None
     with suppress(aio.AioRpcError):

@@ -258,7 +258,7 @@ class _Life:
 
 
 def ready_line(service_name: str, address: Address) -> str:
-    """Return the line that says a service is ready, for those who started the process."""
+    """Return the line that announces readiness, for the process's parent."""
     ready = {"event": "ready", "service": service_name, "address": str(address), "pid": os.getpid()}
     return json.dumps(ready) + "\n"
 
@@ -272,7 +272,7 @@ def _announce(settings: ServiceSettings, address: Address) -> None:
     line = ready_line(settings.service_name, address)
     if settings.ready_file is not None:
         _write_ready_file(settings.ready_file, line)
-    # Nobody may be listening any more; that is no reason to stop.
+    # The reader of the pipe may have gone; that is no reason to stop.
     with suppress(BrokenPipeError):
         sys.stdout.write(line)
         sys.stdout.flush()

@@ -7,7 +7,7 @@
         cluster.brokers[0].kill()
         await cluster.brokers[0].restart()
 
-Programs without a loop of their own say ``with`` instead of ``async with``.
+Programs without a loop of their own use ``with`` instead of ``async with``.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class ServiceProcess:
     for a second signal and exit at once.
 
     Attributes:
-        name: What people read.
-        log_path: Where everything that it says goes, of all starts.
+        name: The name for people.
+        log_path: The file for all output, of all starts.
         ready_s_max: Seconds that it may take to become ready.
     """
 
@@ -210,7 +210,7 @@ class ServiceProcess:
 
 
 class LocalCluster:
-    """Name servers, brokers and what runs beside them on 127.0.0.1, by default on free ports.
+    """Name servers, brokers and other processes on 127.0.0.1, by default on free ports.
 
     Leaving the block stops admin, FilterServers and checkers, then brokers, then name servers, in
     order. When this process dies without leaving it, the children stop all the same (see
@@ -230,10 +230,10 @@ class LocalCluster:
         filter_servers: How many FilterServers beside each broker and each replica; those of one
             process share a folder. They take uploads of every kind.
         filter_server_port: Of the first FilterServer, the others take the next ones; 0: any.
-        replicas: How many replicas each broker has; they agree in one SQLite file who is primary.
+        replicas: Number of replicas of each broker; one SQLite file elects their primary.
         flush_mode: Of the brokers: ``async`` or ``sync``.
         extra_broker_args: Further flags for each broker.
-        broker_module: What a broker is: for tests, one that is composed with parts of their own.
+        broker_module: The broker's module: tests may use one with parts of their own.
     """
 
     def __init__(
@@ -285,7 +285,7 @@ class LocalCluster:
 
     @property
     def name_servers(self) -> str:
-        """Addresses of the name servers, ``host:port,host:port``: what clients ask for."""
+        """Addresses of the name servers for clients, ``host:port,host:port``."""
         return ",".join(process.address for process in self.name_server_processes)
 
     @property
@@ -301,7 +301,7 @@ class LocalCluster:
         )
 
     async def start(self) -> None:
-        """Start all and wait until all are ready; stops what it started when one fails.
+        """Start all and wait until all are ready; if one fails, stops those it started.
 
         Raises:
             ProcessFailed: A process ended or was not ready in time.

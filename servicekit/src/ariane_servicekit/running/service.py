@@ -1,4 +1,4 @@
-"""What a service is to the kit: the parts list's outside."""
+"""The interface between a service and the kit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ExitStatus(IntEnum):
     FAULT = 1
     """Something failed that should not; the log has the trace."""
     REFUSED = 2
-    """Did not start: setting, port, lock. One line on standard error says why."""
+    """The service did not start: setting, port, lock. One line on stderr tells why."""
 
 
 class StopRequest:
@@ -48,7 +48,7 @@ class StopRequest:
         Args:
             reason: Why, for the log.
             exit_status: How the process ends.
-            anew: Whether the service is to be composed again, unless somebody asks for the end.
+            anew: Whether the service is to be composed again, unless it is asked to end.
         """
         if not self._requested.is_set():
             self.reason = reason
@@ -66,11 +66,11 @@ class StopRequest:
 
     @property
     def requested(self) -> bool:
-        """Whether somebody asked."""
+        """Whether a stop was requested."""
         return self._requested.is_set()
 
     async def wait(self) -> None:
-        """Wait until somebody asks."""
+        """Wait for the request."""
         await self._requested.wait()
 
 
@@ -85,7 +85,7 @@ class Measured(Protocol):
 
 @runtime_checkable
 class Traced(Protocol):
-    """A service that makes spans of what it does for the spans of others."""
+    """A service that makes spans as children of its callers' spans."""
 
     def trace(self, tracer: WorkTracer, /) -> None:
         """Make spans from now on. Called once, when it has recovered, and only if they are told."""
@@ -122,18 +122,18 @@ class Service(Protocol):
         ...
 
     async def serve_started(self, address: Address, /) -> None:
-        """Start loops and say hello to others; calls arrive already, on this address.
+        """Start loops and register with others; calls arrive already, at this address.
 
         Waits for others only for a moment: a service serves although a name server is away.
         """
         ...
 
     async def drain(self) -> None:
-        """Say goodbye and let go what is held. Bounded by ``drain_s_max``."""
+        """Unregister and release what others wait for. Bounded by ``drain_s_max``."""
         ...
 
     async def stop(self) -> None:
-        """Stop loops, flush, close; no call is in work any more. What keeps others alive last.
+        """Stop loops, flush, close; no call is in work any more. What others depend on goes last.
 
         Runs always and last, also after a ``recover`` that failed or was cancelled half way.
         """

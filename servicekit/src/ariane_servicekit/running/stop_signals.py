@@ -47,7 +47,7 @@ def stop_signals(stop: StopRequest) -> Iterator[None]:
     with _waking(loop):
         for every in _SIGNALS:
             signal.signal(every, received)
-        # Who ignores it, as nohup does, goes on ignoring it.
+        # A signal that is ignored, as nohup does, stays ignored.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             signal.signal(signal.SIGHUP, ask)
         yield

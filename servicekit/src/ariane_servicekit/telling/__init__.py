@@ -1,1 +1,1 @@
-"""What a process tells: logs and metrics."""
+"""Logs, metrics and traces of a process."""

@@ -25,7 +25,7 @@ INSTALL_HINT: Final = "pip install 'ariane-servicekit[telemetry]'"
 
 
 class ExportSettings(Protocol):
-    """What a service was told of metrics."""
+    """A service's settings for metrics."""
 
     @property
     def metrics_listen(self) -> Address | None:
@@ -87,7 +87,7 @@ class Exports:
         self.address = self._page.address
 
     def close(self) -> None:
-        """Let nobody read any longer."""
+        """Stop all readers."""
         if self._page is not None:
             self._page.close()
 

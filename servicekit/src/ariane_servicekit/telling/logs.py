@@ -106,7 +106,7 @@ def configure_logs(
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    # Libraries at debug level drown what our own debug lines are wanted for.
+    # Libraries at debug level would drown our own debug lines.
     root.setLevel(max(_LEVELS[log_level], logging.INFO))
 
 

@@ -1,4 +1,4 @@
-"""Values that are read when somebody asks for metrics, and cost nothing until then.
+"""Values that are read when metrics are collected, and cost nothing until then.
 
 Who asks does so in a thread of its own; the state of a service belongs to its event loop. So each
 value is read on the loop, in one short turn for each instrument.
@@ -27,7 +27,7 @@ OTHER: Final = "_OTHER"
 NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
 
 Value: TypeAlias = tuple[int | float, Mapping[str, str]]
-"""A value, and what it is of."""
+"""A value with its attributes."""
 
 Read: TypeAlias = Callable[[], Iterable[Value]]
 """Reads all values of an instrument; called on the event loop."""
@@ -43,11 +43,11 @@ class Measures:
         self._loop_thread = get_ident()
 
     def counter(self, name: str, unit: str, description: str, read: Read) -> None:
-        """What only grows while the process lives."""
+        """Add a counter: a value that only grows."""
         self._meter.create_observable_counter(name, [self._callback(read)], unit, description)
 
     def gauge(self, name: str, unit: str, description: str, read: Read) -> None:
-        """What is now."""
+        """Add a gauge: a present value."""
         self._meter.create_observable_gauge(name, [self._callback(read)], unit, description)
 
     def _callback(self, read: Read) -> Callable[[CallbackOptions], Sequence[Observation]]:
@@ -80,7 +80,7 @@ def one(value: float) -> Iterable[Value]:
 def bounded(values: Iterable[Value]) -> list[Value]:
     """Values, no more than ``SERIES_MAX``: the rest is summed up.
 
-    A topic or group for each customer must not fill the memory of who collects metrics.
+    A topic or group for each customer must not fill the collector's memory.
     """
     rest = iter(values)
     kept = list(islice(rest, SERIES_MAX - 1))

@@ -48,7 +48,7 @@ class Telemetry:
         return self._provider.get_meter(name)
 
     def close(self) -> None:
-        """Hand on what is left and stop readers and processors."""
+        """Export the rest, and stop readers and processors."""
         if self._tracing is not None:
             self._tracing.shutdown()
         if self._exporting is not None:
@@ -97,7 +97,7 @@ class CallMetrics:
         self._attributes: dict[tuple[str, grpc.StatusCode], dict[str, str]] = {}
 
     def begin(self) -> float:
-        """Return what ``end`` wants to know."""
+        """Return the start of a measurement, for ``end``."""
         return perf_counter()
 
     def end(self, begin: float, method: str, code: grpc.StatusCode) -> None:
@@ -113,7 +113,7 @@ class CallMetrics:
                 "rpc.response.status_code": code.name,
             }
             if code is not grpc.StatusCode.UNIMPLEMENTED:
-                # Methods that nobody serves are named by the caller: without end, if it likes.
+                # The caller makes up the names of unknown methods: without end, if it likes.
                 self._attributes[key] = attributes
             else:
                 attributes["rpc.method"] = "_OTHER"

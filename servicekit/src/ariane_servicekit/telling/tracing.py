@@ -54,9 +54,9 @@ class WorkTracer:
         """Begin a span for work that was asked for in other spans.
 
         Args:
-            name: What is done, such as ``append orders``.
-            trace_parents: Where it was asked for; what is no ``traceparent`` is passed over.
-            attributes: What is known of it.
+            name: The span's name, such as ``append orders``.
+            trace_parents: The callers' spans; illegal ``traceparent`` values are ignored.
+            attributes: The span's attributes.
 
         Returns:
             The span, a child of the first sampled one; None if none of them is sampled.

@@ -1,1 +1,1 @@
-"""What is asked of name servers and brokers."""
+"""Calls to name servers and brokers."""

@@ -38,7 +38,7 @@ COMMIT_S_MAX: Final = 60.0
 
 
 class Attempt(NamedTuple):
-    """What one attempt of a task staged.
+    """What one attempt of a task has staged.
 
     Attributes:
         partition_id: Spark's partition.
@@ -122,7 +122,7 @@ class BatchTransactions:
     def stage(
         self, home: str, sink: Sink, request: transaction.StageBatchRecordsRequest
     ) -> Callable[[], None]:
-        """Begin to stage; gives what waits for the end, and repeats the call where that helps.
+        """Begin to stage; returns an awaitable of the end, which repeats the call where that helps.
 
         The function raises:
             ArianeError: It is not staged, or the batch is committed (``TransactionDecided``).
@@ -176,7 +176,7 @@ class BatchTransactions:
         return bool(done.duplicate)
 
     def abort(self, home: str, batch: SinkBatch) -> bool:
-        """Drop what is staged; gives whether the batch is committed, and stays. Asked once.
+        """Drop staged rows; returns whether the batch is committed, and stays. Asks once.
 
         Raises:
             ArianeError: The home does not answer.
@@ -208,7 +208,7 @@ class BatchTransactions:
         home = max(notes.values(), key=_rank)
         behind = {name for name in addresses if name not in notes or notes[name] != home}
         if home.broker_name in behind:
-            # Only now it takes batches, and knows what was committed before it was moved here.
+            # The broker takes batches only now, and knows batches committed before the move.
             self._note(sink, addresses, [home.broker_name], home)
             behind.remove(home.broker_name)
         if behind:
@@ -226,7 +226,7 @@ class BatchTransactions:
         )
 
     def _answers(self, sink: Sink, addresses: Mapping[str, str]) -> dict[str, GetSinkHomeResponse]:
-        """What brokers say of a sink's home; those that do not answer lack."""
+        """The brokers' reports about a sink's home; brokers without an answer are missing."""
         request = GetSinkHomeRequest(query_id=sink.name, topic=sink.topic or "")
         calls = {
             name: self._sinks_at(address).GetSinkHome.future(request, timeout=self._timeout_s)
@@ -293,7 +293,7 @@ class BatchTransactions:
         method: Callable[[TransactionServiceStub], Any] = lambda stub: stub.StageBatchRecords,
         timeout_s: float | None = None,
     ) -> Callable[[], Any]:
-        """Begin a call; what waits for its answer."""
+        """Begin a call; returns an awaitable of its answer."""
         try:
             stub, address = self._stub(home, sink)
         except ArianeError as error:

@@ -15,7 +15,7 @@ def call_error(failure: grpc.RpcError, peer: str) -> CallError:
     """The error that a blocking call ended with.
 
     Args:
-        failure: What gRPC raised; errors of both kinds of calls say the same by the same methods.
+        failure: gRPC's error; errors of sync and async calls have the same methods.
         peer: Whom the call was to, for the text.
     """
     return error_from_rpc(cast("AioRpcError", failure), peer=peer)

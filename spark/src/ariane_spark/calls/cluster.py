@@ -1,4 +1,4 @@
-"""What the readers need to know of a cluster, as they see it."""
+"""The readers' view of a cluster."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Fetch:
 
     @classmethod
     def of(cls, detail: Detail, options: ReadOptions) -> Fetch:
-        """What fetching so much of each message needs.
+        """The level of detail that a set of columns needs.
 
         Args:
             detail: How much of each is asked for.
@@ -72,11 +72,11 @@ class RangeSource(Protocol):
         """The messages of a range in order, in chunks; ends early at the readable end.
 
         Args:
-            part: What to read.
+            part: The range to read.
             fetch: How.
 
         Raises:
-            ArianeError: Nothing more comes; what came before stands.
+            ArianeError: The read failed; chunks before it are valid.
         """
 
 

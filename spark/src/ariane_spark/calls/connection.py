@@ -63,7 +63,7 @@ def connect_transactions_once(options: WriteOptions) -> BatchTransactions:
 
 
 def _once(use: str, key: Hashable, make: Callable[[], _ConnectionT]) -> _ConnectionT:
-    """What was made for this use in this process; a forked child makes its own."""
+    """The connections of this use in this process; a forked child makes its own."""
     # Not only the first time: some modules are loaded by the first batch.
     spare_modules()
     place = (os.getpid(), use, key)

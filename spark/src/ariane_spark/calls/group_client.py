@@ -99,7 +99,7 @@ class GroupClient:
 def _refusal(
     broker_name: str, answer: offset_pb.StoreConsumerOffsetsResponse
 ) -> ConsumerOffsetRefused | None:
-    """What a broker did not store, if anything."""
+    """The offsets that a broker did not store, if any."""
     if not answer.refused:
         return None
     return ConsumerOffsetRefused(

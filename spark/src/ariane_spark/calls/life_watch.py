@@ -32,7 +32,7 @@ class WatchedStream:
 
     Attributes:
         call: The call.
-        peer: Who sends, for the texts of errors.
+        peer: The sender, for the texts of errors.
         ask: Asks the sender for something small, with a deadline; raises ``ArianeError``.
         silence: Why the call was given up.
     """
@@ -73,7 +73,7 @@ class LifeWatch:
         self._watching = False
 
     def answers(self, stream: WatchedStream) -> Generator[Any]:
-        """The answers of a stream; only the waits for them count, not what is done in between.
+        """The answers of a stream; only waits for them count, not work in between.
 
         Raises:
             RpcError: The call ended with an error.
@@ -121,10 +121,10 @@ class LifeWatch:
                 stream.call.cancel()
 
     def _has_ended(self) -> bool:
-        """Whether nobody waits. Who waits from then on finds that nobody watches."""
+        """Stop watching if no call waits. A call that waits later starts a new watch."""
         with self._lock:
             self._watching = False
-            # In this order: who began to wait before that line is seen here.
+            # In this order: a call that began to wait before this line is seen here.
             self._watching = self._wait is not None
             return not self._watching
 

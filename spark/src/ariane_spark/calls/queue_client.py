@@ -61,7 +61,7 @@ class _Asked(NamedTuple):
 
 
 class QueueClient:
-    """What reading needs of one cluster; for one thread of one process."""
+    """Reads of one cluster; for one thread of one process."""
 
     def __init__(
         self, endpoints: str, policy: RequestPolicy, repetition: Repetition | None = None
@@ -159,14 +159,14 @@ class QueueClient:
         The broker is asked at once, so that it works while another range is still read.
 
         Args:
-            part: What to read.
+            part: The range to read.
             fetch: How.
 
         Raises:
             DeadlinePassed: The broker sends nothing for as long as one request may take, nor does
                 it answer whether it lives. A slow one is waited for, and how long chunks are worked
                 on does not count.
-            ArianeError: Nothing more comes; what came before stands.
+            ArianeError: The read failed; chunks before it are valid.
         """
         # A stream that is dropped before its first chunk is cancelled by gRPC as it goes.
         return self._read(part, fetch, self._ask_range(part, fetch))
@@ -182,7 +182,7 @@ class QueueClient:
             yield from self._chunks(part, fetch, self._ask_range(part, fetch))
 
     def _ask_range(self, part: QueueRange, fetch: Fetch) -> _Asked:
-        """Ask a broker for a range; what goes wrong is told to whoever reads the answer."""
+        """Ask a broker for a range; errors are raised to the reader of the answer."""
         topic, broker_name, queue_id = part.queue
         try:
             address = self._routes.addresses(topic).get(broker_name)
@@ -244,7 +244,7 @@ class QueueClient:
     def _ask_brokers(
         self, topic: str, method: Callable[[PullServiceStub], Any], request: Any
     ) -> dict[str, Any]:
-        """What each broker of a topic answers, by name; all are asked at the same time."""
+        """The answers of a topic's brokers, by name; all are asked at the same time."""
 
         def ask_all() -> dict[str, Any]:
             addresses = self._routes.addresses(topic)

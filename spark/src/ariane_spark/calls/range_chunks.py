@@ -16,7 +16,7 @@ _WIRE_INT32: Final = np.dtype("<i4")
 
 
 class HeadersTooShort(Exception):
-    """Some headers are longer than what a chunk without bodies holds of them: IPv6 hosts."""
+    """Some headers are longer than those of a chunk without bodies: IPv6 hosts."""
 
 
 def decode_chunk(chunk: WireChunk, detail: Detail) -> RecordColumns:
@@ -24,7 +24,7 @@ def decode_chunk(chunk: WireChunk, detail: Detail) -> RecordColumns:
 
     Args:
         chunk: From the wire.
-        detail: What was asked for; columns beyond it are empty.
+        detail: The level of detail; columns beyond it are empty.
 
     Raises:
         HeadersTooShort: The chunk has to be read again as records.

@@ -25,10 +25,10 @@ _NOTHING: Final = memoryview(b"")
 
 
 class WireChunk(NamedTuple):
-    """A chunk of a range; what is large is a view of the answer.
+    """A chunk of a range; large fields are views of the answer.
 
     Attributes:
-        head: What is small: the next queue offset, sizes and ends.
+        head: The small fields: next queue offset, sizes and ends.
         headers: The header of each record.
         properties: The property strings.
         records: Whole records.

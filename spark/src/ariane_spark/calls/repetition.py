@@ -1,4 +1,4 @@
-"""Asking again what failed on its way."""
+"""Repeating calls that failed on the way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WARM_UP_WAIT_S: Final = 1.0
 """Between two questions to name servers that have just started."""
 
 WARM_UP_WAITS_MAX: Final = 90
-"""How often they are asked again: longer than they may say that they do not know all yet."""
+"""Number of repeats: they last longer than a name server's warm-up."""
 
 _DOUBLINGS_MAX: Final = 16
 
@@ -22,7 +22,7 @@ _AnswerT = TypeVar("_AnswerT")
 
 
 class Repetition:
-    """Repeats questions whose errors say that the same may succeed later."""
+    """Repeats calls whose errors tell that the same may succeed later."""
 
     def __init__(
         self, policy: RequestPolicy, *, sleep: Callable[[float], None] = time.sleep

@@ -66,7 +66,7 @@ CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
-    # What is repeated is repeated by the readers, which know how far they came.
+    # Readers repeat failed calls themselves, since they know how far they came.
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),
     # Chunks are large: larger frames cost fewer of them.
@@ -276,7 +276,7 @@ class Routes:
         return frozenset(topic for topic, route in self._routes.items() if not route.complete)
 
     def forget(self, topic: str) -> None:
-        """Ask anew the next time: the route may be what is wrong."""
+        """Query the route anew the next time: it may be wrong."""
         route = self._routes.get(topic)
         if route is not None:
             self._routes[topic] = replace(route, good_until_s=float("-inf"))
@@ -334,7 +334,7 @@ class Routes:
         Where this process knows nothing, what another one was told is the last of them.
 
         Args:
-            method: What to ask.
+            method: The method to call.
             request: With what.
             kind: Of the answer.
             is_known: Whether this process has had an answer before.
@@ -369,7 +369,7 @@ class Routes:
         trusted. If no other answers, the answers of all such name servers are returned.
 
         Args:
-            method: What to ask.
+            method: The method to call.
             request: With what.
             is_known: Whether an earlier answer will do if no name server answers soon.
         """
@@ -386,7 +386,7 @@ class Routes:
                 if isinstance(error, RouteNotFound):
                     not_found.append(error)
                 elif error.retriable or isinstance(error, ServiceUnavailable | DeadlinePassed):
-                    # Whatever broke the call says nothing of what the next one knows.
+                    # An error at one name server tells nothing about the next.
                     failures.append(error)
                 else:
                     raise error from failure
@@ -400,7 +400,7 @@ class Routes:
         if early:
             return early
         if not_found:
-            # One that has just started may say so in vain; another one knows.
+            # A name server that has just started may not know; another may.
             raise min(not_found, key=lambda error: error.retriable)
         texts = "; ".join(map(str, failures))
         raise NameServersUnreachable(f"no name server answered: {texts}", retriable=True)

@@ -1,4 +1,4 @@
-"""Which batch of which sink a task works for: what makes two writes the same write."""
+"""The name of a batch that a task writes: it tells whether two writes are the same write."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Sink:
 
     Attributes:
         name: Names it for ever, in all brokers.
-        topic: The topic of all its messages; ``None``: the rows say it.
+        topic: The topic of all its messages; ``None``: a column has it.
         fresh: Whether the name was drawn at random just now, so that no broker knows it yet.
     """
 
@@ -87,7 +87,7 @@ def batch_of_task(
         drawn_id: Names a write that is no stream; ``None``: it is one.
 
     Raises:
-        OptionIllegal: An option that has no meaning for what the task works for.
+        OptionIllegal: An option that has no meaning for this task.
     """
     running = micro_batch(context)
     if running is None:
@@ -107,5 +107,5 @@ def batch_of_task(
 
 
 def place_of(options: WriteOptions) -> str:
-    """What tells the writes of one query apart; to two topics they are two without being told."""
+    """The name that tells the writes of one query apart; writes to two topics differ by these."""
     return options.sink_id or options.topic or ""

@@ -1,1 +1,1 @@
-"""What can be said in options, and how it is checked before anything runs."""
+"""The options, and their checks before anything runs."""

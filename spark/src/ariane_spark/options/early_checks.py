@@ -1,4 +1,4 @@
-"""What is refused before Spark runs anything: options by ``load()``, and versions of Spark."""
+"""Checks before Spark runs anything: options at ``load()``, and versions of Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPARK_VERSION_MIN: Final = (4, 1)
 
 
 class RefusedStreamReader(DataSourceStreamReader):
-    """Raises the same error whatever Spark asks for first.
+    """Raises the same error for everything that Spark asks for first.
 
     What the maker of a reader raises Spark hides: it then stops a reader that it does not have.
     """
@@ -43,7 +43,7 @@ class RefusedStreamReader(DataSourceStreamReader):
 
 
 def check_spark(version: str = pyspark.__version__) -> None:
-    """See that Spark has what reading and writing need.
+    """Check that Spark has the functions that reading and writing need.
 
     Args:
         version: Of Spark, such as ``4.1.3``.
@@ -72,7 +72,7 @@ def check_given(given: Mapping[str, str]) -> None:
 
 
 def check_read(given: Mapping[str, str]) -> None:
-    """See that the options are good for reading once, or for ever; Spark does not say which.
+    """Check the options for reading once, or for streaming; Spark does not tell which.
 
     Raises:
         OptionError: They are good for neither; the error of the likelier use.
@@ -97,5 +97,5 @@ def _raise_unless_one_is_good(refusals: list[OptionError | None]) -> None:
     errors = [error for error in refusals if error is not None]
     if len(errors) == len(refusals):
         # That an option is for another use is no news where that use is refused as well.
-        # Where it was noticed is of no use to whoever reads it.
+        # The place where it was noticed is of no use to the reader of the error.
         raise min(errors, key=lambda error: error.is_of_other_use).with_traceback(None)

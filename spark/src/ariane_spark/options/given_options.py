@@ -43,7 +43,7 @@ class GivenOptions:
 
         Args:
             given: By name; the case of names does not matter.
-            use: What the query does.
+            use: The kind of query.
 
         Raises:
             UnknownOption: A name that no option has.

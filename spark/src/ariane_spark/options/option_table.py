@@ -12,7 +12,7 @@ from typing import Final
 
 
 class Use(Enum):
-    """What a query does with the data source."""
+    """The kinds of queries on the data source."""
 
     BATCH_READ = "batch read"
     STREAM_READ = "stream read"
@@ -31,7 +31,7 @@ class Option:
         name: As users write it; Spark does not mind the case.
         uses: Where it may be given.
         meaning: One sentence for the documentation, with unit and range.
-        default: What holds without it, as documented.
+        default: The default, as documented.
         later: Whether it is known, but refused until a later version.
     """
 
@@ -335,7 +335,7 @@ OPTION_BY_KEY: Final = {option.name.lower(): option for option in OPTIONS}
 """By name in lower case, which is how Spark hands options over."""
 
 OPTIONS_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
-"""What Spark hands along of its own to the writers of streams, in lower case."""
+"""Options that Spark itself adds for writers of streams, in lower case."""
 
 FOREIGN_NAMES: Final = {
     "kafka.bootstrap.servers": "endpoints",
@@ -347,4 +347,4 @@ FOREIGN_NAMES: Final = {
     "kafka.group.id": "group",
     "path": "topic",
 }
-"""What users of other connectors may try first, in lower case, and what it is called here."""
+"""Options of other connectors that users may try first, in lower case, with our names."""

@@ -1,4 +1,4 @@
-"""What the options of a query mean to the readers and the writer."""
+"""The options of a query, parsed for readers and writer."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class TriggerLimits:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What to read and how.
+    """The options of a read.
 
     Attributes:
         endpoints: Name servers, ``host:port``, separated by commas.
@@ -143,7 +143,7 @@ class WriteOptions:
 
     Attributes:
         endpoints: Name servers, ``host:port``, separated by commas.
-        topic: The topic of all rows; ``None``: the column says it.
+        topic: The topic of all rows; ``None``: a column has it.
         exactly_once: Whether batch transactions are used.
         sink_id: Tells sinks of one query apart; ``None``: their topics do.
         write_id: Names a write that is no stream, so that it can be repeated; ``None``: it cannot.
@@ -181,7 +181,7 @@ def read_options(given: Mapping[str, str], use: Use) -> ReadOptions:
     """The options of a query that reads.
 
     Raises:
-        OptionError: One of them cannot be obeyed; the text names it and says why.
+        OptionError: An option is illegal; the text names it and the reason.
     """
     options = GivenOptions(given, use)
     # Which columns is settled by the schema; here they are only checked.
@@ -213,7 +213,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     """The options of a query that writes.
 
     Raises:
-        OptionError: One of them cannot be obeyed; the text names it and says why.
+        OptionError: An option is illegal; the text names it and the reason.
     """
     options = GivenOptions(given, Use.WRITE)
     guarantee = options.text("deliveryGuarantee") or AT_LEAST_ONCE
@@ -253,7 +253,7 @@ def _otlp_endpoint(options: GivenOptions) -> str:
 
 
 def column_names(given: Mapping[str, str]) -> tuple[str, ...] | None:
-    """The option ``columns``, which Spark needs before it says what the query does.
+    """The option ``columns``, which Spark needs before it tells the kind of query.
 
     Returns:
         The names; ``None``: all usual ones.
@@ -358,7 +358,7 @@ def _condition(options: GivenOptions) -> str:
         return ""
     if options.text("tag") is not None:
         raise OptionIllegal("filter", "not with 'tag': a condition asks for the property TAGS")
-    # Who filters otherwise does not pay for the parser.
+    # Queries with other filters do not pay for the parser's import.
     from ariane_sql92 import ConditionInvalid, compile_condition  # noqa: PLC0415 - as above
 
     try:

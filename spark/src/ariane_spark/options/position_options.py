@@ -1,4 +1,4 @@
-"""The options that say where to start and to end."""
+"""The options for the begin and the end of a read."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def check_order(starting: PositionRule, ending: PositionRule) -> None:
 def _rule(
     options: GivenOptions, side: str, selection: QueueSelection, *, strict: bool
 ) -> PositionRule | None:
-    """What three options with one beginning say, of which one may be given."""
+    """The values of three options of one family, of which only one may be given."""
     offsets, timestamp, timestamps = (
         f"{side}Offsets",
         f"{side}Timestamp",

@@ -1,1 +1,1 @@
-"""Where in the queues a read begins and ends, and what of it falls to each partition."""
+"""Begin and end of a read in each queue, and its division into partitions."""

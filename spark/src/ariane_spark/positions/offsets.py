@@ -34,12 +34,12 @@ EARLIEST: Final = QueueOffset(-2)
 
 
 class Bounds(NamedTuple):
-    """What is kept of one queue.
+    """The kept range of one queue.
 
     Attributes:
         earliest: Oldest queue offset that is kept.
         latest: Readable end, exclusive.
-        size_bytes: Bytes of what is kept, estimated.
+        size_bytes: Estimated bytes of the kept messages.
         log_epoch: The present epoch of the broker's log; 0 if it does not tell.
     """
 
@@ -62,7 +62,7 @@ OffsetsJson: TypeAlias = dict[str, dict[str, dict[str, int]]]
 
 
 class OffsetsMalformed(ValueError):
-    """A text or structure that does not say positions."""
+    """A text or structure that is no valid positions."""
 
 
 LogEpochs: TypeAlias = dict[tuple[str, str], int]
@@ -96,7 +96,7 @@ def epochs_of(bounds: Mapping[MessageQueue, Bounds]) -> LogEpochs:
 
 
 def log_epochs_of(offsets: Mapping[str, Any]) -> LogEpochs:
-    """The log epochs in what Spark hands back; only of what ``from_json`` has read."""
+    """The log epochs in offsets from Spark; only if ``from_json`` has read them."""
     return {
         (topic, broker_name): int(by_queue[LOG_EPOCH])
         for topic, by_broker in offsets.items()
@@ -132,7 +132,7 @@ def parse_offsets(text: str) -> Positions:
     Beside the nested form there is a flat one: ``{"orders/broker-a/0": 23}``.
 
     Raises:
-        OffsetsMalformed: No JSON, or JSON that says something else.
+        OffsetsMalformed: The text is no JSON, or JSON of another shape.
     """
     return from_json(_nested(_parse(text)))
 
@@ -141,7 +141,7 @@ def parse_times(text: str) -> dict[MessageQueue, str]:
     """The times in a JSON text of the same two forms, as the texts that a person wrote.
 
     Raises:
-        OffsetsMalformed: No JSON, or JSON that says something else.
+        OffsetsMalformed: The text is no JSON, or JSON of another shape.
     """
     times = {}
     for queue, moment in _by_queue(_nested(_parse(text))):
@@ -157,7 +157,7 @@ def parse_queues(text: str) -> frozenset[MessageQueue]:
     Either ``{"orders": {"broker-a": [0, 1]}}`` or ``["orders/broker-a/0", "orders/broker-a/1"]``.
 
     Raises:
-        OffsetsMalformed: No JSON, or JSON that says something else, or no queue at all.
+        OffsetsMalformed: The text is no JSON, JSON of another shape, or has no queue.
     """
     named = _parse(text)
     if isinstance(named, list):
@@ -183,7 +183,7 @@ def _parse(text: str) -> Any:
 
 
 def _by_queue(nested: Any) -> Iterator[tuple[MessageQueue, Any]]:
-    """What a nested form says of each queue."""
+    """The values of a nested form, by queue."""
     for topic, brokers in _entries(nested, "the offsets"):
         for broker_name, queues in _entries(brokers, topic):
             place = f"{topic}/{broker_name}"
@@ -210,7 +210,7 @@ def _place(queue: MessageQueue) -> str:
 
 
 def _nested(offsets: Any) -> Any:
-    """The nested form of what may hold flat entries."""
+    """The nested form of a document that may have flat entries."""
     if not isinstance(offsets, dict) or not any("/" in name for name in offsets):
         return offsets
     nested: dict[str, Any] = {}

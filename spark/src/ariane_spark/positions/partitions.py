@@ -24,7 +24,7 @@ PARTITION_RECORDS: Final = 250_000
 
 @dataclass(frozen=True)
 class RangePartition(InputPartition):
-    """What one task reads: some ranges, in the order of their queues."""
+    """The work of one task: some ranges, in the order of their queues."""
 
     ranges: tuple[QueueRange, ...]
 
@@ -58,15 +58,15 @@ def plan_partitions(
     than ranges: the messages of one queue stay in one partition, in order.
 
     Args:
-        ranges: What to read; none empty, none overlapping.
-        limits: What the user asks for.
+        ranges: The ranges; none empty, none overlapping.
+        limits: The user's limits.
         parallelism: Tasks that run at the same time, as far as is known.
     """
     record_count = sum(part.count for part in ranges)
     wanted = min(len(ranges), max(parallelism, ceil(record_count / PARTITION_RECORDS)))
     wanted = max(wanted, limits.partitions_min or 0)
     if limits.records_max is not None:
-        # Who limits a range means to limit a task: full pieces are not stacked again.
+        # A limit for a range is meant for a task: full pieces are not joined again.
         wanted = max(wanted, ceil(record_count / limits.records_max))
     wanted = min(wanted, limits.partitions_max or wanted)
     pieces = split_ranges(ranges, wanted_count=wanted, records_max=limits.records_max)
@@ -79,7 +79,7 @@ def split_ranges(
     """The same messages in more ranges, where one is too large or there are too few.
 
     Args:
-        ranges: What to split; none empty.
+        ranges: The ranges to split; none empty.
         wanted_count: At least so many ranges, where there are as many messages.
         records_max: At most so many messages in a range; ``None``: any number.
     """

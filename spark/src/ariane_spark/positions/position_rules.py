@@ -1,4 +1,4 @@
-"""The ways in which a user says where to start or to end."""
+"""The ways in which a user can give the begin or end of a read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ariane_spark.positions.offsets import Positions
 
 
 class Edge(Enum):
-    """One of the two ends of a queue: its oldest message, or what is written next."""
+    """One of the two ends of a queue: its oldest message, or its next offset."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -65,4 +65,4 @@ class AtGroup:
 
 
 PositionRule: TypeAlias = "Edge | AtTime | AtTimes | AtOffsets | AtGroup"
-"""How a user says where to start or to end."""
+"""A user's rule for the begin or end of a read."""

@@ -1,4 +1,4 @@
-"""What choosing queues needs to know of a cluster."""
+"""Information about a cluster that the choice of queues needs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from ariane_spark.positions.offsets import Bounds, Positions
 
 
 class QueueCatalog(Protocol):
-    """Which queues topics have, and what is kept of them."""
+    """The queues of topics, and their kept ranges."""
 
     def topics(self) -> list[str]:
         """The names of all topics but those of the system.
 
         Raises:
-            ArianeError: Nobody answers.
+            ArianeError: No name server or broker answers.
         """
 
     def uncertain_topics(self) -> Container[str]:
         """Topics asked about whose queues may be more than was heard of.
 
         Name servers that have just started do not know all brokers yet, and while none answers it
-        is what was known before.
+        The last known value otherwise.
         """
 
     def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:

@@ -34,7 +34,7 @@ class NamedTopics:
         return self.admits(queue.topic)
 
     def bounds(self, catalog: QueueCatalog, *, lenient: bool = False) -> dict[MessageQueue, Bounds]:
-        """What is kept of the queues that there are now.
+        """The kept ranges of the queues that exist now.
 
         Args:
             catalog: Asked for them.
@@ -80,7 +80,7 @@ class TopicPattern:
             lenient: Topics of a pattern may always be missing: deleted since they were listed.
 
         Raises:
-            ArianeError: Nobody answers.
+            ArianeError: No name server or broker answers.
         """
         return _bounds_of_found(catalog, filter(self.admits, catalog.topics()))
 
@@ -109,7 +109,7 @@ class AssignedQueues:
         return queue in self.queues
 
     def bounds(self, catalog: QueueCatalog, *, lenient: bool = False) -> dict[MessageQueue, Bounds]:
-        """What is kept of those that there are now.
+        """The kept ranges of the queues that exist now.
 
         Args:
             catalog: Asked for them.

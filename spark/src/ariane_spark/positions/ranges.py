@@ -1,4 +1,4 @@
-"""Ranges of queues: what lies between two positions."""
+"""Ranges of queues between two positions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def ranges_between(
     end: Mapping[MessageQueue, QueueOffset],
     log_epochs: Mapping[tuple[str, str], int],
 ) -> list[QueueRange]:
-    """What lies between two positions, without empty ranges, by queue.
+    """The ranges between two positions, by queue, without empty ones.
 
     Args:
         start: Where each queue of ``end`` begins, at least.

@@ -1,1 +1,1 @@
-"""What is told of running streams."""
+"""Progress reports of running streams."""

@@ -137,7 +137,7 @@ class ProgressMetrics:
 
 
 class ProgressBar:
-    """A bar for each query on a terminal, from where it began to what there is now."""
+    """A bar for each query on a terminal, from its begin to the present end."""
 
     def __init__(self, console: Console | None = None) -> None:
         """Show nothing yet.

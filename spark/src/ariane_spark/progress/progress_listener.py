@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ProgressListener(StreamingQueryListener):
-    """Shows what Spark tells of queries; add it by ``spark.streams.addListener``."""
+    """Displays Spark's reports of queries; add it by ``spark.streams.addListener``."""
 
     def __init__(self, displays: Sequence[ProgressDisplay]) -> None:
         self._displays = displays

@@ -16,7 +16,7 @@ from ariane_spark.positions.offsets import OffsetsMalformed, Positions, from_jso
 
 
 class SparkSourceProgress(Protocol):
-    """What is used of Spark's ``SourceProgress``; offsets are JSON, whatever source it is."""
+    """The used part of Spark's ``SourceProgress``; offsets are JSON of any source."""
 
     @property
     def startOffset(self) -> str | None: ...  # noqa: D102, N802 - Spark's name.

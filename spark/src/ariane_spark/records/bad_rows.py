@@ -2,9 +2,9 @@
 
 ::
 
-    onBadRow=fail        the task ends well and says which row; the driver raises that and commits
+    onBadRow=fail        the task ends well and reports the row; the driver raises that and commits
                          nothing
-    onBadRow=deadLetter  the row becomes a message of another topic, which says what was wrong
+    onBadRow=deadLetter  the row becomes a message of another topic, with the error as a property
 
 A task that raised would be repeated three times, to the same end, with pages of traces each time.
 """
@@ -39,17 +39,17 @@ BODY_BYTES_MAX: Final = 4 << 20
 """A body of this size is refused by brokers, which store it with its columns around it."""
 
 REASON_PROPERTY: Final = "refusedBecause"
-"""Names the property of a message sent aside that says what was wrong with the row."""
+"""Name of the property with the error of a row, in messages set aside."""
 
 _REASON_LENGTH_MAX: Final = 2000
 
 
 @dataclass(frozen=True)
 class RowRefused(WriterCommitMessage):
-    """What a task says in place of a receipt.
+    """A task's report of a bad row, in place of a receipt.
 
     Attributes:
-        text: Which row, and what is wrong with it.
+        text: The row and its error.
     """
 
     text: str
@@ -68,7 +68,7 @@ def refused(error: RowIllegal, rest: Iterable[object]) -> RowRefused:
 
 
 def raise_refusals(messages: Iterable[WriterCommitMessage | None]) -> None:
-    """Raise what tasks refused, on the driver; in place of a commit.
+    """Raise the errors that tasks reported; on the driver, in place of a commit.
 
     Raises:
         RowIllegal: One or more did; the text of the first.
@@ -84,7 +84,7 @@ class RowSieve:
     """The rows of a table as messages, and bad ones as messages of a topic of their own.
 
     Attributes:
-        plan: What of a row becomes what of a message.
+        plan: The column for each field of a message.
         dead_letter_topic: Where bad rows go; ``None``: nowhere, they are refused.
     """
 
@@ -121,7 +121,7 @@ class RowSieve:
     def _sifted(
         self, batch: pa.RecordBatch, seed: IdentitySeed, first_row: int
     ) -> Iterator[tuple[pa.RecordBatch, int, str]]:
-        """Pieces that are good, and single rows with what is wrong; by halves."""
+        """Divide into good pieces and single bad rows with their errors; by halves."""
         try:
             self._check(batch, seed, first_row)
         except RowIllegal as error:

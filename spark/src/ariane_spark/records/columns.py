@@ -56,7 +56,7 @@ class Column:
 
     Attributes:
         field: Name, type and nullability.
-        detail: What has to be fetched for it.
+        detail: The level of detail to fetch for it.
         by_default: Whether a query that asks for no columns gets it.
     """
 
@@ -100,7 +100,7 @@ _OF_THE_QUEUE: Final = {
     "topic": lambda queue: queue.topic,
     "brokerName": lambda queue: queue.broker_name,
 }
-"""Columns that are the same for all messages of a queue, whether the record says it or not."""
+"""Columns that are the same for all messages of a queue."""
 
 
 def message_schema(names: Sequence[str] | None = None) -> StructType:
@@ -125,12 +125,12 @@ def header_schema() -> StructType:
 
 @dataclass(frozen=True)
 class Projection:
-    """What a query reads, and how it wants it.
+    """The columns that a query reads, and their form.
 
     Attributes:
         schema: As the user gave it; names in any case, columns in any order, nullable or not.
         names: The columns by the names that they have here.
-        detail: What has to be fetched for them.
+        detail: The level of detail to fetch for them.
     """
 
     schema: StructType
@@ -172,7 +172,7 @@ class Projection:
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """What Spark expects of each batch, exactly."""
+        """The exact schema that Spark expects of each batch."""
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - tasks only.
 
         if "timezone" not in signature(to_arrow_schema).parameters:
@@ -187,10 +187,10 @@ class Projection:
         Args:
             records: The messages.
             queue: Their queue.
-            without_bodies: Whether bodies are null, whatever the records hold.
+            without_bodies: Whether bodies are null even if the records have them.
 
         Raises:
-            RecordCorrupted: What came is no record, or a body cannot be decompressed.
+            RecordCorrupted: The bytes are no record, or a body cannot be decompressed.
         """
         import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
 

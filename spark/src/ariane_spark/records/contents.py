@@ -1,4 +1,4 @@
-"""Whether two writes of a batch write the same: how many rows, and a sum over what they say.
+"""Whether two writes of a batch are equal: by their number of rows, and a sum over the contents.
 
 The sum depends neither on the order of the rows nor on how they were dealt out to tasks, for a
 repeated batch may come in another order from other tasks. It is the sum modulo 2**64 of a number
@@ -39,7 +39,7 @@ _SHIFTS: Final = (np.uint64(30), np.uint64(27), np.uint64(31))
 
 
 class Contents(NamedTuple):
-    """What tells whether rows that are written again are the same.
+    """The fingerprint by which repeated writes of rows are compared.
 
     Attributes:
         row_count: How many.
@@ -60,7 +60,7 @@ def contents_of(share: TopicRows) -> Contents:
     for name in share.table.column_names:
         column = _whole(share.table[name])
         numbers = _column(name, column)
-        # A row without the column is one whose column says nothing.
+        # A row without the column equals one with a null.
         said = numbers != 0
         place = np.uint64(zlib.crc32(name.encode()))
         total[said] += _mixed(numbers[said] ^ place)
@@ -75,7 +75,7 @@ def _whole(column: pa.ChunkedArray) -> Any:
 
 
 def _column(name: str, column: Any) -> Numbers:
-    """A number for each row; 0 where it says nothing."""
+    """A number for each row; 0 for a null."""
     if name == DELIVERY_COLUMN:
         return _times(column)
     if name == "keys":

@@ -30,14 +30,14 @@ def batches_of(
     """Messages of one queue as Spark expects them.
 
     Args:
-        projection: What is wanted of them.
+        projection: The columns to make.
         records: The messages.
         queue: Their queue.
         null_if_damaged: Whether a body that cannot be decompressed is null; else it is an error.
 
     Raises:
         MessageDamaged: A body cannot be decompressed.
-        RecordCorrupted: What came is no record.
+        RecordCorrupted: The bytes are no record.
         CodecMissing: The library that would decompress a body is not installed.
     """
     try:

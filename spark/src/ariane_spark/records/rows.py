@@ -35,7 +35,7 @@ MESSAGE_ID_PROPERTY: Final = "messageId"
 """Names the property by which a consumer can tell a message that was written twice."""
 
 DELIVERY_COLUMN: Final = "deliveryTimestamp"
-"""Names the column that says when a message is to be delivered."""
+"""Name of the column with the delivery time."""
 
 _ID_BYTES: Final = 16
 _ADVICE: Final = "leave such rows out, or mend them, before they are written"
@@ -55,7 +55,7 @@ _TYPES: Final[Mapping[str, tuple[DataType, ...]]] = {
     ),
     DELIVERY_COLUMN: (TimestampType(),),
 }
-"""What may be written, and as what."""
+"""The columns that may be written, with their types."""
 
 WRITABLE_COLUMNS: Final = tuple(_TYPES)
 
@@ -116,11 +116,11 @@ class TopicRows(NamedTuple):
 
 @dataclass(frozen=True)
 class RowPlan:
-    """Which column of a table becomes what of a message.
+    """The column of a table for each field of a message.
 
     Attributes:
         columns: Positions of columns by their names here.
-        topic: The topic of all messages; ``None``: the column says it.
+        topic: The topic of all messages; ``None``: a column has it.
     """
 
     columns: Mapping[str, int]
@@ -136,7 +136,7 @@ class RowPlan:
 
         Raises:
             SchemaIllegal: There is no body, or a column that messages do not have.
-            OptionIllegal: Nothing says which topic.
+            OptionIllegal: The topic is given nowhere.
         """
         columns = {}
         for at, field in enumerate(schema.fields):
@@ -238,7 +238,7 @@ def _with_ids(properties: Any, ids: pa.StringArray) -> pa.MapArray:
     row_of_pair = np.empty(0, np.int64)
     names, values = pa.array([], pa.string()), pa.array([], pa.string())
     if properties is not None:
-        # Without nulls offsets and pairs say the same.
+        # Without nulls offsets and pairs agree.
         some = properties.drop_null()
         offsets = some.offsets.to_numpy()
         first, pair_count = int(offsets[0]), int(offsets[-1] - offsets[0])

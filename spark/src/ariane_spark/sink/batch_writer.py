@@ -45,7 +45,7 @@ ConnectSender: TypeAlias = Callable[[WriteOptions], ColumnSender]
 
 @dataclass(frozen=True)
 class WriteReceipt(WriterCommitMessage):
-    """What one task wrote.
+    """The receipt of one task.
 
     Attributes:
         partition_id: Which partition.
@@ -96,7 +96,7 @@ class ArianeBatchWriter(DataSourceArrowWriter):
         return WriteReceipt(partition_id, count)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Raise what tasks refused; what they wrote stands.
+        """Raise the errors that tasks reported; rows written stay.
 
         Raises:
             RowIllegal: A row cannot become a message.
@@ -104,7 +104,7 @@ class ArianeBatchWriter(DataSourceArrowWriter):
         raise_refusals(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing: what was written stays, and a repetition writes it again."""
+        """Do nothing: rows written stay, and a retry writes them again."""
 
 
 class ArianeStreamWriter(DataSourceStreamArrowWriter):
@@ -122,7 +122,7 @@ class ArianeStreamWriter(DataSourceStreamArrowWriter):
         self._writer.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name.
-        """Nothing: what was written stays, and a repetition writes it again."""
+        """Do nothing: rows written stay, and a retry writes them again."""
 
 
 def batch_writer(
@@ -133,7 +133,7 @@ def batch_writer(
     Args:
         given: Options as the user gave them.
         schema: Of the table.
-        overwrite: Whether the user wants what is there to go; refused.
+        overwrite: Whether existing messages are to be deleted; refused.
 
     Raises:
         OptionError: An option cannot be obeyed.

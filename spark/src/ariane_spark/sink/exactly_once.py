@@ -3,7 +3,7 @@
 ::
 
     task:    committed already? -> look     else stage under a token -> receipt names the token
-    driver:  CommitBatch(sink, batch, what the receipts name, what all rows say)
+    driver:  CommitBatch(sink, batch, staged parts of the receipts, sum over all rows)
              idempotent, repeated freely; refused where other rows were committed before
     failure: AbortBatch(sink, batch)                                    never undoes a commit
 
@@ -51,12 +51,12 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StageReceipt(WriterCommitMessage):
-    """What one task did for a batch.
+    """The receipt of one task for a batch.
 
     Attributes:
         batch: The batch.
         home: The broker that it was staged at.
-        attempt: What was staged; ``None``: the batch was committed before.
+        attempt: The staged part; ``None``: the batch was committed before.
         contents: Of the rows that the task was given.
     """
 
@@ -68,11 +68,11 @@ class StageReceipt(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class ExactlyOnceWrite:
-    """What writers of tables and of streams have in common; travels to tasks and to the driver.
+    """The part that writers of tables and streams share; it travels to tasks and driver.
 
     Attributes:
         options: Where to write.
-        plan: What of a row becomes what of a message.
+        plan: The column for each field of a message.
         drawn_id: Names a write that is no stream; ``None``: it is one.
         connect: Gives the transactions of the process that asks.
     """
@@ -83,7 +83,7 @@ class ExactlyOnceWrite:
     connect: Connect = connect_transactions_once
 
     def stage(self, batches: Iterator[pa.RecordBatch]) -> StageReceipt | RowRefused:
-        """Stage the rows of one partition, or say which of them cannot be; in a task.
+        """Stage the rows of one partition, or report the bad ones; in a task.
 
         Raises:
             ArianeError: A broker refused, or does not answer.
@@ -111,7 +111,7 @@ class ExactlyOnceWrite:
         try:
             for rows in batches:
                 for part in sieve.tables(rows, seed, count):
-                    # Also of what was committed before: it is to be the same.
+                    # Also for a batch committed before: the rows must be the same.
                     contents = contents.plus(contents_of(part))
                     if staged is not None and _is_decided(partial(staged.add, part)):
                         staged = None
@@ -123,7 +123,7 @@ class ExactlyOnceWrite:
             return refused(error, batches)
 
     def commit(self, messages: Receipts, batch_id: int | None = None) -> None:
-        """Commit what the receipts name; on the driver.
+        """Commit the parts in the receipts; on the driver.
 
         Args:
             messages: The receipts of all tasks.
@@ -162,7 +162,7 @@ class ExactlyOnceWrite:
             _log.warning("%s; what came now is skipped", refusal)
 
     def abort(self, messages: Receipts) -> None:
-        """Drop what is staged, as far as that is possible now; on the driver.
+        """Drop staged parts, as far as that is possible now; on the driver.
 
         Spark asks for it also when it does not know whether the commit succeeded; brokers do
         nothing then if it did.
@@ -199,7 +199,7 @@ class ExactlyOnceWriter(DataSourceArrowWriter):
         self._write.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Drop what is staged, unless it was committed."""
+        """Drop staged parts, unless they were committed."""
         self._write.abort(messages)
 
 
@@ -220,7 +220,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         self._write.commit(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's signature.
-        """Drop what is staged for the micro-batch, unless it was committed."""
+        """Drop the micro-batch's staged parts, unless they were committed."""
         self._write.abort(messages)
 
 

@@ -37,7 +37,7 @@ def foreach_batch_writer(
 
     Args:
         endpoints: Name servers, ``host:port``, separated by commas.
-        topic: The topic of all rows; ``None``: the column ``topic`` says it.
+        topic: The topic of all rows; ``None``: the column ``topic`` has it.
         delivery: ``at-least-once`` or ``exactly-once``: the option ``deliveryGuarantee``.
         options: Further options of the format.
 
@@ -46,7 +46,7 @@ def foreach_batch_writer(
         micro-batch twice under one name: what it wrote first would count for both.
 
     Raises:
-        OptionError: An option cannot be obeyed; said here, before the query starts.
+        OptionError: An option is illegal; raised here, before the query starts.
     """
     given = {"endpoints": endpoints} | {name: str(value) for name, value in options.items()}
     if topic is not None:
@@ -75,7 +75,7 @@ def foreach_batch_writer(
 
 
 def _run_of(rows: DataFrame) -> str | None:
-    """The run of the query that rows are of; ``None`` where nobody tells it."""
+    """The run of the query that made the rows; ``None`` if unknown."""
     context = getattr(rows.sparkSession, "sparkContext", None)  # A remote session has none.
     run_id = context.getLocalProperty(RUN_ID_PROPERTY) if context else None
     # Applications may set it, too; the engine draws a UUID.

@@ -1,4 +1,4 @@
-"""What one attempt of a task stages: rows as blocks of records, one call after another.
+"""Staging of one task attempt: rows go as blocks of records, one call after another.
 
 While a call is under way the next block is encoded. Order is kept: of a queue, and so of a group.
 """
@@ -62,7 +62,7 @@ class StagedAttempt:
 
         Args:
             calls: To the cluster.
-            batch: What it is a part of.
+            batch: The batch that it belongs to.
             home: The broker.
             partition_id: Spark's partition.
             name: Names the task where a row of it is refused.
@@ -87,7 +87,7 @@ class StagedAttempt:
         self._turn = partition_id + batch.batch_id
 
     def add(self, share: TopicRows) -> None:
-        """Stage rows; what was added before is staged when this returns.
+        """Stage rows; rows added before are staged when this returns.
 
         Args:
             share: As ``RowPlan.tables`` gives them.
@@ -126,7 +126,7 @@ class StagedAttempt:
                 self._stage(request, share.rows[chosen])
 
     def wait(self) -> None:
-        """Wait until what was added is staged.
+        """Wait until all added rows are staged.
 
         Raises:
             RowIllegal: The broker refused a row.
@@ -144,7 +144,7 @@ class StagedAttempt:
             raise
 
     def finish(self) -> Attempt:
-        """Wait until all is staged; what a commit has to name.
+        """Wait until everything is staged; returns the part for the commit.
 
         Raises:
             RowIllegal: The broker refused a row.

@@ -25,7 +25,7 @@ class Patience:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """A micro-batch takes what is there: wait for the next."""
+        """End a micro-batch: the next one waits for new messages."""
         self._until_s = self._monotonic() + self._limits.delay_ms_max / 1000
 
     def is_over(self, backlog: int) -> bool:

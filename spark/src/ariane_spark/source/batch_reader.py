@@ -43,7 +43,7 @@ class ArianeBatchReader(DataSourceReader):
         self._connect = connect
 
     def partitions(self) -> list[InputPartition]:
-        """What each task reads; called once, by the planner."""
+        """The partitions of the read, one for each task; called once, by the planner."""
         cluster = self._connect(self._options)
         start, end, log_epochs = self._positions(cluster)
         return list(
@@ -78,7 +78,7 @@ class ArianeBatchReader(DataSourceReader):
     def _check_kept(
         self, start: Positions, end: Positions, bounds: Mapping[MessageQueue, Bounds]
     ) -> None:
-        """Say at once what the user's own offsets ask for in vain; tasks would find it later."""
+        """Raise at once for explicit offsets that do not exist; tasks would fail later."""
         loss = DataLossPolicy(fails=self._options.fail_on_data_loss)
         for queue, kept in bounds.items():
             if start[queue] < kept.earliest or max(start[queue], end[queue]) > kept.latest:

@@ -1,4 +1,4 @@
-"""What happens when messages that were to be read are not there any more."""
+"""The handling of messages that are missing in a range to be read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WAY_OUT: Final = (
 
 
 class DataLossPolicy:
-    """Fails, or says once in the log what is missing and goes on.
+    """Fails, or logs once which messages are missing and continues.
 
     Attributes:
         fails: Whether a loss ends the query.
@@ -67,7 +67,7 @@ class DataLossPolicy:
         Args:
             queue: The queue.
             position: The position.
-            end: Up to where the queue is what it was.
+            end: The offset up to which the queue is unchanged.
 
         Raises:
             DataLost: When a loss ends the query.
@@ -79,13 +79,13 @@ class DataLossPolicy:
         )
 
     def out_of_range(self, queue: MessageQueue, begin: int, end: int, kept: Bounds) -> None:
-        """A range goes beyond what is kept.
+        """Handle a range that goes beyond the kept one.
 
         Args:
             queue: The queue.
             begin: Where the range begins.
             end: Where it ends.
-            kept: What is kept of the queue.
+            kept: The kept range of the queue.
 
         Raises:
             DataLost: When a loss ends the query.

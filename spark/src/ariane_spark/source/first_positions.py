@@ -1,4 +1,4 @@
-"""Where a query starts and ends: what the user said, made into positions of queues that exist."""
+"""Begin and end of a query: the user's rules, turned into positions of existing queues."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def resolve(
     """The positions that a rule stands for, one for each queue.
 
     Args:
-        rule: What the user said.
+        rule: The user's rule.
         bounds: All queues of the topics.
         cluster: Asked for offsets by time, and for those of a group.
         unnamed: Where a queue stands that the user's offsets do not name.
@@ -60,7 +60,7 @@ def resolve(
 
 
 def edge_of(kept: Bounds, edge: Edge) -> QueueOffset:
-    """The queue offset at one end of what is kept."""
+    """The queue offset at one end of the kept range."""
     return kept.earliest if edge is Edge.EARLIEST else kept.latest
 
 

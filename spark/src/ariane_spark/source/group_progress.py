@@ -24,7 +24,7 @@ class GroupProgress:
         self._told: Positions | None = None
 
     def tell(self, positions: Positions, offsets: GroupOffsets) -> None:
-        """Store positions that are new; what cannot be stored is logged, and stored with the next.
+        """Store new positions; those that fail are logged, and stored with the next ones.
 
         Args:
             positions: The next message to read of each queue.

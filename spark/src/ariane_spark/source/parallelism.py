@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 CLUSTER_TASKS: Final = 32
-"""Where it is a cluster, and nothing says of what size: for few cores a task or two too many."""
+"""The assumed cores of a cluster of unknown size: few cores get a task or two too many."""
 
 _SUBMIT: Final = "org.apache.spark.deploy.SparkSubmit"
 _FLAGS: Final = {
@@ -42,7 +42,7 @@ def cluster_parallelism() -> int:
 
 
 def settings_of(arguments: Sequence[str]) -> dict[str, str]:
-    """The settings that a command line of Spark names; what is said later counts more.
+    """The settings in a Spark command line; later ones override earlier ones.
 
     Args:
         arguments: Of the Java process.

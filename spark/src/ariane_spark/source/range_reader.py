@@ -1,4 +1,4 @@
-"""Reads ranges in a task; repeats what failed on its way, and passes no gap in silence."""
+"""Reads ranges in a task; repeats failed reads, and reports every gap."""
 
 from __future__ import annotations
 
@@ -173,14 +173,14 @@ class RangeReader:
         return part
 
     def _kept_part(self, part: QueueRange, refusal: QueueOffsetOutOfRange) -> QueueRange:
-        """What is left of a range that goes beyond what is kept."""
+        """The rest of a range that goes beyond the kept one."""
         earliest = QueueOffset(refusal.min_queue_offset)
         kept = Bounds(earliest, QueueOffset(refusal.max_queue_offset))
         self._loss.out_of_range(part.queue, part.begin, part.end, kept)
         return replace(part, begin=max(part.begin, kept.earliest), end=min(part.end, kept.latest))
 
     def _give_up(self, part: QueueRange, error: ArianeError | None) -> None:
-        """Fail, or leave the rest of a range that the broker says is not there."""
+        """Fail, or skip the rest of a range that the broker reports as missing."""
         if error is not None:
             raise error
         self._loss.ended_early(part.queue, part.begin, part.end)

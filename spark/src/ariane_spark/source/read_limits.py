@@ -1,6 +1,6 @@
-"""How far a micro-batch may go, as Spark says it; stand-ins of the same names for Spark 4.1.
+"""Spark's limits for a micro-batch; stand-ins of the same names for Spark 4.1.
 
-Spark 4.1 knows no limits of its own: there the reader asks itself, and nobody else uses these.
+Spark 4.1 has no limits: there only the reader itself uses these classes.
 """
 
 from __future__ import annotations

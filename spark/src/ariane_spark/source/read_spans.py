@@ -40,7 +40,7 @@ _SAMPLED: Final = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f][13579bd
 
 
 class ReadSpan:
-    """What one task reads, from its beginning to the end of its ``with`` block."""
+    """The span of one task's read; ends with its ``with`` block."""
 
     def __init__(self, endpoint: str) -> None:
         """Begin; ``endpoint`` is the collector."""
@@ -107,7 +107,7 @@ class ReadSpan:
 
 @lru_cache(maxsize=4)
 def _tracer(endpoint: str) -> Tracer:
-    """What tells a collector, one span at a time; kept for the next task of this worker."""
+    """The exporter to a collector, for one span at a time; kept for the worker's next task."""
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415 - as above.
         OTLPSpanExporter,
     )

@@ -74,7 +74,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing is asked or read yet.
 
         Args:
-            options: What to read and how.
+            options: The options of the read.
             projection: Which columns.
             connect: Gives the connection of the process that asks.
             monotonic: Seconds since some moment.
@@ -116,13 +116,13 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = dict(self._current_bounds())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name.
-        """How far one micro-batch goes, unless the trigger says otherwise."""
+        """The limit of a micro-batch, unless the trigger has one."""
         trigger = self._options.trigger
         if trigger.records_max is not None:
             return ReadMaxRows(trigger.records_max)
         if trigger.bytes_max is not None:
             return ReadMaxBytes(trigger.bytes_max)
-        # Spark knows no limit that is made of several; what it does not hear is applied here.
+        # Spark does not combine several limits; those that it does not see are applied here.
         return ReadAllAvailable() if trigger.records_min is None else ReadMinRows(1)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name.
@@ -150,7 +150,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json({queue: kept.latest for queue, kept in bounds.items()}, epochs_of(bounds))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """What each task of a micro-batch reads; on a replay this is the first that is called."""
+        """The partitions of a micro-batch, one for each task; on a replay this is called first."""
         to = _from_checkpoint(end)
         epochs = log_epochs_of(end)
         begins = self._begins(_from_checkpoint(start), to)
@@ -271,7 +271,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for _ in self._connect(self._options).read_range(place, fetch):
                 pass
         except QueueOffsetOutOfRange:
-            return None  # What retention has deleted is told when it is read.
+            return None  # Messages that retention has deleted are reported when they are read.
         except CallError as refusal:
             if refusal.reason != "QUEUE_CUT":
                 raise
@@ -312,7 +312,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return begins
 
     def _current_bounds(self) -> dict[MessageQueue, Bounds]:
-        """What is kept of the queues, at most some hundred milliseconds old.
+        """The kept ranges of the queues, at most some hundred milliseconds old.
 
         An idle query without a trigger asks about 200 times a second.
         """
@@ -325,14 +325,14 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._bounds
 
     def _bounds_at_start(self) -> dict[MessageQueue, Bounds]:
-        """What is kept of all queues, once the name servers know all brokers.
+        """The kept ranges of all queues, once the name servers know all brokers.
 
         A queue that is heard of later is read from its earliest message on, as it has to be when it
         is new: so it must be known that the others are all there are. Whoever starts at the
         earliest message need not wait.
 
         Raises:
-            ServiceUnavailable: Nobody knows all brokers after more than a warm-up.
+            ServiceUnavailable: No name server knows all brokers after more than a warm-up.
         """
         for _ in range(WARM_UP_WAITS_MAX):
             bounds = self._current_bounds()
@@ -349,12 +349,12 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _bounds_now(self, cluster: Cluster) -> dict[MessageQueue, Bounds]:
-        """What is kept of all queues; those of a topic that was deleted are not among them.
+        """The kept ranges of all queues, without those of deleted topics.
 
         Whether that is a loss is seen by the positions that were reached.
 
         Raises:
-            RouteNotFound: Nobody can tell yet, for name servers have just started.
+            RouteNotFound: The route is still unknown, because name servers have just started.
             ArianeError: A broker does not answer.
         """
         selection = self._options.selection

@@ -1,4 +1,4 @@
-"""Streams on Spark 4.1, which says neither where a micro-batch starts nor how far it may go."""
+"""Streams on Spark 4.1, which gives neither begin nor limit of a micro-batch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class UnlimitedStreamReader(DataSourceStreamReader):
         return self._reached
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """What each task of a micro-batch reads."""
+        """The partitions of a micro-batch, one for each task."""
         self._reached = end
         return self._reader.partitions(start, end)
 

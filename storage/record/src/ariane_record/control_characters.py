@@ -1,4 +1,4 @@
-"""Control characters: none in what a message says beside its body, and none on a terminal.
+"""Control characters: forbidden in messages except in bodies, and escaped on terminals.
 
 Control characters are those of Unicode's category Cc::
 
@@ -64,7 +64,7 @@ def are_pairs(encoded: bytes, count: int) -> bool:
 
 
 def shown(text: str) -> str:
-    r"""A text for a person: what a terminal would obey, or show turned round, as escapes: \x1b."""
+    r"""A text for people: characters that a terminal would obey, or reverse, escaped: \x1b."""
     return text if text.isprintable() else _MISLEADING.sub(_escape, text)
 
 
@@ -74,7 +74,7 @@ def shown_lines(text: str) -> str:
 
 
 def shown_json(encoded: str) -> str:
-    r"""JSON that says the same in characters that a terminal shows: the rest as \u009b."""
+    r"""The same JSON in characters that a terminal shows: others escaped as \u009b."""
     if encoded.isascii() and "\x7f" not in encoded:
         return encoded
     return _MISLEADING_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", encoded)

@@ -1,15 +1,15 @@
-"""What can be wrong with a record, or with what somebody wants to write into one.
+"""Errors of records, and of messages that cannot become records.
 
 ::
 
     RecordError
     +-- RecordCorrupted     bytes that claim to be a record and are not
-    +-- BlockFull           the record does not fit into what is left of the block
+    +-- BlockFull           the record does not fit into the rest of the block
     +-- BodyDamaged         a compressed body that cannot be decompressed, or grows too large
     +-- CodecMissing        the library that would decompress it is not installed
     +-- WireCorrupted       bytes that claim to be a message of Protocol Buffers and are not
     +-- (ValueError)
-        +-- IllegalColumn     a column that cannot become messages; says which, and which row
+        +-- IllegalColumn     a column that cannot become messages; names it and the row
         +-- IllegalMessageId  a text that is no message id
         +-- IllegalName       a topic or group name outside the rules
         +-- IllegalProperty   a property or key that the format cannot carry
@@ -28,7 +28,7 @@ class RecordCorrupted(RecordError):
     """Bytes that claim to be a record and are not.
 
     Attributes:
-        reason: What is wrong, one short clause.
+        reason: The fault, one short clause.
         position: Which record of the block (0 for the first); 0 for a single record.
     """
 
@@ -43,7 +43,7 @@ class WireCorrupted(RecordError):
 
 
 class BlockFull(RecordError):
-    """The record does not fit into what is left of the block.
+    """The record does not fit into the rest of the block.
 
     The block is as it was before: finish it, and add the record to the next one.
     """
@@ -53,8 +53,8 @@ class IllegalColumn(RecordError, ValueError):
     """A column that cannot become messages, as a whole or at one row.
 
     Attributes:
-        column: What of a message it stands for: ``body``, ``tag`` and so on.
-        reason: What is wrong, one short clause.
+        column: The field of a message that it holds: ``body``, ``tag`` and so on.
+        reason: The fault, one short clause.
         row: Which row, 0 for the first; ``None`` when its type is wrong.
     """
 
@@ -90,4 +90,4 @@ class RecallHandleIllegal(RecordError, ValueError):
 
 
 class RecordTooLarge(RecordError, ValueError):
-    """A body, topic or properties beyond what a record can hold."""
+    """A body, topic or properties over the limits of a record."""

@@ -38,7 +38,7 @@ from typing import Final, NewType, TypeAlias
 import numpy as np
 
 ByteBuffer: TypeAlias = bytes | bytearray | memoryview
-"""What holds bytes of records: contiguous, one byte an element."""
+"""Contiguous memory of records, one byte an element."""
 
 Host: TypeAlias = tuple[str, int]
 """IP address in its usual spelling, and port."""

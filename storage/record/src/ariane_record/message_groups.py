@@ -31,7 +31,7 @@ class BrokerQueue(NamedTuple):
 
 @lru_cache(ORDERS_REMEMBERED_MAX)
 def queues_in_order(queue_order: str) -> tuple[BrokerQueue, ...]:
-    """The queues of a queue order, sorted. What an operator mistyped counts as not there."""
+    """The sorted queues of a queue order. Malformed entries are ignored."""
     queues: set[BrokerQueue] = set()
     for entry in queue_order.split(";"):
         broker_name, _, count = entry.strip().rpartition(":")

@@ -36,7 +36,7 @@ CHECKS_EXHAUSTED_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 TEMPLATE_TOPIC: Final = "TBW102"
 
 TRACE_PARENT: Final = "traceparent"
-"""The property that says in which span a message was sent, as W3C's trace context writes it."""
+"""The property with the span in which a message was sent, in W3C's trace context format."""
 
 _SYSTEM_TOPICS: Final = frozenset(
     {
@@ -138,5 +138,5 @@ def retry_topic(group: str) -> str:
 
 
 def dead_letter_topic(group: str) -> str:
-    """The topic that keeps what a group has given up."""
+    """The topic of a group's dead letters."""
     return DEAD_LETTER_PREFIX + group

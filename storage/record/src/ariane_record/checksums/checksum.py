@@ -41,7 +41,7 @@ def range_crcs(
     """CRC-32 of many ranges: one C call for each, in one go.
 
     Args:
-        view: What they are ranges of.
+        view: The memory of the ranges.
         begins: Where each one begins, ascending.
         ends: Where each one ends.
     """

@@ -36,7 +36,7 @@ _INVERT: Final = 0xFFFFFFFF
 _DIGIT_BITS: Final = 8
 _DIGITS: Final = 1 << _DIGIT_BITS
 _OPERATOR: Final = 4 * 256
-"""Entries of the table of one shift: what each value of each byte of the register becomes."""
+"""Entries of the table of one shift: the result for each value of each byte of the register."""
 
 _IDENTITY: Final = (
     np.arange(256, dtype=np.uint32) << (8 * np.arange(4, dtype=np.uint32)[:, None])
@@ -153,7 +153,7 @@ def _level_tables(level: int) -> Crcs:
 
 @cache
 def place_tables(begin: int, end: int, length: int) -> NDArray[np.uint32]:
-    """What each value of each byte of a range adds to the bare CRC of a text.
+    """The bare CRC of each value of each byte of a range.
 
     Args:
         begin: First byte of the range.
@@ -167,7 +167,7 @@ def place_tables(begin: int, end: int, length: int) -> NDArray[np.uint32]:
 
 
 def counter_crcs(numbers: NDArray[np.int64], tables: NDArray[np.uint32]) -> Crcs:
-    """What big-endian numbers add to the bare CRCs of texts, each number in the same place.
+    """The bare CRCs of big-endian numbers, all in the same place of their texts.
 
     Args:
         numbers: Ascending and not negative, int64[n], n at least 1. Bytes that are the same in the
@@ -209,7 +209,7 @@ def row_crcs(rows: NDArray[np.uint8]) -> Crcs:
 
 @lru_cache(maxsize=4096)
 def _place_table(distance: int) -> Crcs:
-    """What each value of a byte with so many others behind it adds to the bare CRC: 1 KiB."""
+    """The bare CRC of each value of a byte with a number of others behind it: 1 KiB."""
     return zero_shift(BYTE_CRCS, distance)
 
 

@@ -95,7 +95,7 @@ def key_hashes(topic: str, keys: Sequence[str]) -> NDArray[np.int32]:
 
 @lru_cache(maxsize=4096)
 def topic_word(topic: str) -> np.uint32:
-    """Hash of what the index puts before the keys of a topic, as an unsigned number."""
+    """Hash of the index's prefix for the keys of a topic, as an unsigned number."""
     return np.uint32(java_string_hash(topic + "#") & _WORD_MASK)
 
 

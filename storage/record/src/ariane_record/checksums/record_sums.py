@@ -22,7 +22,7 @@ from ariane_record.encoding.block import EMPTY_CRC_PROPERTY
 from ariane_record.layout import CRC_PROPERTY_BYTES, HEADER_BYTES
 
 _PERIOD_BYTES: Final = 0xFFFFFFFF
-"""After so many zero bytes a register of CRC-32 is what it was."""
+"""After so many zero bytes a register of CRC-32 has its first value again."""
 
 _PROPERTY_CRC: Final = np.uint32(crc32(EMPTY_CRC_PROPERTY))
 
@@ -44,9 +44,9 @@ def record_crcs_of_parts(
     Args:
         headers: ``layout.HEADER`` of each record, contiguous.
         body_crcs: The sum of each body, uint32[count].
-        tail_crcs: The sum of what follows it.
+        tail_crcs: The sum of the bytes behind it.
         body_bytes: Bytes of each body.
-        tail_bytes: Bytes of what follows: one number if it is the same for all.
+        tail_bytes: Number of bytes behind it: one number if it is the same for all.
     """
     crcs = row_crcs(headers.view(np.uint8).reshape(-1, HEADER_BYTES))
     first = int(body_bytes[0])

@@ -1,4 +1,4 @@
-"""Records as Arrow columns, for Spark and whoever else has tables.
+"""Records as Arrow columns, for Spark and other users of tables.
 
 Arrow is an extra of this distribution (``ariane-record[arrow]``): only this module needs it, and no
 other imports it. All work is done by numpy and Arrow over whole columns.
@@ -13,7 +13,7 @@ messageId             string                   never: without a unique id, the o
 keys                  list<string>             never, may be empty
 tag                   string                   without a tag
 messageGroup          string                   without one
-properties            map<string, string>      never; holds what has no column of its own
+properties            map<string, string>      never; properties without a column of their own
 bornTimestamp         timestamp[us, UTC]       never
 storeTimestamp        timestamp[us, UTC]       never
 deliveryTimestamp     timestamp[us, UTC]       unless the producer asked for a delivery time
@@ -85,7 +85,7 @@ _HEX_DIGITS: Final = np.array([f"{octet:02X}".encode() for octet in range(256)],
 
 
 def arrow_schema(names: Sequence[str] = COLUMN_NAMES) -> pa.Schema:
-    """The schema of what ``to_arrow`` gives.
+    """The schema of the tables of ``to_arrow``.
 
     Raises:
         KeyError: No such column.
@@ -117,7 +117,7 @@ def to_arrow(columns: RecordColumns, names: Sequence[str] = COLUMN_NAMES) -> pa.
 
 
 class _RecordArrays:
-    """Builds the columns of some records; what several of them need is made once."""
+    """Builds the columns of some records; intermediate results are shared."""
 
     def __init__(self, columns: RecordColumns) -> None:
         self._columns = columns

@@ -1,4 +1,4 @@
-"""The bodies of many records without what stands around them, where records are alike.
+"""The bodies of many records without the rest of the records, where records are alike.
 
 Whoever wants the bodies only need not be sent the rest: of messages of 128 bytes it is more than
 half. Records of one size lie at one distance, so that one step of numpy gathers the bodies of all
@@ -35,7 +35,7 @@ RUN_RECORDS_MIN: Final = 64
 """Runs that are shorter on average cost more than they spare: a few steps of numpy each."""
 
 _NOT_IN_PLACE: Final = int(HOST_FLAGS | SystemFlag.COMPRESSED)
-"""Flags of records whose body lies elsewhere, or is not what its producer gave."""
+"""Flags of records whose body is at another place, or is not as its producer gave it."""
 
 _QUEUE_OFFSET_START: Final = 20
 _BODY_LENGTH_START: Final = HEADER_BYTES - HEADER["body_length"].itemsize
@@ -61,7 +61,7 @@ class GatheredBodies(NamedTuple):
     """Bodies without their records.
 
     Attributes:
-        runs: What they are the bodies of, in order.
+        runs: The records, in order.
         octets: The bodies, back to back: uint8[bytes].
     """
 
@@ -113,7 +113,7 @@ def gather_bodies(chunks: Sequence[memoryview], sizes: NDArray[np.int32]) -> Gat
         sizes: Bytes of each record, int32[count], at least ``RECORD_BYTES_MIN``.
 
     Returns:
-        The bodies; ``None``: the records are not alike, or do not say what their sizes say.
+        The bodies; ``None``: the records are not alike, or differ from their sizes.
 
     Raises:
         RecordCorrupted: The chunks do not hold whole records of these sizes.

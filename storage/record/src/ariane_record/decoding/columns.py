@@ -46,7 +46,7 @@ class RecordColumns:
 
     Attributes:
         records: The records.
-        headers: ``layout.HEADER`` of each; only an IPv6 address is not what its field says.
+        headers: ``layout.HEADER`` of each; the field of an IPv6 address is not valid.
         starts: First byte of each record, int64.
         sizes: Bytes of each record, int64.
         body_start: First byte of each body, int64.
@@ -156,7 +156,7 @@ class RecordColumns:
         return fields_of(view, find_spans(view, start, size))
 
     def offset_message_id(self, position: int) -> str:
-        """The id that says where one record lies."""
+        """The message id that names one record's place."""
         message = self.message(position)
         return encode_offset_message_id(message.store_host, message.commit_log_offset)
 
@@ -283,7 +283,7 @@ def decode_columns(records: ByteBuffer, sizes: NDArray[np.int32]) -> RecordColum
 def gather_headers(records: ByteBuffer, starts: NDArray[np.int64]) -> Headers:
     """The headers of records at any places of a buffer: ``layout.HEADER``, one for each start.
 
-    What lies behind an IPv6 host is not where the layout says.
+    The fields behind an IPv6 host are not where the layout has them.
 
     Args:
         records: Where the records lie.
@@ -307,7 +307,7 @@ def _headers_and_hosts(
     system_flag = headers["system_flag"]
     if not (system_flag & HOST_FLAGS).any():
         return headers, 0
-    # What lies behind a longer host lies further on by as much.
+    # The fields behind a longer host are further on by as much.
     extra = np.int64(IPV6_EXTRA_BYTES)
     born_extra = ((system_flag & SystemFlag.BORN_HOST_IPV6) != 0) * extra
     host_extra = born_extra + ((system_flag & SystemFlag.STORE_HOST_IPV6) != 0) * extra

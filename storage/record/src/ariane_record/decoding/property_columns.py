@@ -103,7 +103,7 @@ class PropertyColumns:
         same: NDArray[np.bool_] = ends - starts == len(octets)
         for start in range(first, len(octets), _WORD_BYTES):
             part = octets[start : start + _WORD_BYTES]
-            # Behind the end of a span that is too short there is text, or what pads it.
+            # Behind the end of a span that is too short there is text or padding.
             spots = np.minimum(starts + start, len(self.text))
             same &= (self._words[spots] & _WORD_MASKS[len(part)]) == _word_of(part)
         return same
@@ -234,7 +234,7 @@ def _is_sound(text: bytes, row_end: NDArray[np.int64], lengths: NDArray[np.int64
 
 
 def _made_sound(text: bytes, row_end: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
-    """The text with each row closed and what is no UTF-8 replaced; no producer of ours needs it."""
+    """Close each row of the text and replace invalid UTF-8, which our producers never send."""
     rows: list[bytes] = []
     start = 0
     for end in row_end.tolist():

@@ -43,7 +43,7 @@ def gather_spans(
 
 
 def _elements(octets: NDArray[np.uint8], length: int) -> NDArray[np.void]:
-    """What begins at each byte, so many bytes of it; nothing is copied."""
+    """Views of a fixed size that begin at each byte; nothing is copied."""
     return np.ndarray(
         shape=(len(octets) - length + 1,),
         dtype=np.dtype((np.void, length)),

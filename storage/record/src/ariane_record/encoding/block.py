@@ -91,7 +91,7 @@ _join_pairs = _VALUE_END.join
 pack_unowned_header: Final = Struct(">iII 4x i 16x iq 8x 8x 8x 4x 8x i").pack
 
 
-# Nobody changes one; not frozen, for that takes longer to make than all columns of a tiny block.
+# Never changed; not frozen, because that takes longer than all columns of a tiny block.
 @dataclass(slots=True, eq=False)
 class RecordBlock:
     """Records of one topic as they will lie in the commit log, with their columns.
@@ -363,7 +363,7 @@ def _encode_pairs(  # noqa: C901 - five optional parts, told one after the other
 
 
 def _illegal_pair(properties: Mapping[str, str]) -> IllegalProperty:
-    """Name what is wrong with the names, or else with the values."""
+    """Name the fault of the names, or else of the values."""
     names = OWN_ARGUMENTS.intersection(properties)
     if names:
         return IllegalProperty(f"{', '.join(sorted(names))}: not a property to set by name")
@@ -379,7 +379,7 @@ def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordBlock:
 
     Args:
         topic: The topic of the block; it takes the place of the messages' own.
-        messages: What to encode, in this order.
+        messages: The messages, in this order.
 
     Raises:
         IllegalProperty: A property that the format cannot carry.

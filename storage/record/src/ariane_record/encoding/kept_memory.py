@@ -37,7 +37,7 @@ _LARGE_BYTES: Final = 31 << 20
 
 
 def expect_large_blocks() -> None:
-    """Have the allocator learn now what it would learn of blocks that come and go.
+    """Make the allocator learn now what it would learn from blocks that come and go.
 
     For a library, whose process belongs to somebody else: nothing is set. glibc keeps pieces of
     the size of the largest that was ever freed; what is freed here, nobody has touched, so that it

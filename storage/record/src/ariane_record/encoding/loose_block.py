@@ -1,4 +1,4 @@
-"""A block in pieces: its records are copied for the first time into what travels.
+"""A block in pieces: its records are first copied when a request is put together.
 
 A block is a megabyte, and every further copy of it is one more megabyte of memory that the system
 has to find and clear. Most of a block does not change any more once it is encoded; only the
@@ -31,7 +31,7 @@ from ariane_record.single.producer_sequence import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LooseBlock:
-    """What ``RecordBlock`` is, in pieces.
+    """A ``RecordBlock`` in pieces.
 
     Attributes:
         topic: As ``RecordBlock``.
@@ -101,7 +101,7 @@ class LooseBlock:
             raise ValueError("the block has no room for a producer sequence")
         pieces = list(self.pieces)
         encoded = encode_sequence(sequence, self.count, self.size_bytes)
-        # Texts of one length: their sums differ by the bare register of what they differ by.
+        # Texts of one length: their sums differ by the bare CRC of their difference.
         change = crc32_of(encoded) ^ crc32_of(pieces[self.sequence_piece])
         pieces[self.sequence_piece] = encoded
         end = self.sequence_start + SEQUENCE_BYTES

@@ -76,13 +76,13 @@ class MovedRecords:
     ) -> RecordBlock:
         """Some of the records as a block of a topic.
 
-        They are part of no transaction there, whatever they were.
+        The copies belong to no transaction, whatever the records did.
 
         Args:
             topic: The topic of the block.
             rows: Which records, in the order of the block; at least one.
-            heads: Encoded properties that go before what is kept, of each of them.
-            half_offsets: What stands in the header in the place of a half message's offset.
+            heads: Encoded properties to put before the kept ones, for each record.
+            half_offsets: The value of the header field for a half message's offset.
             attempts: How often each was tried, the same for all; nothing to leave that as it is.
             delivery_times_ms: As ``RecordBlock.delivery_times_ms``.
 

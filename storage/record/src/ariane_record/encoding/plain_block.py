@@ -42,14 +42,14 @@ _WORD: Final = 1 << 32
 _SIGN_BIT: Final = np.int32(np.iinfo(np.int32).min)
 _LENGTH_BYTES: Final = 2
 
-# Which piece of a block is what of the first record.
+# Which piece of a block is which part of the first record.
 _TAIL: Final = 2
 _SEQUENCE: Final = 3
 _SEQUENCED_PIECES: Final = 5
 
 
 class PlainShape:
-    """What plain messages of one topic and tag have beside their bodies.
+    """The bytes of plain messages of one topic and tag, except their bodies.
 
     Attributes:
         topic: The topic.
@@ -105,7 +105,7 @@ class PlainShape:
             unique_ids: The id of each, of ``id_bytes`` digits.
             born_timestamp_ms: When they were made, milliseconds since the epoch.
             sequenced: Whether the first record gets room for a producer sequence.
-            folder: Adds up sums; kept by who encodes often.
+            folder: Adds up sums; kept by callers that encode often.
         """
         count = len(bodies)
         body_crcs = np.fromiter(map(crc32_of, bodies), np.uint32, count)
@@ -129,7 +129,7 @@ class PlainShape:
         pieces = _pieces(headers, bodies, tails)
         if sequenced:
             before, room, behind = self._sequenced_tail(unique_ids.digits[0].tobytes())
-            # What stood there goes on with the header of the next record.
+            # The field's place in the record now holds the header of the next record.
             behind += pieces[_TAIL][tails.shape[1] :]
             pieces[_TAIL : _TAIL + 1] = before, room, behind
             crcs[0] = _crc_of_first(pieces, int(sizes[0]))
@@ -150,7 +150,7 @@ class PlainShape:
         )
 
     def _tails(self, unique_ids: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """What follows the body of each record, a row each."""
+        """The bytes behind the body of each record, one row each."""
         before, after = self._tail_ends(b"", b"")
         before_bytes = len(before)
         width = before_bytes + self._id_bytes + len(after)
@@ -167,7 +167,7 @@ class PlainShape:
         return before, room, rest + end
 
     def _tail_ends(self, sequence: bytes, unique_id: bytes) -> tuple[bytes, bytes]:
-        """What follows a body: before the id, and from it on."""
+        """The bytes behind a body: before the id, and from it on."""
         first = sequence + self._before_id
         last = unique_id + PROPERTY_VALUE_END + EMPTY_CRC_PROPERTY
         length = len(first) + len(last) + (0 if unique_id else self._id_bytes)
@@ -177,7 +177,7 @@ class PlainShape:
 def _pieces(
     headers: NDArray[np.void], bodies: Sequence[bytes], tails: NDArray[np.uint8]
 ) -> list[bytes]:
-    """Bodies, and what lies before, between and behind them: tail of one, header of the next."""
+    """Bodies, and the bytes around them: the tail of one record, the header of the next."""
     count, width = tails.shape
     between = np.empty((count - 1, width + HEADER_BYTES), np.uint8)
     between[:, :width] = tails[:-1]

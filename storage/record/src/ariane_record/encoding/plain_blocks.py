@@ -49,7 +49,7 @@ class PlainRun:
     Attributes:
         topic: Their topic.
         bodies: The body of each.
-        shapes: What each has beside it.
+        shapes: The other bytes of each.
         born_timestamps_ms: When each was made, milliseconds since the epoch.
         size_bytes: Bytes of all records.
         sequenced: Whether the first record has a producer sequence.
@@ -129,7 +129,7 @@ class PlainColumns(NamedTuple):
         topics: The topic of each block.
         counts: How many messages each has, 1 or more.
         bodies: The body of each message.
-        shapes: What each has beside it.
+        shapes: The other bytes of each.
         born_timestamps_ms: When each was made, milliseconds since the epoch.
         sequences: Where each block stands in the stream of its producer; nothing if they are not
             sequenced.
@@ -203,11 +203,11 @@ def encode_plain_columns(
 
 
 def _put_sequences(plain: PlainColumns, befores: list[bytes], sizes: NDArray[np.int32]) -> None:
-    """Have the first record of each block say its sequence.
+    """Put the sequence into the first record of each block.
 
     Args:
         plain: The messages.
-        befores: What stands between the body and the id of each.
+        befores: The bytes between body and id of each.
         sizes: Bytes of each record.
     """
     if not plain.sizes_bytes:
@@ -307,7 +307,7 @@ def _records_apart(blocks: PlainBlocks) -> Sequence[bytes]:
 def encode_plain_run(
     run: PlainRun, sequence: ProducerSequence | None, unique_ids: Sequence[str]
 ) -> RecordBlock:
-    """The block of a few messages, one by one: what is done by column has a fixed price.
+    """Encode a block of a few messages one by one: doing it by column has a fixed price.
 
     Args:
         run: At least one message.

@@ -1,4 +1,4 @@
-"""What plain messages of one topic have in common: those with a body, perhaps a tag, and no more.
+"""The bytes that plain messages of one topic share: messages with a body and perhaps a tag.
 
 The parts of their records that are known before there is a message::
 
@@ -29,7 +29,7 @@ TAGS_KEPT_MAX: Final = 4096
 """Tags of a topic whose shape is kept."""
 
 PLAIN_RECORD_END: Final = PROPERTY_VALUE_END + EMPTY_CRC_PROPERTY
-"""What stands behind the id."""
+"""The bytes behind the id."""
 
 _HASH_FACTOR: Final = 31
 _WORD: Final = 1 << 32
@@ -38,12 +38,12 @@ _ID_NAME: Final = PropertyName.UNIQUE_ID.encode() + PROPERTY_NAME_END
 
 
 class TagShape(NamedTuple):
-    """What plain messages of one topic and tag have beside their bodies.
+    """The bytes of plain messages of one topic and tag, except their bodies.
 
     Attributes:
-        before_id: What stands between body and id, a sequence left out.
-        before_sequence: With a sequence: what stands between body and that.
-        behind_sequence: With a sequence: what stands between that and the id.
+        before_id: The bytes between body and id, without a sequence.
+        before_sequence: With a sequence: the bytes between body and sequence.
+        behind_sequence: With a sequence: the bytes between sequence and id.
         overhead_bytes: Bytes of a record beside its body, a sequence left out.
         code: Hash of the tag.
         tag: The tag, or nothing.
@@ -58,11 +58,11 @@ class TagShape(NamedTuple):
 
 
 class PlainTopic:
-    """What plain messages of one topic have in common.
+    """The bytes that plain messages of one topic share.
 
     Attributes:
         name: The topic.
-        hash_before_id: What its name adds to the hash of an id of its messages: a word.
+        hash_before_id: The part of an id's index hash that the topic's name makes: a word.
         shapes: By tag; only of tags that were asked for.
     """
 
@@ -111,5 +111,5 @@ class PlainTopic:
         return shape
 
     def _before_pairs(self, length: int) -> bytes:
-        """What stands between body and properties that have this length."""
+        """The bytes between body and properties of this length."""
         return self._topic_part + length.to_bytes(_LENGTH_BYTES)

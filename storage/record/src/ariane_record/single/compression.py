@@ -21,7 +21,7 @@ from ariane_record.errors import BodyDamaged, CodecMissing
 from ariane_record.layout import COMPRESSION_TYPE_MASK, SystemFlag
 
 DECOMPRESSED_BYTES_MAX: Final = 32 << 20
-"""Bytes that one body may grow to: eight times what brokers take uncompressed."""
+"""Bytes that one body may grow to: eight times the brokers' limit for bodies."""
 
 _DECOMPRESSED_ZSTD_WINDOW_MAX: Final = 32 << 20
 _LZ4_HIGH_LEVEL_MIN: Final = 3
@@ -38,7 +38,7 @@ class Compression(Enum):
 
     @property
     def system_flag(self) -> int:
-        """The bits of the system flag that say so."""
+        """The bits of the system flag for this format."""
         return _SYSTEM_FLAGS[self]
 
 
@@ -55,7 +55,7 @@ def body_compressor(kind: Compression, level: int) -> Callable[[Any], bytes]:
 
     Args:
         kind: How; not ``NONE``.
-        level: From 1, fast, to 9, small; each format makes of it what it can.
+        level: From 1, fast, to 9, small; each format has its own levels for them.
 
     Raises:
         CodecMissing: The library of this format is not installed.
@@ -127,7 +127,7 @@ def _decompress_lz4(stored: bytes, size_bytes_max: int) -> bytes:
 def _decompress_zstd(stored: bytes, size_bytes_max: int) -> bytes:
     zstandard = _zstandard()
     try:
-        # Frames of streams, as Java writes them, do not say how large their content is.
+        # Frames of streams, as Java writes them, do not have the size of their content.
         announced = zstandard.frame_content_size(stored)
         _check_growth(announced, size_bytes_max)
         stream = zstandard.ZstdDecompressor(max_window_size=_DECOMPRESSED_ZSTD_WINDOW_MAX)

@@ -272,7 +272,7 @@ def fields_of(buffer: ByteBuffer, spans: RecordSpans) -> RecordFields:
 
 
 def record_checksum_ok(buffer: ByteBuffer, *, required: bool = False) -> bool:
-    """Whether one record is what its checksums say.
+    """Whether one record matches its checksums.
 
     Args:
         buffer: Exactly one record.

@@ -148,7 +148,7 @@ class UniqueIdGenerator:
         return unique_id
 
     def next_id_run(self, count: int) -> UniqueIds:
-        """As ``next_ids``, and what is made of ids most often."""
+        """As ``next_ids``, with the forms of ids that are used most."""
         digits = np.empty((count, self.digit_count), np.uint8)
         words = np.empty(count, np.uint32)
         done = 0
@@ -205,7 +205,7 @@ class UniqueIdGenerator:
 
 @cache
 def _counter_hashes() -> NDArray[np.uint32]:
-    """What the digits of every counter add to the hash of an id, less the same of zeros."""
+    """The part of an id's hash that the digits of every counter make, less that of zeros."""
     words = np.zeros(_COUNTER_LAST + 1, np.uint32)
     for column in _counter_digits().T:
         words *= np.uint32(_HASH_FACTOR)

@@ -1,4 +1,4 @@
-r"""What clients tell of a message's life, in the layout of RocketMQ's message trace.
+r"""Events of a message's life as clients report them, in RocketMQ's message trace layout.
 
 Steps of several messages are the body of one message of the trace topic, whose keys are the unique
 ids of those messages and their keys. Fields are joined by 0x01, a step ends with 0x02; times are in
@@ -32,7 +32,7 @@ _TRUTHS: Final = {True: "true", False: "false"}
 
 
 class TraceKind(StrEnum):
-    """What happened to a message."""
+    """The kind of an event."""
 
     SEND = "Pub"
     CONSUME_BEGIN = "SubBefore"
@@ -49,11 +49,11 @@ class TraceStep(NamedTuple):
     """One step of a message's life, as a client tells it.
 
     Attributes:
-        kind: What happened.
+        kind: The event.
         unique_id: The message.
         timestamp_ms: When it began, by the client's clock.
         group: The producer's or consumer's group.
-        topic: The topic; empty for steps of consuming, which do not say it.
+        topic: The topic; empty for steps of consuming, which do not have it.
         tag: The tag.
         keys: The keys.
         store_host: The broker, "host:port".

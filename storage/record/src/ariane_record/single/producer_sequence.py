@@ -62,7 +62,7 @@ class ProducerSequence(NamedTuple):
     """Where a batch stands in the stream of one producer to one queue.
 
     Attributes:
-        producer_id: Who sends, 1 or more.
+        producer_id: The producer, 1 or more.
         epoch: Grows when a stream begins anew; batches of older epochs are refused then.
         first_sequence: Number of the batch's first message in the stream, from 0.
     """
@@ -73,7 +73,7 @@ class ProducerSequence(NamedTuple):
 
 
 class StoredSequence(NamedTuple):
-    """What the first record of a batch says.
+    """The sequence in the first record of a batch.
 
     Attributes:
         sequence: Where the batch stands.
@@ -110,7 +110,7 @@ def encode_sequences(
 
 
 def decode_sequence(encoded: bytes) -> StoredSequence | None:
-    """What a property of ``SEQUENCE_BYTES`` says, or None when it is no such property."""
+    """Read a property of ``SEQUENCE_BYTES``; None if it is no sequence."""
     if len(encoded) != SEQUENCE_BYTES or not encoded.startswith(SEQUENCE_PREFIX):
         return None
     try:
@@ -125,7 +125,7 @@ def decode_sequence(encoded: bytes) -> StoredSequence | None:
 
 
 def stored_sequence(records: ByteBuffer) -> StoredSequence | None:
-    """What the first of some records says; None when it says nothing, or is no record."""
+    """Read the sequence from the first of some records; None if it has none, or is no record."""
     place = sequence_place(records)
     return decode_sequence(bytes(records[place : place + SEQUENCE_BYTES]))
 
@@ -144,7 +144,7 @@ def says_sequence(
     said = bytes(records[place : place + SEQUENCE_BYTES])
     if sequence is None:
         return decode_sequence(said) is None
-    # Nearly always the same characters, though others could say the same numbers.
+    # Nearly always the same characters, though others could mean the same numbers.
     return said == encode_sequence(sequence, record_count, len(records)) or (
         decode_sequence(said) == StoredSequence(sequence, record_count, len(records))
     )
@@ -171,7 +171,7 @@ def with_sequence(block: RecordBlock, sequence: ProducerSequence) -> RecordBlock
 
 
 def sequence_place(records: ByteBuffer) -> int:
-    """Where the first of some records says it, if at all: where its properties begin.
+    """The place of the sequence in the first of some records: the begin of its properties.
 
     Args:
         records: The records; for what is no record, the place is anywhere.

@@ -38,7 +38,7 @@ class RecallHandle(NamedTuple):
 
 
 def decode_recall_handle(handle: str) -> RecallHandle:
-    """What a handle says.
+    """The content of a handle.
 
     Raises:
         RecallHandleIllegal: It is no handle.

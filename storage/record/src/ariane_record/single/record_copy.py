@@ -45,7 +45,7 @@ from ariane_record.single.properties import decode_properties, encode_properties
 _pack_header: Final = Struct(">iII 4x i 16x iq 8x 8x 8x i q i").pack
 
 _NEVER_COPIED: Final = frozenset({PropertyName.CHECKSUM, PropertyName.PRODUCER_SEQUENCE})
-"""The sum is of the whole record, and the sequence says where the original is stored."""
+"""The checksum covers the whole record, and the sequence holds only for the original."""
 
 _find_tag = property_finder(PropertyName.TAGS)
 _find_keys = property_finder(PropertyName.KEYS)
@@ -53,7 +53,7 @@ _find_unique_id = property_finder(PropertyName.UNIQUE_ID)
 
 
 class RecordCopy(NamedTuple):
-    """What of a record goes along.
+    """The parts of a record that its copy keeps.
 
     Attributes:
         body: The body.
@@ -79,7 +79,7 @@ class RecordCopy(NamedTuple):
 
 
 def copy_of(record: ByteBuffer) -> RecordCopy:
-    """What of a record goes along.
+    """Read the parts of a record that its copy keeps.
 
     Args:
         record: Exactly one record: V1 or V2, with IPv4 or IPv6 hosts.

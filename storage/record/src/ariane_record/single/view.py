@@ -114,7 +114,7 @@ class MessageView:
 
     @property
     def priority(self) -> int:
-        """What its producer said; 0 if that is no number."""
+        """The priority that its producer gave; 0 if the property is no number."""
         return priority_of(_find_priority(self._encoded_properties)) or 0
 
     @property
@@ -129,7 +129,7 @@ class MessageView:
 
     @property
     def offset_message_id(self) -> str:
-        """The id that says where the record lies."""
+        """The message id that names the record's place."""
         return encode_offset_message_id(self.store_host, self.commit_log_offset)
 
     @property
@@ -211,7 +211,7 @@ def compressed_view(
     Args:
         topic: The topic.
         stored_body: The body as stored.
-        header: As for ``MessageView``; its system flag says how the body is compressed.
+        header: As for ``MessageView``; its system flag has the compression of the body.
         encoded_properties: As for ``MessageView``.
     """
     view = MessageView(topic, b"", header, encoded_properties)

@@ -35,7 +35,7 @@ class WireField(NamedTuple):
     Attributes:
         tag: Number and wire type, as they are encoded.
         whole: All of it.
-        value: What a field with a length holds; of others, their encoded value.
+        value: The bytes of a field with a length; for others, their encoded value.
     """
 
     tag: int
@@ -87,7 +87,7 @@ def number_field(number: int, value: int) -> bytes:
 
 
 def length_prefix(tag: int, length: int) -> bytes:
-    """What stands before the value of a field with a length."""
+    """The bytes before the value of a field with a length."""
     return varint(tag) + varint(length)
 
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for records, for the tests of whoever handles them."""
+"""Hypothesis strategies for records, for tests."""
 
 from ariane_record.testing.strategies import (
     blocks,

@@ -1,4 +1,4 @@
-"""What any record can be made of: every part takes the odd values that the format allows."""
+"""Strategies for all parts of a record, including odd values that the format allows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def hosts() -> st.SearchStrategy[Host]:
 
 
 def system_flags() -> st.SearchStrategy[int]:
-    """System flags without the bits that say something of other fields: hosts, and the body."""
+    """System flags without the bits that describe other fields: hosts, and the body."""
     return st.integers(0, 0xFFF).map(lambda flag: flag & ~(HOST_FLAGS | SystemFlag.COMPRESSED))
 
 

@@ -98,7 +98,7 @@ def binaries(octets: Any, bounds: NDArray[np.integer[Any]], kind: pa.DataType | 
     Args:
         octets: The octets; not copied.
         bounds: One more than there are elements, below 2 GiB.
-        kind: Binary, unless said otherwise.
+        kind: The Arrow type; default binary.
     """
     offsets = np.ascontiguousarray(bounds, np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(octets)]
@@ -111,7 +111,7 @@ def even_binaries(octets: NDArray[Any], width: int, kind: pa.DataType | None = N
     Args:
         octets: Contiguous, ``width`` bytes for each element; not copied.
         width: Bytes of one element.
-        kind: Binary, unless said otherwise.
+        kind: The Arrow type; default binary.
     """
     count = octets.nbytes // width
     return binaries(octets, np.arange(count + 1, dtype=np.int32) * width, kind)

@@ -1,4 +1,4 @@
-"""Columns of messages as a block: what ``BlockEncoder`` makes of messages, byte for byte.
+"""Encodes columns of messages as a block: byte for byte the result of ``BlockEncoder``.
 
 Every record is put together by one Arrow kernel, piece by piece and row by row in C++::
 
@@ -177,12 +177,12 @@ def _body_crcs(body: Any) -> NDArray[np.uint32]:
 
 
 def _width_of(piece: Any) -> _Width:
-    """Bytes of a piece: bytes that all records share, or an array of what they do not."""
+    """Bytes of a piece: bytes that all records share, or an array of bytes that differ."""
     return len(piece) if isinstance(piece, bytes) else lengths_of(piece)
 
 
 def _joined_pieces(pieces: Sequence[Any]) -> Any:
-    """What follows the bodies, as an array: of bytes that all records share, and of arrays."""
+    """The bytes behind the bodies as an array: from shared bytes and from arrays."""
     merged: list[Any] = []
     for piece in pieces:
         if isinstance(piece, bytes) and merged and isinstance(merged[-1], bytes):
@@ -273,7 +273,7 @@ def _binary(array: Any) -> Any:
 
 
 def _property_pieces(messages: MessageColumns, unique_ids: Any, *, sequenced: bool) -> list[Any]:
-    """The properties: bytes that all records share, and arrays of what they do not."""
+    """The properties: shared bytes, and arrays of bytes that differ."""
     pieces: list[Any] = []
     count = len(messages)
     if sequenced and count:

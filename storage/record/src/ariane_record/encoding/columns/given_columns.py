@@ -1,4 +1,4 @@
-"""Arrow arrays as somebody gives them, checked and brought to one form, column by column.
+"""A caller's Arrow arrays, checked and converted to one form, column by column.
 
 Which types each may have, and what a null means, is drawn in ``message_columns``.
 """
@@ -268,7 +268,7 @@ def _lists(array: Any) -> Lists:
         array = array.cast(pa.list_(kind.value_type))
     counts = np.zeros(len(array), np.int64)
     present = valid(array)
-    # Nulls may have elements nevertheless; without them offsets and elements say the same.
+    # Nulls may have elements nevertheless; without nulls offsets match the elements.
     some = array.drop_null() if array.null_count else array
     offsets = some.offsets.to_numpy()
     counts[present] = np.diff(offsets)

@@ -51,7 +51,7 @@ SMALL_BODY_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessageColumns:
-    """Checked columns of messages; ``None`` for what no message has.
+    """Checked columns of messages; ``None`` for a field that no message has.
 
     Attributes:
         body: Bodies: binary or large binary.
@@ -62,7 +62,7 @@ class MessageColumns:
         delivery_time: Milliseconds since the epoch as text, empty for none.
         flag: Flags: int32.
         system_flag: How bodies are compressed (``layout.SystemFlag``): int32. Not a column that is
-            given: ``packed_columns`` says it.
+            given: Parameters of ``packed_columns``.
     """
 
     body: Any
