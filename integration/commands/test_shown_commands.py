@@ -81,6 +81,7 @@ ORDER = (
     r"topic create",
     r"bench|compat|explain|completion|context|definition export",
     r"topic (update|order)|broker (drain|restore)|definition import",
+    r"group (pause|resume)",
     r"sink (move|delete)|transaction (decide|resume)|filter (quarantine|release)",
     r"filter delete",
     r"dead-letter redrive",
@@ -163,7 +164,8 @@ FIRST = {
     r"consume orders --queue": "until ariane consume orders --queue broker-a:0=0 --no-follow"
     " | grep -q .; do seq 40 | ariane produce orders; done",
     r"--token-file": "echo secret > token",
-    r"group (delete|clone|reset) billing": "ariane topic create orders --exists-ok;"
+    r"group (pause|resume) billing": "ariane group resume billing || true",
+    r"group (delete|clone|reset|pause|resume) billing": "ariane topic create orders --exists-ok;"
     " seq 40 | ariane produce orders;"
     " ariane consume orders --group billing --from earliest --count 1",
     r"broker drain": "ariane broker restore broker-a",

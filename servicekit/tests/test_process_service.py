@@ -61,8 +61,8 @@ async def test_settings_tell_where_they_come_from():
     )
     live = LiveSettings(settings, {"concurrent_calls_max": lambda _: None})
     sources = {setting.row.name: (setting.value, setting.source) for setting in live.all()}
-    assert sources["grace_s"] == ("1.0", "flag")
-    assert sources["drain_s_max"] == ("2.0", "environment")
+    assert sources["grace_s"] == ("1", "flag")
+    assert sources["drain_s_max"] == ("2", "environment")
     assert sources["insecure"] == ("false", "default")
     assert sources["ready_file"] == ("", "default")
 

@@ -113,6 +113,7 @@ def test_every_help_shows_an_example_of_its_command_and_every_command_writes_jso
 
 ASKS_WITHOUT_DRY_RUN = {
     "ariane group clone": "copies offsets; group reset sets them back",
+    "ariane group pause": "deletes nothing; group resume ends it",
     "ariane message consume-again": "moves nothing: a listener gets one message more",
     "ariane outbox requeue": "deletes nothing; outbox list shows what it means",
     "ariane sink move": "the sink's list tells its home, and it can move back",
@@ -127,6 +128,7 @@ CHANGES_UNASKED = {
     "ariane filter quarantine": "stops at once in need; release undoes it",
     "ariane filter release": "undoes a quarantine",
     "ariane filter upload": "makes a version beside others",
+    "ariane group resume": "undoes a pause",
     "ariane group retry": "a setting, which can be set back",
     "ariane message recall": "one message, by a handle that its sender alone has",
     "ariane setting set": "as ariane broker set",

@@ -86,6 +86,8 @@ def _text(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

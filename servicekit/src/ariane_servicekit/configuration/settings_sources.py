@@ -249,4 +249,6 @@ def _default_text(field: FieldInfo) -> str:
         return ",".join(map(str, default))
     if isinstance(default, bool):
         return str(default).lower()
+    if isinstance(default, float) and default.is_integer():
+        return str(int(default))
     return str(getattr(default, "value", default))

@@ -330,9 +330,17 @@ OWN_COMMANDS: Final[Mapping[str, Room | Wing]] = {
                 "ariane_admin.commands.group.group:list_groups",
                 "List consumer groups with their members and backlog, by name.",
             ),
+            "pause": Room(
+                "ariane_admin.commands.group.pause:pause",
+                "Let group NAME get no more messages, until it is resumed.",
+            ),
             "reset": Room(
                 "ariane_admin.commands.group.offsets:reset",
                 "Set anew where group NAME goes on in TOPIC; members that consume are told.",
+            ),
+            "resume": Room(
+                "ariane_admin.commands.group.pause:resume",
+                "Let group NAME get messages again, after a pause.",
             ),
             "retry": Room(
                 "ariane_admin.commands.group.retry:retry",

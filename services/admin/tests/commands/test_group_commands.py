@@ -207,3 +207,18 @@ async def test_members_that_disagree_are_named_by_group_and_doctor(ariane, arian
     assert "g-conflict" in conflict["difference"]
     [finding] = [one for one in findings if one["subject"] == "group g-quarrel"]
     assert "refused" in finding["finding"]
+
+
+def test_a_group_is_paused_and_resumed(ariane, ariane_json, lines):
+    ariane("topic", "create", "g-paused", "--queues", "1", "--broker", "broker-a")
+    ariane("produce", "g-paused", lines("a", "b"))
+    take = ("consume", "g-paused", "--group", "g-paused", "--from", "earliest", "--count", "1")
+    ariane(*take)
+    ariane("group", "retry", "g-paused", "--attempts", "7")
+    assert "--yes" in ariane("group", "pause", "g-paused", status=ExitStatus.USAGE)
+    assert not ariane_json("group", "pause", "g-paused", "--yes")["consume_enabled"]
+    assert "forbid consuming" in ariane(*take, status=ExitStatus.REFUSED)
+    assert ariane_json("group", "resume", "g-paused")["consume_enabled"]
+    assert {row["attempts_max"] for row in ariane_json("group", "retry", "g-paused")} == {7}
+    assert "b" in ariane(*take)
+    ariane("group", "pause", "g-nobody", "--yes", status=ExitStatus.NOT_FOUND)

@@ -98,3 +98,11 @@ async def test_filter_servers_are_processes_of_the_cluster(admin, ready):
         process.address for process in ready
     )
     assert all(each.state.version for each in told)
+
+
+def test_a_whole_number_is_written_as_its_default_is_and_does_not_differ(ariane_json):
+    listed = {row["name"]: row for row in ariane_json("setting", "list", "namesrv")}
+    assert listed["scan_interval_s"]["value"] == listed["scan_interval_s"]["default"] == "10"
+    differing = {row["name"] for row in ariane_json("setting", "list", "namesrv", "--differing")}
+    assert "listen" in differing
+    assert "scan_interval_s" not in differing

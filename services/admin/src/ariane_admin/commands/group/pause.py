@@ -1,0 +1,71 @@
+"""``ariane group pause`` and ``resume``: whether a group may consume."""
+
+from __future__ import annotations
+
+import click
+
+from ariane.admin.v1.group_service_pb2 import GetGroupRequest, UpdateGroupRequest
+from ariane_admin.asking.changes import AdminChoice, administration, change_option, required
+from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.output import Output, output_option
+from ariane_sdk.errors import GroupNotFound
+
+
+@click.command("pause")
+@click.argument("name")
+@yes_option
+@name_servers_option
+@change_option
+@output_option
+def pause(*, name: str, yes: bool, name_servers: str, admin: AdminChoice, output: Output) -> None:
+    """Let group NAME get no more messages, until it is resumed.
+
+    Its members stay, and keep their queues; its backlog grows meanwhile. Brokers remember it over
+    their restarts.
+
+    \b
+    Example:
+      ariane group pause billing --yes
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    confirm(f"Let group {name} get no more messages?", yes=yes)
+    run_async(_set_consuming(name_servers, admin, name, enabled=False))
+    output.done(
+        f"Group {name} is paused; ariane group resume {name} ends that.",
+        {"group": name, "consume_enabled": False},
+    )
+
+
+@click.command("resume")
+@click.argument("name")
+@name_servers_option
+@change_option
+@output_option
+def resume(*, name: str, name_servers: str, admin: AdminChoice, output: Output) -> None:
+    """Let group NAME get messages again, after a pause.
+
+    \b
+    Example:
+      ariane group resume billing
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    run_async(_set_consuming(name_servers, admin, name, enabled=True))
+    output.done(f"Group {name} may consume.", {"group": name, "consume_enabled": True})
+
+
+async def _set_consuming(
+    name_servers: str, admin: AdminChoice, name: str, *, enabled: bool
+) -> None:
+    """Change it on all brokers that know the group.
+
+    Raises:
+        GroupNotFound: None does.
+        CallError: One did not do it.
+    """
+    async with administration(name_servers, admin) as changes:
+        found = await changes.ask(changes.groups.GetGroup, GetGroupRequest(consumer_group=name))
+        if not found.group.placements:
+            raise GroupNotFound(f"no broker keeps settings of group {name!r}")
+        settings = found.group.placements[0].group
+        settings.consume_enabled = enabled
+        request = UpdateGroupRequest(group=settings)
+        required((await changes.ask(changes.groups.UpdateGroup, request)).outcomes)
