@@ -147,7 +147,11 @@ class Disk(Protocol):
         ...
 
     def size_of(self, path: Path) -> int | None:
-        """Length of a file in bytes, or None if there is none."""
+        """Length of a file in bytes, or None if there is none.
+
+        Raises:
+            IsADirectoryError: A folder is there.
+        """
         ...
 
     def modified_ms(self, path: Path) -> int | None:

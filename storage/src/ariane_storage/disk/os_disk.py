@@ -128,6 +128,8 @@ class OsDisk:
     def size_of(self, path: Path) -> int | None:
         """Length of a file in bytes, or None if there is none."""
         status = _status(path)
+        if status is not None and stat.S_ISDIR(status.st_mode):
+            raise _folder_refused(path)  # Its length says nothing, and differs by file system.
         return None if status is None else status.st_size
 
     def modified_ms(self, path: Path) -> int | None:
@@ -265,6 +267,10 @@ def _link_refused(path: Path) -> OSError:
     return OSError(errno.ELOOP, _LINK, str(path))
 
 
+def _folder_refused(path: Path) -> OSError:
+    return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+
+
 def _open(path: Path, flags: int) -> int:
     """Open the file at a path itself. Does not block on a pipe that has no other end."""
     try:
@@ -284,7 +290,7 @@ def _open_file(path: Path, flags: int) -> int:
         return descriptor
     os.close(descriptor)
     if stat.S_ISDIR(kind):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise _folder_refused(path)
     raise OSError(errno.EINVAL, "is a pipe, a socket or a device, and no file", str(path))
 
 
