@@ -130,9 +130,8 @@ class Side:
 
     def left(self):
         end = self.store.max_offset
-        log = self.store._parts.log
         return (
-            log.read(0, end),
+            self.store.copying.read(0, end, bytes_max=end),
             self.store.queues(),
             self.sequences.document(end),
             self.statistics,

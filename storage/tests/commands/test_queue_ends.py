@@ -17,7 +17,7 @@ def make_idle(bench):
     bench.config = replace(bench.config, disk_clean_ratio=0.5, disk_force_ratio=0.5)
     store = bench.open()
     store.append_block(block_of("quiet", [b"x"] * 4), 0)
-    while len(store._parts.log.segments) < 3:
+    while store.max_offset <= 2 * store.config.segment_bytes:
         store.append_block(block_of("loud", [b"y" * 1000] * 3), 0)
     store.flush_derived()
     bench.disk.used_ratio = 0.9

@@ -29,7 +29,7 @@ def any_hour(bench):
 
 
 def fill(store, segments=4):
-    while len(store._parts.log.segments) < segments:
+    while store.max_offset <= (segments - 1) * store.config.segment_bytes:
         store.append_block(block_of("flights", [b"x" * 900] * 2), 0)
 
 

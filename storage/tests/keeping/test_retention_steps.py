@@ -20,7 +20,7 @@ def old(bench):
     bench.config = replace(bench.config, disk_refuse_ratio=1.0)
     store = bench.open()
     store.append_block(block_of("quiet", [b"q"] * 4, keys=[["k"]] * 4), 0)
-    while len(store._parts.log.segments) < 4:
+    while store.max_offset <= 3 * store.config.segment_bytes:
         store.append_block(block_of("loud", [b"x" * 900] * 2), 0)
     bench.disk.used_ratio = 0.9
     return store
@@ -164,7 +164,7 @@ def test_a_queue_is_on_the_disk_before_its_messages_are_not(bench, old, seed):
 def test_without_space_for_queues_only_what_is_in_them_already_goes(bench, old):
     old.flush_derived()
     written = old.max_offset
-    while len(old._parts.log.segments) < 7:
+    while old.max_offset <= 6 * old.config.segment_bytes:
         old.append_block(block_of("loud", [b"x" * 900] * 2), 0)
     write_out = old._parts.queues.write_out
 
@@ -188,7 +188,7 @@ def test_no_more_goes_than_makes_room(bench):
         disk_refuse_ratio=1.0,
     )
     store = bench.open()
-    while len(store._parts.log.segments) < 18:
+    while store.max_offset <= 17 * store.config.segment_bytes:
         store.append_block(block_of("loud", [b"x" * 900] * 2), 0)
     assert bench.disk.usage(bench.root).ratio > 0.5
     ratio = 1.0

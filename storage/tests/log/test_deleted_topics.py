@@ -206,7 +206,7 @@ def test_what_is_noted_goes_with_the_records(bench):
     store = live_until_deleted(bench)
     noted = bench.root / "deleted-topics.json"
     assert json.loads(bench.disk.read(noted)) == {"topics": {"flights": store.max_offset}}
-    while len(store._parts.log.segments) < 4:
+    while store.max_offset <= 3 * store.config.segment_bytes:
         store.append_block(block_of("delays", [b"x" * 900] * 2), 0)
     bench.disk.used_ratio = 0.95
     store.keeping.apply_retention()
@@ -232,7 +232,7 @@ def test_an_end_beyond_that_of_the_log_counts_only_up_to_it(bench, read_all):
 def test_an_idle_queue_of_a_deleted_topic_stays_away(bench):
     store = bench.open()
     store.append_block(block_of("flights", [b"idle"] * 4), 0)
-    while len(store._parts.log.segments) < 3:
+    while store.max_offset <= 2 * store.config.segment_bytes:
         store.append_block(block_of("delays", [b"x" * 900] * 2), 0)
     bench.disk.used_ratio = 0.95
     store.keeping.apply_retention()

@@ -309,7 +309,7 @@ def test_identity_of_many_is_that_of_each(bench, topic, host):
     (entries,) = [store.queue_entries(topic, 3, 0, max_count=99)]
     places = appended.commit_log_offsets.astype(np.int64)
     sizes = entries["size"].astype(np.int64)
-    view = store._parts.log.read(0, store.max_offset)
+    view = store.copying.read(0, store.max_offset)
     offsets = np.arange(40)
 
     def judged(identity, places=places, sizes=sizes, offsets=offsets):

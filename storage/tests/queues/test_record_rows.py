@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from ariane_record import tag_code
 from ariane_record.layout import RECORD_BYTES_MIN
 from ariane_storage.log.record_search import even_run
-from ariane_storage.log.scan import Stretch, scan
 from ariane_storage.queues.record_rows import Rows
 from ariane_storage.testing import block_of
 
@@ -36,7 +35,7 @@ def rows(bench):
         tags += ["i" * 30, "j" * 40, "k" * 50, "l" * 60]
         block = block_of(topic, [b"x"] * count, tags=tags, unique_ids=["id"] * count)
         store.append_block(block, queue_id)
-    [stretch] = [one for one in scan(store._parts.log.walk(0), 0) if isinstance(one, Stretch)]
+    [stretch] = store.stretches(0)
     yield Rows.of(stretch)
     store.close()
 

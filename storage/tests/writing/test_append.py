@@ -15,7 +15,7 @@ from ariane_storage.writing.append import packed_host
 
 
 def log_bytes(store: Store, begin: int, size: int) -> bytes:
-    content = store._parts.log.read(begin, size)
+    content = store.copying.read(begin, begin + size)
     assert content is not None
     return content
 

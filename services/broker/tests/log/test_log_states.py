@@ -6,6 +6,7 @@ import pytest
 
 from ariane_broker.log.derived.log_states import LogStates
 from ariane_storage import Store
+from ariane_storage.disk.os_disk import OsDisk
 from ariane_storage.errors import StorePoisoned
 from ariane_storage.state_file import StateFile
 from ariane_storage.testing import block_of, small_config
@@ -53,7 +54,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def file(tmp_path, store):
-    return lambda name: StateFile(tmp_path / f"{name}.json", store._parts.disk)
+    return lambda name: StateFile(tmp_path / f"{name}.json", OsDisk())
 
 
 def append(store, count=7):
@@ -120,7 +121,7 @@ async def test_a_machine_that_needs_little_does_not_shorten_the_walk_of_another(
     offsets = [offset for _ in range(6) for offset in append(store, 20).tolist()]
     recent, all_of_it = SeenOffsets("recent", matters_since_ms=1 << 60), SeenOffsets("all")
     await restored(store, executor, file, recent, all_of_it)
-    assert len(store._parts.log.segments) > 1
+    assert store.max_offset > store.config.segment_bytes
     assert all_of_it.offsets == offsets
     assert recent.offsets == offsets[-len(recent.offsets) :]
     assert len(recent.offsets) < len(offsets)
