@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -30,6 +31,7 @@ from ariane_sdk import (
     errors,
 )
 from ariane_sdk.client import telemetry as _telemetry
+from ariane_sdk.producer.sending import append_calls
 
 _numbers = itertools.count()
 
@@ -150,6 +152,32 @@ async def test_all_ways_to_send_are_seen(world, seen):
         "CancelledError": 1,
     }
     assert sum(seen.points("messaging.client.operation.duration").values()) == 5
+
+
+async def test_a_table_is_one_span_of_which_brokers_are_told(world, seen, monkeypatch):
+    told = []
+    parents_of = append_calls.trace_parents_of
+    monkeypatch.setattr(
+        append_calls, "trace_parents_of", lambda some: told.append(parents_of(some)) or told[-1]
+    )
+    table = pa.table({"body": [b"1", b"2", b"3"]})
+    async with Producer(world.name_servers, settings=seen.producer) as producer:
+        await producer.send_columns("orders", table)
+        with pytest.raises(errors.ColumnIllegal):
+            await producer.send_columns("orders", pa.table({"body": [None]}))
+    sent, refused = seen.spans()
+    assert (sent.name, sent.kind) == ("send orders", SpanKind.PRODUCER)
+    assert sent.attributes["messaging.batch.message_count"] == 3
+    assert {parent for each in told for parent in each} == {trace_parent(sent)}
+    assert refused.attributes["error.type"] == "MESSAGE_ILLEGAL"
+    stored = world.brokers["broker-a"].messages
+    assert sorted(message.body for message in stored) == [b"1", b"2", b"3"]
+    assert not any("traceparent" in message.properties for message in stored)
+    counted = seen.points("messaging.client.sent.messages")
+    assert {dict(key).get("error.type"): count for key, count in counted.items()} == {
+        None: 3,
+        "MESSAGE_ILLEGAL": 1,
+    }
 
 
 @pytest.mark.parametrize("plain", [False, True])

@@ -321,12 +321,16 @@ class Producer(ProducerLife):
             self._columns_intake = ColumnsIntake(
                 self._intake.blocks, settings=self._settings, clock=self._clock
             )
-        return await self._columns_intake.take_all(
+        take_all = partial(
+            self._columns_intake.take_all,
             table,
             columns,
             learn_lane=lambda grouped: self._intake.lane_of(topic, grouped=grouped),
             timeout_s=timeout_s,
         )
+        if self._telemetry is None:
+            return await take_all()
+        return await self._telemetry.send_columns(topic, getattr(table, "num_rows", 0), take_all)
 
     def _submit(
         self,

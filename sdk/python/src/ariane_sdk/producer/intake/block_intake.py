@@ -120,6 +120,7 @@ class BlockIntake:
         queue: MessageQueue | None = None,
         delivery_times_ms: NDArray[np.int64] | None = None,
         deadline_s: float = float("inf"),
+        sent_in: tuple[str, ...] = (),
     ) -> BlockBatch:
         """Send messages as one batch.
 
@@ -129,6 +130,7 @@ class BlockIntake:
             queue: The queue that they must go to; ``None``: any queue will do.
             delivery_times_ms: When each message is to be delivered; ``None``: at once.
             deadline_s: When to give up, by the monotonic clock, if sooner than usual.
+            sent_in: The sampled spans in which they are sent, as W3C trace contexts.
 
         Raises:
             DeadlinePassed: The deadline had passed before.
@@ -149,6 +151,7 @@ class BlockIntake:
         if queue is not None:
             # Later messages for this queue must not join a batch that is ahead of this one.
             lane.open_pinned.pop(queue, None)
+        batch.sent_in = sent_in
         self._unsettled.size_bytes += batch.size_bytes
         self._sending.add(batch)
         batch.deadline_s = min(batch.deadline_s, deadline_s)

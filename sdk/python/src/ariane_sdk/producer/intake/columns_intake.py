@@ -71,6 +71,18 @@ class ColumnShare(NamedTuple):
         )
 
 
+class _Call(NamedTuple):
+    """What the batches of one table have in common.
+
+    Attributes:
+        deadline_s: When their time is over, on the monotonic clock.
+        sent_in: The sampled span in which they are sent.
+    """
+
+    deadline_s: float
+    sent_in: tuple[str, ...]
+
+
 class ColumnsIntake:
     """Takes tables and sends them."""
 
@@ -96,6 +108,7 @@ class ColumnsIntake:
         *,
         learn_lane: Callable[[bool], Awaitable[TopicLane]],
         timeout_s: float | None,
+        sent_in: tuple[str, ...] = (),
     ) -> pa.Table:
         """Check a whole table, then send it, and wait for the outcomes of its rows.
 
@@ -105,6 +118,8 @@ class ColumnsIntake:
             learn_lane: Gives the lane of the topic once its route is known; its argument tells
                 whether rows have message groups.
             timeout_s: Time for the whole table; ``None``: ``send_timeout_s`` for each batch.
+            sent_in: The sampled span in which the table is sent, as a W3C trace context; brokers
+                are told of it.
 
         Raises:
             ColumnIllegal: A column or row breaks a rule; nothing was sent.
@@ -123,7 +138,7 @@ class ColumnsIntake:
         grouped = any(part.messages.message_group is not None for part in parts)
         lane = await learn_lane(grouped)
         with self._blocks.spreading(lane) as spread_count:
-            await self._send_all(lane, parts, outcomes, spread_count, deadline_s)
+            await self._send_all(lane, parts, outcomes, spread_count, _Call(deadline_s, sent_in))
         return outcomes.result()
 
     async def _send_all(
@@ -132,7 +147,7 @@ class ColumnsIntake:
         parts: Iterable[TablePart],
         outcomes: ColumnOutcomes,
         spread_count: int,
-        deadline_s: float,
+        call: _Call,
     ) -> None:
         """Send rows, with a least number for each queue, and wait for their outcomes."""
         batches: list[tuple[BlockBatch, NDArray[np.int64]]] = []
@@ -144,7 +159,7 @@ class ColumnsIntake:
                     await turns.next(taken_bytes)
                     piece = share.slice(start, stop)
                     try:
-                        batch = self._send(lane, piece, deadline_s)
+                        batch = self._send(lane, piece, call)
                     except ArianeError as error:
                         outcomes.refuse(piece.rows, error)
                     else:
@@ -221,7 +236,7 @@ class ColumnsIntake:
             sizes += DELIVERY_TIME_BYTES
         return _windows(sizes, self._settings.batch_bytes_max, rows_max)
 
-    def _send(self, lane: TopicLane, share: ColumnShare, deadline_s: float) -> BlockBatch:
+    def _send(self, lane: TopicLane, share: ColumnShare, call: _Call) -> BlockBatch:
         """Encode rows as one batch, and send it.
 
         Raises:
@@ -237,7 +252,8 @@ class ColumnsIntake:
             partial(self._encoded, lane.topic, share.messages),
             queue=share.queue,
             delivery_times_ms=share.delivery_times_ms,
-            deadline_s=deadline_s,
+            deadline_s=call.deadline_s,
+            sent_in=call.sent_in,
         )
 
     def _encoded(
