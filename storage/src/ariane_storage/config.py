@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from ariane_storage.queues.consume_queue_entry import ENTRY_BYTES
-
 _HOUR_MS: Final = 3_600_000
 _SECOND_MS: Final = 1000
 
@@ -108,8 +106,3 @@ class StoreConfig:
             raise ValueError("delete_at_hour is an hour of the day, 0 to 23")
         if not 0 < self.disk_clean_ratio <= self.disk_force_ratio <= self.disk_refuse_ratio <= 1:
             raise ValueError("disk ratios must grow: clean, force, refuse, 1")
-
-    @property
-    def consume_queue_file_bytes(self) -> int:
-        """Length of a consume-queue file."""
-        return self.consume_queue_file_entries * ENTRY_BYTES

@@ -84,7 +84,7 @@ def test_reads_cross_files_and_the_tail(bench, store):
         store.flush_derived()
     store.append_block(block_of("flights", [b"tail"] * 4), 0)
     folder = bench.root / "consumequeue" / "flights" / "0"
-    step = bench.config.consume_queue_file_bytes
+    step = bench.config.consume_queue_file_entries * ENTRY_BYTES
     assert bench.disk.names(folder) == [f"{step * n:020d}" for n in range(4)]
     read = store.read_queue("flights", 0, 5, max_count=100, max_bytes=1 << 20)
     assert (read.count, read.next_queue_offset, len(read.chunks)) == (26, 31, 1)
