@@ -1,4 +1,4 @@
-"""A broker as name servers tell of it."""
+"""A broker as name servers report it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LiveBroker:
         broker_name: Its name, which a primary shares with its replicas.
         broker_id: 0 is the primary.
         address: Where clients reach it, "host:port".
-        zone: Its machine room, or nothing.
+        zone: Its machine room; empty if it has none.
         last_heard_time: When the name server last heard of it.
         topic_count: How many topics it carries.
         filter_servers: "host:port" of the FilterServers beside it.
@@ -36,7 +36,7 @@ class LiveBroker:
 
 
 def live_broker_of(liveness: BrokerLiveness) -> LiveBroker:
-    """A broker as a name server says it."""
+    """Read a broker from a name server's answer."""
     identity = liveness.identity
     return LiveBroker(
         cluster_name=identity.cluster_name,
@@ -51,7 +51,7 @@ def live_broker_of(liveness: BrokerLiveness) -> LiveBroker:
 
 
 def route_to(broker: LiveBroker) -> BrokerRoute:
-    """A broker as calls want it, whatever topics it carries."""
+    """A route to a broker, for calls that concern no topic."""
     return BrokerRoute(
         broker.cluster_name,
         broker.broker_name,

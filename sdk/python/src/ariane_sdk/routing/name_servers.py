@@ -1,4 +1,4 @@
-"""The name servers: any of them is asked, none is trusted to live, or to know all at its start."""
+"""Calls to name servers: any of them may be down, or may lack brokers after its start."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def parse_addresses(name_servers: NameServerAddresses) -> tuple[str, ...]:
     """The addresses in "host:port,host:port", or in a list; a semicolon separates as well.
 
     Raises:
-        IllegalArgument: There is none, or one has no port.
+        IllegalArgument: There is no address, or one has no port.
     """
     given: Any = [name_servers] if isinstance(name_servers, str) else name_servers
     if not isinstance(given, Sequence) or not all(isinstance(text, str) for text in given):
@@ -85,7 +85,7 @@ NOT_NAME_SERVER: Final = "NOT_NAME_SERVER"
 
 
 class NameServers:
-    """Asks one name server, at first a random one, and goes round when it does not answer."""
+    """Asks one name server, first a random one, and tries the next when it does not answer."""
 
     def __init__(
         self,
@@ -102,16 +102,17 @@ class NameServers:
         self._current = random.randrange(len(self._addresses))
 
     async def get_route(self, topic: str) -> Route:
-        """Where a topic's queues are.
+        """Query where a topic's queues are.
 
-        While all that answer have just started, it is what they know together, marked as not
-        complete. For a topic of type FIFO, all are asked until one knows the order of its queues.
+        While all name servers that answer have just started, the result is the union of their
+        answers, marked as not complete. For a topic of type FIFO, all are asked until one knows the
+        order of its queues.
 
         Raises:
-            RouteNotFound: Those that answer know no broker of the topic. Its metadata say when that
-                is not all: ``warming_up`` when they have all just started, ``unreachable`` when
-                there are others, ``queue_order`` when one knows that the topic exists.
-            NameServersUnreachable: None answered.
+            RouteNotFound: Those that answer know no broker of the topic. Its metadata tell why that
+                may be wrong: ``warming_up`` when all have just started, ``unreachable`` when others
+                did not answer, ``queue_order`` when one knows that the topic exists.
+            NameServersUnreachable: No name server answered.
         """
         request = GetRouteRequest(topic=topic)
         answers = await self._ask(
@@ -131,7 +132,7 @@ class NameServers:
         """All topics by name, or those of one cluster.
 
         Raises:
-            NameServersUnreachable: None answered.
+            NameServersUnreachable: No name server answered.
         """
 
         async def fetch(token: str) -> tuple[Sequence[str], str]:
@@ -149,7 +150,7 @@ class NameServers:
         """All brokers with their liveness, or those of one cluster.
 
         Raises:
-            NameServersUnreachable: None answered.
+            NameServersUnreachable: No name server answered.
         """
 
         async def fetch(token: str) -> tuple[Sequence[route_pb2.BrokerLiveness], str]:
@@ -168,14 +169,15 @@ class NameServers:
         call: Callable[[RouteServiceAsyncStub], Awaitable[Answer]],
         is_enough: Callable[[Answer], bool] = lambda answer: not answer.warming_up,
     ) -> Sequence[Answer]:
-        """The answer of the first name server that is to be believed, alone.
+        """Return the answer of the first name server that has a complete one, alone.
 
-        One that has just started has not heard of every broker yet. While all that answer are such,
-        these are their answers, at least one. One that knows no route is a reason to ask another.
+        A name server that has just started may lack brokers. While all that answer have just
+        started, their answers are returned together, at least one. One that knows no route is a
+        reason to ask another.
 
         Args:
             call: What to ask.
-            is_enough: Whether an answer says all, so that no other is needed.
+            is_enough: Whether an answer is complete, so that no other is needed.
         """
         failures: dict[str, CallError] = {}
         not_found: list[RouteNotFound] = []
@@ -188,7 +190,7 @@ class NameServers:
                 if isinstance(error, RouteNotFound):
                     not_found.append(error)
                 elif error.retriable or isinstance(error, ServiceUnavailable | DeadlinePassed):
-                    # Whatever broke the call says nothing of what the next one knows.
+                    # An error at one name server tells nothing about the next.
                     failures[address] = error
                 else:
                     raise error from rpc_error
@@ -216,7 +218,7 @@ class NameServers:
 
 
 def _error_of(rpc_error: AioRpcError, address: str) -> CallError:
-    """The error that a question ended with; a process that knows no routes is no name server."""
+    """Translate a call's error; a process without the route service is no name server."""
     error = error_from_rpc(rpc_error, peer=f"name server {address}")
     if not isinstance(error, FeatureNotAvailable):
         return error
@@ -229,12 +231,12 @@ def _error_of(rpc_error: AioRpcError, address: str) -> CallError:
 
 
 def _tells_all(answer: GetRouteResponse) -> bool:
-    """Whether an answer names all brokers, and the order of queues where one is needed."""
+    """Whether an answer has all brokers, and the order of queues where one is needed."""
     route = answer.route
     order_missing = not route.queue_order and any(broker.ordered for broker in route.brokers)
     return not answer.warming_up and not order_missing
 
 
 def _weight(error: RouteNotFound) -> tuple[bool, bool]:
-    """Sorts refusals: who knows that a topic exists knows most, who has just started least."""
+    """Sorts refusals: one that knows the topic exists weighs most, one during warm-up least."""
     return "queue_order" in error.metadata, "warming_up" not in error.metadata

@@ -46,18 +46,18 @@ class BrokerRoute:
 
     @property
     def primary_address(self) -> str:
-        """Where messages are sent; nothing without a live primary."""
+        """Address for sends; empty without a living primary."""
         return self.addresses.get(PRIMARY_ID, "")
 
     @property
     def replica_addresses(self) -> tuple[str, ...]:
-        """Where its replicas are read."""
+        """Addresses of the replicas, for reads."""
         others = sorted(self.addresses.keys() - {PRIMARY_ID})
         return tuple(self.addresses[one] for one in others)
 
     @property
     def read_address(self) -> str:
-        """Where messages are read: the primary, or else the first replica."""
+        """Address for reads: the primary's, or else the first replica's."""
         return self.addresses[min(self.addresses)] if self.addresses else ""
 
 
@@ -68,20 +68,20 @@ class Route:
     Attributes:
         topic: The topic.
         brokers: The brokers that carry it, by cluster and name.
-        complete: Whether that is all of them. False while the name servers that were asked had
+        complete: Whether those are all brokers. False while the name servers that were asked had
             just started: then some may be missing.
         queue_order: For a topic whose messages stay in order: how many queues each broker has for
             it, also those that are away now; "broker:queues" joined by ";". Empty for others.
-        provisional: Whether this is a guess of the route that a topic will have when a send creates
-            it, made while nobody could tell whether the topic exists already.
-        read_queues: The queues to read, sorted: the input of every allocation.
+        provisional: Whether this is a guess of the route that a send will create the topic with,
+            made while it is unknown whether the topic exists.
+        read_queues: The queues to read, sorted; every allocation divides these.
         write_queues: The queues to write, sorted.
-        primary_addresses: Where messages are sent to each broker that has a live primary.
+        primary_addresses: Address for sends of each broker with a living primary.
         group_queues: The queues among which message groups are divided: those of ``queue_order``,
             so that no group moves while a broker is away; without one, ``write_queues``. None
             while ``groups_wait``.
-        groups_wait: Whether nobody may choose a queue for a message group on this route: the topic
-            is of type FIFO, or may be, and its ``queue_order`` is not known.
+        groups_wait: Whether message groups have no queues on this route: the topic is of type FIFO,
+            or may be, and its ``queue_order`` is not known.
     """
 
     topic: str
@@ -130,14 +130,14 @@ class Route:
         return any(broker.ordered for broker in self.brokers)
 
     def broker(self, broker_name: str) -> BrokerRoute | None:
-        """What the route says of one broker."""
+        """The route's entry of one broker."""
         for broker in self.brokers:
             if broker.broker_name == broker_name:
                 return broker
         return None
 
     def as_template(self, topic: str, *, provisional: bool = False) -> Self:
-        """The route that a topic will have for a start when a send creates it.
+        """The first route of a topic that a send will create.
 
         Args:
             topic: A topic that does not exist yet; this is the route of the template, which the
@@ -155,7 +155,7 @@ class Route:
         return type(self)(topic, tuple(brokers), self.complete, provisional=provisional)
 
     def with_missing_of(self, other: Self) -> Self:
-        """This route, with what it lacks of another one: brokers, and the order of queues."""
+        """This route completed from another one: missing brokers, and the order of queues."""
         known = {(broker.cluster_name, broker.broker_name) for broker in self.brokers}
         missing = [b for b in other.brokers if (b.cluster_name, b.broker_name) not in known]
         brokers = sorted(

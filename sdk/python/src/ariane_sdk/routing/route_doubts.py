@@ -1,15 +1,15 @@
 """When a route is asked for again, because it may be wrong or lacks a broker that it had.
 
-A broker that restarts is away for seconds and may come back elsewhere; its messages wait for
-whoever notices last. So a route in doubt is looked at again and again: at once, and then after a
-quarter of the time that the trouble has lasted, 30 s at most, and half a second at most while a
-replica may be about to take over. A client that cannot reach a broker for an hour looks every 30 s
-in the end, however often it fails meanwhile.
+A broker that restarts is away for seconds and may come back at another address; its messages wait
+for the last client to notice. So a route in doubt is queried again and again: at once, and then
+after a quarter of the time that the trouble has lasted, 30 s at most, and half a second at most
+while a replica may be about to take over. A client that cannot reach a broker for an hour asks
+every 30 s in the end, however often it fails meanwhile.
 
-* **A call failed**: the route may be out of date. Each failure is a reason for one look.
+* **A call failed**: the route may be out of date. Each failure is a reason for one query.
 * **A broker has left the routes**, as brokers do that stop in order: it is looked for without any
-  further reason, at first after a second, and no longer once the looks are as rare as the refresh
-  of all routes. One that never comes back costs some twenty calls.
+further reason, first after a second, and until the queries are as rare as the refresh of all
+routes. A broker that never comes back costs some twenty calls.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Doubt:
 
     Attributes:
         began_s: When it began.
-        reported_s: When there was the last reason to look.
-        due_s: When the next look is allowed.
-        wanted: Whether there was a reason since the last look.
+        reported_s: Time of the last reason to ask.
+        due_s: When the next query is allowed.
+        wanted: Whether there was a reason since the last query.
         missing: Brokers that have left the route, by cluster and name.
-        task: Looks, while there is a reason to.
+        task: The task that asks, while there is a reason to.
     """
 
     __slots__ = ("began_s", "due_s", "missing", "reported_s", "task", "wanted")
@@ -73,7 +73,7 @@ class Doubt:
 
 
 class RouteDoubts:
-    """Has routes asked for again that may be wrong, not too often."""
+    """Queries doubtful routes again, at a limited rate."""
 
     def __init__(
         self, look: Callable[[str], Awaitable[object]], clock: Clock, random: Random
@@ -81,9 +81,9 @@ class RouteDoubts:
         """Doubt nothing.
 
         Args:
-            look: Asks for the route of a topic, and has ``compare`` called with what it finds;
-                raises nothing.
-            clock: Paces the looks.
+            look: Queries the route of a topic, and has ``compare`` called with the result; raises
+                nothing.
+            clock: Paces the queries.
             random: Spreads them.
         """
         self._look = look
@@ -93,7 +93,7 @@ class RouteDoubts:
         self._closed = False
 
     def report(self, topic: str) -> None:
-        """A call failed in a way that a newer route may mend: look as soon as it is allowed."""
+        """Note a failed call that a newer route may repair: ask as soon as allowed."""
         now_s = self._clock.monotonic_s()
         doubt = self._doubt(topic)
         if now_s - doubt.reported_s > QUIET_S:
@@ -103,11 +103,11 @@ class RouteDoubts:
         self._start(topic, doubt)
 
     def compare(self, before: Route, now: Route) -> None:
-        """Begin to look for brokers that have left, and end it for those that are back.
+        """Begin to look for brokers that have left, and stop for those that are back.
 
         Args:
-            before: The route as it was.
-            now: The route as it is; of the same topic.
+            before: The earlier route.
+            now: The present route of the same topic.
         """
         known = self._doubts.get(now.topic)
         missed = known.missing if known is not None else frozenset()
@@ -118,19 +118,19 @@ class RouteDoubts:
         doubt.missing = missing
         in_trouble = missed | _names(before)
         if any(place[0] in in_trouble for place in _places(now) - _places(before)):
-            # What was found mends the trouble; what comes after it is new. Other changes mend
-            # none: a broker that joins or leaves, or has more queues.
+            # A broker that came back ends the trouble; later trouble is new. Other changes end
+            # nothing: a broker that joins or leaves, or has more queues.
             doubt.began_s = self._clock.monotonic_s()
             doubt.due_s = min(doubt.due_s, doubt.began_s + LOOK_INTERVAL_S_MIN)
         if missing - missed:
-            # However long there was trouble with others, this one is missed as eagerly.
+            # However long there was trouble with others, this one is looked for as eagerly.
             doubt.began_s = doubt.reported_s = self._clock.monotonic_s()
             doubt.due_s = doubt.began_s + MISSING_LOOK_S * self._early()
             self._start(now.topic, doubt)
 
     async def close(self) -> None:
-        """Look no longer, whatever is reported from now on."""
-        # Calls of a client that is closed fail yet, and each is a reason for a look.
+        """Stop asking, whatever is reported from now on."""
+        # Calls of a closed client may still fail, and each is a reason to ask.
         self._closed = True
         tasks = [doubt.task for doubt in self._doubts.values() if doubt.task is not None]
         for task in tasks:
@@ -148,12 +148,12 @@ class RouteDoubts:
             doubt.task = start_task(self._look_when_due(topic, doubt), f"doubt-{topic}")
 
     async def _look_when_due(self, topic: str, doubt: Doubt) -> None:
-        """Look while there is a reason to."""
+        """Ask while there is a reason to."""
         try:
             while doubt.wanted or doubt.missing:
                 wait_s = doubt.due_s - self._clock.monotonic_s()
                 if wait_s > 0:
-                    # Not to the end: a broker that has left meanwhile is looked for sooner.
+                    # Not to the end: a broker that leaves meanwhile is looked for sooner.
                     await self._clock.sleep(min(wait_s, MISSING_LOOK_S))
                     continue
                 doubt.wanted = False
@@ -163,7 +163,7 @@ class RouteDoubts:
             doubt.task = None
 
     def _put_off(self, doubt: Doubt) -> None:
-        """Say when the look after this one is allowed; whoever is missed for long is given up."""
+        """Set when the next query is allowed; gives up brokers that are missing for long."""
         now_s = self._clock.monotonic_s()
         age_s = now_s - doubt.began_s
         delay_s = AGE_PART * age_s
@@ -184,7 +184,7 @@ def _names(route: Route) -> frozenset[tuple[str, str]]:
 
 
 def _places(route: Route) -> set[tuple[tuple[str, str], str, str]]:
-    """Where each broker of a route is written and read, as far as it is: name, which, address."""
+    """The read and write addresses of each broker of a route, as far as it has them."""
     return {
         ((broker.cluster_name, broker.broker_name), which, address)
         for broker in route.brokers

@@ -1,4 +1,4 @@
-"""Routes as name servers say them."""
+"""Decoding of routes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WRITABLE = (route_pb2.TOPIC_PERMISSION_WRITE, route_pb2.TOPIC_PERMISSION_READ_W
 
 
 def route_from_wire(route: route_pb2.Route, *, complete: bool = True) -> Route:
-    """A route out of an answer of a name server."""
+    """Decode a route from a name server's answer."""
     return Route(
         route.topic,
         tuple(

@@ -1,4 +1,4 @@
-"""The routes that a client uses: cached, refreshed, and kept while no name server answers."""
+"""The routes of a client: cached, refreshed, and kept while no name server answers."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ RECONSIDER_S_MAX: Final = 0.25
 
 
 class Routes:
-    """Routes by topic. A route once known stays until a name server tells a newer one.
+    """Routes by topic. A known route stays until a name server has a newer one.
 
-    A name server that has just started adds to what is known and takes nothing away.
+    The answer of a name server that has just started adds to a route and removes nothing.
 
     Attributes:
-        known: By topic, as they are known now.
+        known: The present routes by topic.
     """
 
     def __init__(self, name_servers: NameServers, clock: Clock, random: Random) -> None:
@@ -70,8 +70,8 @@ class Routes:
         self._loop_task = start_task(refresh, "routes")
 
     async def close(self) -> None:
-        """Stop refreshing, and look for no route from now on."""
-        # A client that is closed while it starts takes some steps yet.
+        """Stop refreshing and asking."""
+        # A client that is closed during its start runs a little longer.
         self._closed = True
         await self._doubts.close()
         tasks = [
@@ -85,33 +85,33 @@ class Routes:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def on_change(self, listener: Callable[[Route], None]) -> None:
-        """Have every new or changed route told."""
+        """Call a function with every new or changed route."""
         self._listeners.append(listener)
 
     def cached(self, topic: str) -> Route | None:
-        """The route as known now."""
+        """The present route, or None."""
         return self.known.get(topic)
 
     async def get(self, topic: str) -> Route:
-        """The route as known, or else as a name server tells it.
+        """Return the known route, or ask name servers.
 
         Raises:
             RouteNotFound: No live broker carries the topic.
-            NameServersUnreachable: None answered, and no route is known from before.
+            NameServersUnreachable: No name server answered, and no route was known.
         """
         route = self.known.get(topic)
         return route if route is not None else await self._fetch(topic)
 
     async def get_for_send(self, topic: str) -> Route:
-        """The route as ``get`` has it, or else that of the topic which a send will create.
+        """Return the route like ``get``, or that of the topic which a send will create.
 
-        The latter is that of the template topic, and gives way to the topic's own as soon as a name
-        server tells one.
+        The latter is the route of the template topic, and is replaced by the topic's own as soon as
+        a name server has one.
 
         Raises:
-            RouteNotFound: No live broker carries the topic, and none would create it, or it is
+            RouteNotFound: No live broker has the topic, and none would create it, or the topic is
                 known to exist.
-            NameServersUnreachable: None answered, and no route is known from before.
+            NameServersUnreachable: No name server answered, and no route was known.
         """
         try:
             return await self.get(topic)
@@ -126,16 +126,16 @@ class Routes:
             if not route.write_queues:
                 raise
         self.watch(topic)
-        # Its own may have come meanwhile.
+        # The topic's own route may have come meanwhile.
         if topic not in self.known:
             self.known[topic] = route
             self._guessed.add(topic)
         return self.known[topic]
 
     def watch(self, topic: str) -> None:
-        """Look for the route of a topic that has none of its own, until it comes.
+        """Ask for a topic's own route until it comes.
 
-        Who has asked to be told of changes is told.
+        Listeners of ``on_change`` get it.
         """
         if topic not in self._watches and not self._closed:
             watch = start_task(self._look_for(topic), f"watch-{topic}")
@@ -143,11 +143,11 @@ class Routes:
             watch.add_done_callback(lambda _: self._watches.pop(topic, None))
 
     def confirm(self, topic: str) -> None:
-        """Look a few times more at a route that was just learnt.
+        """Query a newly learnt route a few more times.
 
-        A broker that was restarting then is not in it, and who never knew it does not miss it.
-        Members of a group that see different routes divide its queues differently, so that some
-        belong to nobody until all see the same.
+        A broker that was restarting is missing in it, and a client that never knew this broker does
+        not miss it. Members of a group with different routes divide its queues differently, so that
+        some queues belong to no member until all have the same route.
         """
         if topic not in self._confirmations and not self._closed:
             task = start_task(self._look_while_young(topic), f"confirm-{topic}")
@@ -156,18 +156,18 @@ class Routes:
 
     @property
     def young(self) -> bool:
-        """Whether a route is being confirmed."""
+        """Whether a route is still being confirmed."""
         return bool(self._confirmations)
 
     def doubt(self, topic: str) -> None:
-        """Ask again in the background, because the route may be out of date; paced."""
+        """Query a route in the background, because it may be out of date; paced."""
         self._doubts.report(topic)
 
     async def reconsider(self, topic: str) -> None:
-        """As ``doubt``, and wait for what is asked at once, but for no name server that hangs.
+        """As ``doubt``, and wait for an immediate query, but for no name server that hangs.
 
-        A call that was refused for one topic is in flight until then, and others may have to wait
-        for it: the next try will tell, and the next, until name servers have answered.
+        A call that was refused for one topic stays in flight meanwhile, and others may have to wait
+        for it. Without an answer the next try will tell, and the next.
         """
         self._doubts.report(topic)
         await asyncio.sleep(0)
@@ -177,15 +177,15 @@ class Routes:
             await asyncio.wait((fetch,), timeout=max(0.0, left_s))
 
     def is_asking(self, topic: str) -> bool:
-        """Whether name servers are being asked, so that a route may be known to be old soon."""
+        """Whether name servers are being asked, so that the route may soon be known to be old."""
         return topic in self._fetches
 
     async def refresh(self, topic: str) -> Route:
-        """Ask again, because the route turned out to be wrong; keep it if nobody knows better.
+        """Query a route that turned out to be wrong; keep it if no name server has a better one.
 
         Raises:
             RouteNotFound: No live broker carries the topic, and none did before.
-            NameServersUnreachable: None answered, and no route is known from before.
+            NameServersUnreachable: No name server answered, and no route was known.
         """
         known = self.known.get(topic)
         asked_s = self._asked_s.get(topic)
@@ -197,23 +197,23 @@ class Routes:
         except CallError as error:
             if known is None:
                 raise
-            # Brokers know best: a name server that has just started knows none of them, and a
-            # topic that is gone is refused by the brokers themselves.
+            # Brokers know best: a name server that has just started knows none, and brokers
+            # themselves refuse a topic that is gone.
             logger.warning("the route of %s is kept as it was: %s", topic, error)
             return known
 
     async def settle_groups(self, topic: str) -> Route:
-        """Ask where the message groups of a topic belong, of which a route is known.
+        """Ask for the order of queues of a topic with a known route.
 
         Returns:
-            The route as known now; its ``groups_wait`` says whether that is still open.
+            The present route; its ``groups_wait`` tells whether the order is still unknown.
         """
         known = self.known[topic]
         try:
             return await self._fetch(topic)
         except RouteNotFound as unknown:
             if known.provisional and not exists_perhaps(unknown):
-                # There is no such topic: the first send may create it.
+                # The topic does not exist: the first send may create it.
                 self._take(replace(known, provisional=False))
         except CallError as error:
             logger.info("where groups of %s belong is not known yet: %s", topic, error)
@@ -226,7 +226,7 @@ class Routes:
             logger.info("the route of %s is not known: %s", topic, error)
 
     async def _fetch(self, topic: str) -> Route:
-        """Ask once for all that want to know at the same time."""
+        """Query once for all callers that want to know at the same time."""
         task = self._fetches.get(topic)
         if task is None:
             task = asyncio.create_task(self._ask(topic), name=f"ariane-route-{topic}")
@@ -239,7 +239,7 @@ class Routes:
         self._fetches.pop(topic, None)
         self._begun_s.pop(topic, None)
         if not task.cancelled():
-            task.exception()  # Seen, also when nobody waits for it any longer.
+            task.exception()  # Mark it as retrieved, also when no caller waits any longer.
 
     async def _ask(self, topic: str) -> Route:
         try:
@@ -251,17 +251,17 @@ class Routes:
         self._guessed.discard(topic)
         if known is not None and not guessed:
             if not route.complete:
-                # Name servers that have just started: what they lack is not gone.
+                # Name servers that have just started: brokers that they lack are not gone.
                 route = route.with_missing_of(known)
             elif route.groups_wait:
-                # Nor is an order that they were never told.
+                # Nor is an order that they do not have.
                 route = replace(route, queue_order=known.queue_order)
             if self._loop_task is not None:
                 self._doubts.compare(known, route)
         return self._take(route)
 
     def _take(self, route: Route) -> Route:
-        """Know a route from now on, and say so if it is another one."""
+        """Store a route, and tell listeners if it differs."""
         known = self.known.get(route.topic)
         if known is not None and route == known and route.complete == known.complete:
             return known
@@ -297,7 +297,7 @@ class Routes:
 
 
 def watch_delay_s(waited_s: float) -> float:
-    """When to look again for a topic that somebody has waited for so long."""
+    """When to ask again for a topic for which a caller has waited this long."""
     delay_s = min(max(waited_s, WATCH_INTERVAL_S_MIN), WATCH_INTERVAL_S)
     return min(max(delay_s, WATCH_AGE_PART * waited_s), REFRESH_INTERVAL_S)
 
@@ -305,18 +305,18 @@ def watch_delay_s(waited_s: float) -> float:
 def exists_perhaps(error: RouteNotFound) -> bool:
     """Whether a topic without a route may exist nevertheless.
 
-    It does not if a name server says so that would know, or if all say so: one that has just
-    started kept the orders of queues that it was told before.
+    It does not if a name server that would know it, or all of them, deny it: one that has just
+    started has kept the orders of queues that it knew before.
     """
     told = error.metadata.keys()
     return "queue_order" in told or {"warming_up", "unreachable"} <= told
 
 
 def broker_of(routes: Routes, queue: MessageQueue) -> BrokerRoute:
-    """The broker of a queue, by the route that is known here.
+    """The broker of a queue, by the known route.
 
     Raises:
-        ServiceUnavailable: It is in no route now.
+        ServiceUnavailable: It is in no known route.
     """
     route = routes.cached(queue.topic)
     broker = route.broker(queue.broker_name) if route is not None else None
@@ -326,12 +326,12 @@ def broker_of(routes: Routes, queue: MessageQueue) -> BrokerRoute:
 
 
 async def find_broker(routes: Routes, queue: MessageQueue) -> BrokerRoute:
-    """The broker of a queue; name servers are asked where no route here names it.
+    """The broker of a queue; asks name servers if no known route has it.
 
     Raises:
-        QueueNotFound: It does not carry the topic.
+        QueueNotFound: The broker does not have the topic.
         RouteNotFound: No live broker carries the topic.
-        NameServersUnreachable: None answered.
+        NameServersUnreachable: No name server answered.
     """
     broker = (await routes.get(queue.topic)).broker(queue.broker_name)
     if broker is None:
@@ -344,10 +344,10 @@ async def find_broker(routes: Routes, queue: MessageQueue) -> BrokerRoute:
 
 
 async def address_for_send(routes: Routes, topic: str, broker_name: str) -> str:
-    """Where a broker takes messages for a topic, also for one that a send will create.
+    """A broker's address for sends to a topic, including one that a send will create.
 
     Raises:
-        ServiceUnavailable: It does not carry the topic now.
+        ServiceUnavailable: The broker does not have the topic now.
         RouteNotFound: As ``Routes.get_for_send``; so with NameServersUnreachable.
     """
     broker = (await routes.get_for_send(topic)).broker(broker_name)

@@ -249,7 +249,7 @@ class TopicLane:
         Raises:
             IllegalArgument: The queue is of another topic.
             QueueNotFound: The route has no such queue to write.
-            QueueOrderUnknown: Nobody can tell to which queue its message group belongs.
+            QueueOrderUnknown: The queue of its message group is unknown.
             SendError: No broker takes messages for the topic.
         """
         queue = wish.message_queue

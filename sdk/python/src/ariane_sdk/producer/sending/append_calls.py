@@ -35,7 +35,7 @@ from ariane_sdk.settings import ProducerSettings
 CALL_TIMEOUT_S_MIN: Final = 0.05
 
 JOINED_BATCHES_MIN: Final = 8
-"""So many batches are sent as a table: a broker stores them at once. Fewer cost less one by one."""
+"""From this many batches on a request is a table, which a broker stores at once."""
 
 JOINED_BATCH_BYTES_MAX: Final = 32 << 10
 """Batches that have more bytes than this on average cost by the byte, and are sent as they are."""
@@ -278,7 +278,7 @@ class AppendCalls:
             call.bundle = None
 
     def _lose(self, call: AppendCall, error: Exception) -> None:
-        """Give up what has no outcome yet, after an error that nobody foresaw."""
+        """Give up what has no outcome yet, after an unexpected error."""
         self._take_apart(call)
         call.refused = []
         self._unsettled.lose(call.broker_name, call.batches, error)

@@ -53,7 +53,7 @@ OVERLAP_CALLS_MAX: Final = 2
 """Small calls at the same time: one that the broker works on, and one that is made meanwhile."""
 
 EVERYTHING: Final = CallShare(NEVER_CUT, 0)
-"""What a call takes that leaves nothing behind, if there is room."""
+"""A call that takes everything, if there is room."""
 
 _NO_QUEUES: Final[AbstractSet[MessageQueue]] = frozenset()
 

@@ -34,7 +34,7 @@ from ariane_sdk.routing.route import Route
 PlaceAnew: TypeAlias = Callable[
     [TopicLane, Message, asyncio.Future[SendResult], Demand | None], SendBatch
 ]
-"""Puts a message that was checked into the open batch of its group's queue, and says which."""
+"""Puts a checked message into the open batch of its group's queue; returns the batch's queue."""
 
 
 class GroupMoves:

@@ -46,7 +46,7 @@ COUNTED_REASONS: Final = ROUTING_REASONS - {"BROKER_NOT_PRIMARY"} | {"SEQUENCE_G
 """Repeats after these are few: if one changes nothing, many will not."""
 
 GONE_REASONS: Final = frozenset({"QUEUE_NOT_FOUND", "TOPIC_NOT_WRITABLE"})
-"""Nobody can write to the queue any more."""
+"""The queue is not writable any more."""
 
 UNCONFIRMED_REASONS: Final = frozenset({"FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED"})
 """It is stored, and a repeat under the same numbers tells how safely."""

@@ -33,10 +33,10 @@ CALL_COUNT_MIN: Final = 64
 """Messages that a call takes at least, so that its own price does not count beside theirs."""
 
 TINY_BATCH_COUNT: Final = 48
-"""Batches of so many messages cost by the message."""
+"""Batches of at least this many messages cost by the message."""
 
 TINY_BATCH_BYTES: Final = 64 << 10
-"""Batches of so many bytes cost by the byte."""
+"""Batches of at least this many bytes cost by the byte."""
 
 STAGGERED_CALLS_MAX: Final = 2
 """Calls at the same time: one that the broker works on, and one that is settled or made."""

@@ -20,7 +20,7 @@ from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 
 WOKEN_AT_ONCE: Final = 64
-"""Of those who wait, so many look at the same time whether there is room for them."""
+"""Number of waiting senders that check for room at the same time."""
 
 
 class Unsettled:

@@ -1,11 +1,11 @@
-"""Old records of the timer topic, parked again before retention would reach them.
+"""Old records of the timer topic are parked again before retention would reach them.
 
-A message may wait for weeks, and the log is kept for days. What waits holds back retention, so
-nothing is lost in any case; parking it again lets go of the old part of the log.
+A message may wait for weeks, while the log is kept for days. Waiting records hold back retention,
+so nothing is lost in any case; parking them again releases the old part of the log.
 
-So it is when the disk fills up, however young the log is: what waits in its older half is parked
-again, unless that is most of it. Then it is the messages that fill the disk, and copies of them
-would fill it sooner.
+The same is done when the disk fills up, however young the log is: records that wait in its older
+half are parked again, unless that is most of it. Then these messages themselves fill the disk, and
+copies would fill it sooner.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = get_logger(__name__)
 
 
 class AgedRecords:
-    """Parks again what waits for long.
+    """Parks records again that wait for long.
 
     Attributes:
         reparked_count: Records parked again since the start.
@@ -50,13 +50,13 @@ class AgedRecords:
         """Take the parts.
 
         Args:
-            log: Says which records are old.
-            timer: Says which of them wait.
+            log: Tells which records are old.
+            timer: Tells which of them wait.
             reparking: Parks them again.
             clock: For the time between turns.
-            believed_ms: Milliseconds since the epoch for what grows old.
-            age_ms: From which age on.
-            is_pressed: Whether segments would have to go however young, for lack of space.
+            believed_ms: Milliseconds since the epoch, for ages; doubts jumps of the clock.
+            age_ms: The age from which on records are parked again.
+            is_pressed: Whether even young segments must go, for lack of space.
         """
         self._log = log
         self._timer = timer
@@ -69,7 +69,7 @@ class AgedRecords:
         self.loop = Loop("park-again", self.turn, interval_s=interval_s, clock=clock)
 
     async def turn(self) -> None:
-        """Park again what is old, in slices between which everything else has its turn."""
+        """Park old records again, in slices; other tasks get their turn in between."""
         old_ms = self._believed_ms() - self._age_ms
         try:
             end: int = self._log.queue_offset_at_time(*TIMER_QUEUE, old_ms)

@@ -1,8 +1,7 @@
-"""Parking again what waits in the timer topic: at the end of the log, with the time that it has.
+"""Parks waiting records of the timer topic again: at the end of the log, with their times.
 
-That is done with records that retention would soon delete, and with those whose entry said the
-wrong time. The copy names the record that it takes out, so that one of them is delivered and not
-both.
+This is done with records that retention would soon delete, and with records whose entries had a
+wrong time. The copy names the record that it takes out, so that only one of them is delivered.
 """
 
 from __future__ import annotations
@@ -30,22 +29,22 @@ class Reparking:
         self._now_ms = now_ms
 
     def repark_early(self, rows: ParkedRows, mark: Callable[[Int64s], None]) -> None:
-        """Park those of some records again that are not due yet, as they say themselves."""
+        """Park records again that are not due yet by their own properties."""
         records = read_parked(self._parked, TIMER_QUEUE, rows)
         if records is not None:
             early = records.queue_offsets[records.times_ms() > self._now_ms()]
             self.repark(rows.take(np.isin(rows.queue_offsets, early)), mark)
 
     def repark(self, rows: ParkedRows, mark: Callable[[Int64s], None]) -> None:
-        """Park records again; what is damaged is done with.
+        """Park records again; damaged ones are done.
 
         Args:
-            rows: Which.
-            mark: Is told the queue offsets of what is done with.
+            rows: The records.
+            mark: Called with the queue offsets of records that are done.
 
         Raises:
-            QueueUnderRepair: An entry leads astray; nothing was parked.
-            StorageError: The store takes nothing more; what is parked again is marked.
+            QueueUnderRepair: An entry is wrong; nothing was parked.
+            StorageError: The store accepts no more; records parked so far are marked.
         """
         if not len(rows):
             return
@@ -68,7 +67,7 @@ class Reparking:
     def _append(
         self, records: ParkedRecords, places: Int64s, mark: Callable[[Int64s], None]
     ) -> None:
-        """Park some of the records, all born on one host, in the timer queue."""
+        """Park some of the records, all of one born host, in the timer queue."""
         moved, times_ms = records.moved, records.times_ms()[places]
         topics = map(str.encode, moved.values(PropertyName.REAL_TOPIC))
         queue_ids = map(str.encode, moved.values(PropertyName.REAL_QUEUE_ID))

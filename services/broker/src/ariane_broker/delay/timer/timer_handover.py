@@ -1,9 +1,9 @@
-"""Handing the timer topic over to RocketMQ, and taking it back: what waits and what does not.
+"""Hands the timer topic over to RocketMQ and back: which records wait, and which are done.
 
-Either broker can read what is parked, but each has its own note of what it has delivered. So ours
-is written in RocketMQ's files when the broker stops in order, and RocketMQ's is read at the start
-if those are not as we left them. ``timerProgress.json`` has a copy of the ``timercheck`` that we
-know.
+Either broker can read what is parked, but each has its own note of what it has delivered. So our
+note is written into RocketMQ's files when the broker stops in order, and RocketMQ's is read at the
+start if the files are not as we left them. ``timerProgress.json`` has a copy of the ``timercheck``
+that we know.
 
 ``timercheck`` goes first and comes last: without it RocketMQ delivers what waits, some of it once
 more, and loses nothing.
@@ -72,23 +72,23 @@ class TimerHandover:
         self._wheel = root / "timerwheel"
 
     def note(self) -> str:
-        """A mark by which this ``timercheck`` is known again; None if there is none."""
+        """A mark of this ``timercheck``, to recognise it later; None if there is none."""
         if self._disk.size_of(self._check) is None:
             return ""
         return self._disk.read(self._check)[:_CHECKED_BYTES].hex()
 
     def read(self) -> RocketmqTimer:
-        """What is there.
+        """Read RocketMQ's files.
 
         Raises:
-            ValueError: ``timercheck`` is none.
-            FileNotFoundError: There is none.
+            ValueError: ``timercheck`` is malformed.
+            FileNotFoundError: There is no ``timercheck``.
             OSError: The disk failed.
         """
         check = TimerCheck.decoded(self._disk.read(self._check))
         waiting, delivered = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for path in self._log_files():
-            # A copy of what is needed: the file is mapped no longer than this.
+            # A copy of the needed part: the file is mapped no longer than this.
             units = sound_units(memoryview(self._disk.read(path)))
             offsets = units["commit_log_offset"].astype(np.int64)
             waits = slots_of(units) >= check.read_ms
@@ -100,16 +100,16 @@ class TimerHandover:
         )
 
     def write(self, rows: ParkedRows, last: ParkedRows, queue_end: int, now_ms: int) -> None:
-        """Let RocketMQ know what waits.
+        """Tell RocketMQ which records wait.
 
         Args:
-            rows: All that waits, with the times at which it is due.
+            rows: All waiting records with their due times.
             last: The last record of the timer queue, whether it waits or not; none if it is gone.
             queue_end: The end of that queue.
             now_ms: Milliseconds since the epoch.
 
         Raises:
-            OSError: The disk failed, or is full: there is no ``timercheck`` then.
+            OSError: The disk failed, or is full: then there is no ``timercheck``.
         """
         disk, file_bytes = self._disk, self._file_bytes()
         counter = self._counter()
@@ -128,7 +128,7 @@ class TimerHandover:
     def _write_waiting(
         self, rows: ParkedRows, last: ParkedRows, begin_ms: int, file_bytes: int
     ) -> int:
-        """Write timer log and wheel; where the former ends."""
+        """Write timer log and wheel; returns where the log ends."""
         # Overdue records go into the slot that RocketMQ reads next, very late ones are rolled.
         slots_ms = (rows.due_ms - 1) // PRECISION_MS * PRECISION_MS
         late = slots_ms - begin_ms >= ROLL_MS

@@ -1,8 +1,8 @@
 r"""The timer topic: records that are due at any time, all in one queue.
 
-The entry of each in the consume queue has its time, so the consume queue itself is the list of all
-that wait. Memory has those that are due within the next minute; the rest is looked for in parts of
-the queue, of each of which only the earliest time is remembered::
+The entry of each record in the consume queue has its time, so the consume queue itself is the list
+of all waiting records. Records due within the next minute are in memory; for each part of the queue
+only the earliest later time is kept::
 
     consume queue    | part 0 | part 1 | part 2 | part 3 |
     earliest time       09:00    17:30    08:15    none      \
@@ -10,8 +10,8 @@ the queue, of each of which only the earliest time is remembered::
                           v                 v                  are read through
     window           due until 09:00: in memory, sorted
 
-Which of them were delivered is kept as a queue offset and marks behind it, and follows from the log
-like that of the delay levels. What RocketMQ has delivered its own files say (``timer_handover``).
+Delivered records are kept as a queue offset and marks behind it, rebuilt from the log like those of
+the delay levels. RocketMQ's deliveries are in its own files (``timer_handover``).
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class TimerQueue(SnapshotState):
     """The queue of the timer topic.
 
     Attributes:
-        name: What is kept here, for the log of the process.
+        name: Name of this state in the process's log.
         change_count: Grows with every change.
-        matters_since_ms: All that the log has may matter.
+        matters_since_ms: None: any record of the log may matter.
     """
 
     name: Final = "timer"
@@ -79,7 +79,7 @@ class TimerQueue(SnapshotState):
         now_ms: Callable[[], int],
         window_count_max: int = WINDOW_COUNT_MAX,
     ) -> None:
-        """Know of nothing delivered.
+        """Start without deliveries.
 
         Args:
             log: The store.
@@ -89,7 +89,7 @@ class TimerQueue(SnapshotState):
         """
         self._log = log
         self._handover = handover
-        # The note of RocketMQ's that we know: one of ours, or one that was taken over.
+        # The note of RocketMQ that we know: one of ours, or one that was taken over.
         self._known_note = ""
         self._restored = False
         self._now_ms = now_ms
@@ -97,7 +97,7 @@ class TimerQueue(SnapshotState):
         self._progress = QueueProgress()
         self._origins: list[Int64s] = []
         self._window = TimerWindow()
-        # All that is due up to here is in the window, but for parts that are still to be read.
+        # All records due up to here are in the window, except parts that are still to be read.
         self._horizon_ms = _LONG_AGO
         self._reading: list[int] = []
         self._read_end = self._end = 0
@@ -113,17 +113,17 @@ class TimerQueue(SnapshotState):
 
     @property
     def needed_from(self) -> int | None:
-        """The commit-log offset of the oldest record that waits; None when none does."""
+        """Commit-log offset of the oldest waiting record; None if none waits."""
         return needed_from(self._log, TIMER_QUEUE, self._progress.begin)
 
     @property
     def window_count(self) -> int:
-        """Records in memory."""
+        """Number of records in memory."""
         return len(self._window)
 
     @property
     def pending_count(self) -> int:
-        """Records that wait."""
+        """Number of waiting records."""
         return self._progress.pending_count(self._log.queue_bounds(*TIMER_QUEUE)[1])
 
     def is_pending(self, queue_offset: int) -> bool:
@@ -153,7 +153,7 @@ class TimerQueue(SnapshotState):
     # Serving.
 
     def parked(self, rows: ParkedRows) -> None:
-        """Records were parked at the end of the queue; at least one."""
+        """Note records parked at the end of the queue; at least one."""
         near = rows.due_ms <= self._horizon_ms
         self._window.add(rows.take(near))
         self._remember(rows.take(~near))
@@ -161,15 +161,15 @@ class TimerQueue(SnapshotState):
         self._shrink()
 
     def take_due(self, count: int) -> ParkedRows:
-        """Take out the next records that are due; what is not marked then must be given back."""
+        """Take out the next due records; those not marked must be given back."""
         return self.pending(self._window.take_due(self._now_ms(), count))
 
     def give_back(self, rows: ParkedRows) -> None:
-        """Records were taken out and not delivered."""
+        """Take back records that were taken out and not delivered."""
         self._window.add(self.pending(rows))
 
     def look_again(self) -> None:
-        """Forget what entries have said: some of them have led astray, and are mended."""
+        """Forget the times from entries: some were wrong, and are repaired."""
         self._window = TimerWindow()
         self._horizon_ms = self._read_from_ms = _LONG_AGO
         self._reading.clear()
@@ -181,7 +181,7 @@ class TimerQueue(SnapshotState):
         return self._window.next_due_ms
 
     def mark(self, queue_offsets: Int64s) -> None:
-        """Records are delivered, or will never be."""
+        """Mark records as done: delivered, or never to be."""
         self._progress.mark(queue_offsets)
         self.change_count += 1
 
@@ -192,7 +192,7 @@ class TimerQueue(SnapshotState):
             if self._horizon_ms >= now_ms + WINDOW_MS // 2:
                 return False
             if len(self._window) > self._window_count_max // 2:
-                return False  # First those that are there.
+                return False  # First those that are in memory.
             self._read_from_ms, self._horizon_ms = self._horizon_ms, now_ms + WINDOW_MS
             self._read_end = self._end
             self._reading = sorted(
@@ -204,12 +204,12 @@ class TimerQueue(SnapshotState):
         return bool(self._reading)
 
     def _read_part(self, part: int) -> None:
-        """Read a part of the queue; what was parked since the reading began is there already."""
+        """Read a part of the queue; records parked since then are in memory already."""
         self._earliest_ms.pop(part, None)
         rows = self._rows_of_part(part)
         is_new = rows.due_ms > self._read_from_ms
-        # A row without a time is in memory already, or its entry was damaged since: it is followed,
-        # and mended.
+        # A row without a time is in memory already, or its entry was damaged since: reading it asks
+        # for a repair.
         untimed = ~is_new & (rows.due_ms < TIME_MS_MIN)
         if untimed.any():
             is_new |= untimed & ~self._window.holds(rows.queue_offsets)
@@ -227,7 +227,7 @@ class TimerQueue(SnapshotState):
         return self.pending(rows.take(rows.queue_offsets < end))
 
     def _shrink(self) -> None:
-        """Let go of what is due last when there is too much in memory."""
+        """Drop the records that are due last if too many are in memory."""
         if len(self._window) <= 2 * self._window_count_max:
             return
         rows, horizon_ms = self._window.cut(self._window_count_max)
@@ -237,7 +237,7 @@ class TimerQueue(SnapshotState):
             self._remember(rows)
 
     def _remember(self, rows: ParkedRows) -> None:
-        """Keep the earliest time of each part that records lie in."""
+        """Note the earliest time of each part that has some of the records."""
         if not len(rows):
             return
         parts, places = np.unique(rows.queue_offsets // SCAN_COUNT, return_inverse=True)
@@ -249,7 +249,7 @@ class TimerQueue(SnapshotState):
     # State that is kept across restarts.
 
     def replay(self, stretch: Stretch) -> None:
-        """Take over what a stretch of the log says was delivered."""
+        """Note deliveries that a stretch of the log shows."""
         self._origins.append(delivered_origins(stretch))
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:  # noqa: ARG002 - a message of a topic that does not stand is dropped when it is due.
@@ -263,14 +263,14 @@ class TimerQueue(SnapshotState):
         self.change_count += 1
 
     def _look_at_all(self) -> None:
-        """See when each part of the queue is due."""
+        """Find out when each part of the queue is due."""
         self._end = self._progress.begin
         while len(rows := rows_from(self._log, TIMER_QUEUE, self._end, SCAN_COUNT)):
             self._remember(self.pending(rows))
             self._end = int(rows.queue_offsets[-1]) + 1
 
     def _take_over(self) -> None:
-        """Take over what RocketMQ has delivered, if it had the store since."""
+        """Take over RocketMQ's deliveries, if it has used the store since."""
         note = self._handover.note()
         if note == self._known_note:
             return
@@ -288,13 +288,13 @@ class TimerQueue(SnapshotState):
         _log.info("timer_taken_over", delivered=waited - self.pending_count)
 
     def hand_over(self) -> None:
-        """Let RocketMQ know what waits; all that was delivered is on the disk.
+        """Tell RocketMQ which records wait; all deliveries are on the disk.
 
         Blocks, in a thread; nothing is parked or delivered beside it.
 
         Raises:
             OSError: The disk failed, or is full: RocketMQ would deliver some messages again.
-            QueueUnderRepair: An entry leads astray; as above.
+            QueueUnderRepair: An entry is wrong; the consequence is the same.
         """
         end = self._log.queue_bounds(*TIMER_QUEUE)[1]
         if not self._restored or not end:
@@ -327,7 +327,7 @@ class TimerQueue(SnapshotState):
             yield found.take(found.due_ms > 0)
 
     def clear(self) -> None:
-        """Know of nothing delivered."""
+        """Forget all deliveries."""
         self._progress = QueueProgress()
         self._known_note = ""
         self._origins.clear()
@@ -342,7 +342,7 @@ class TimerQueue(SnapshotState):
         }
 
     def take_over(self, contents: Mapping[str, Any]) -> None:
-        """Be as ``contents`` said."""
+        """Restore the state from ``contents``."""
         count, encoded = contents["marks"]
         self._known_note = str(contents.get("timercheck", ""))
         self._progress = QueueProgress.decoded(int(contents["queueOffset"]), int(count), encoded)
