@@ -61,7 +61,7 @@ is loaded for them:
 
 | Process | Setting | Its spans: one for |
 | --- | --- | --- |
-| producer | `ProducerSettings(otlp_endpoint=...)` | `send orders`: a send or `send_batch` |
+| producer | `ProducerSettings(otlp_endpoint=...)` | `send orders`: a call that sends |
 | broker | `--otlp-endpoint` | `append orders`: a call from sampled spans |
 | consumer | `PushSettings(otlp_endpoint=...)` | `process orders`: a call of the listener |
 | Spark | `otlpEndpoint` of a read | `read orders`: a task that met sampled spans |
@@ -69,7 +69,8 @@ is loaded for them:
 All of one message are in one trace: the context travels as W3C's `traceparent` in a property of the
 message, and the spans of broker, consumer and Spark are children of the one that sent it. Where a
 call or a task has messages of several, its span is the child of the first and linked to the others;
-that of a listener has links only.
+that of a listener has links only. Rows of `send_columns` carry no context: the span of brokers is
+a child of the one that sent them, and those who read them know of none.
 
 The producer decides what is sampled, by `OTEL_TRACES_SAMPLER=traceidratio` and
 `OTEL_TRACES_SAMPLER_ARG=0.01`: brokers and Spark begin no trace of their own. A broker is told with

@@ -133,7 +133,7 @@ async def test_of_a_group_that_receives_is_told_what_is_in_hand_and_what_is_read
         taken = await consumer.receive_batch(4, timeout_s=60)
         await consumer.ack(taken[0])
         await consumer.nack(taken[1], delay_s=600)
-        in_hand = len(taken) - 2 + sum(map(len, consumer._kept))
+        in_hand = len(taken) - 2 + sum(map(len, consumer._fetched.kept))
         listed = await LagServiceStub(admin).ListGroupLags(
             lag_pb.ListGroupLagsRequest(consumer_group="adm-takers", topic=work)
         )
