@@ -111,7 +111,7 @@ class ReceiveServiceServicer(object):
         answers may be several, because together they may be larger than one may be.
         Errors: FIELD_INVALID, GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, TOPIC_NOT_FOUND,
         TOPIC_NOT_READABLE, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID, GROUP_OWNS_QUEUES,
-        HELD_PULLS_EXHAUSTED.
+        HELD_PULLS_EXHAUSTED, FLUSH_UNCONFIRMED before the first message of a broker.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -52,7 +52,7 @@ class ReceiveServiceStub:
     answers may be several, because together they may be larger than one may be.
     Errors: FIELD_INVALID, GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, TOPIC_NOT_FOUND,
     TOPIC_NOT_READABLE, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID, GROUP_OWNS_QUEUES,
-    HELD_PULLS_EXHAUSTED.
+    HELD_PULLS_EXHAUSTED, FLUSH_UNCONFIRMED before the first message of a broker.
     """
     AckMessages: _grpc.UnaryUnaryMultiCallable[_receive_service_pb2.AckMessagesRequest, _receive_service_pb2.AckMessagesResponse]
     """Acknowledges messages: they are done. Returns when that is as safe as the broker promises of
@@ -125,7 +125,7 @@ class ReceiveServiceAsyncStub(ReceiveServiceStub):
     answers may be several, because together they may be larger than one may be.
     Errors: FIELD_INVALID, GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, TOPIC_NOT_FOUND,
     TOPIC_NOT_READABLE, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID, GROUP_OWNS_QUEUES,
-    HELD_PULLS_EXHAUSTED.
+    HELD_PULLS_EXHAUSTED, FLUSH_UNCONFIRMED before the first message of a broker.
     """
     AckMessages: _aio.UnaryUnaryMultiCallable[_receive_service_pb2.AckMessagesRequest, _receive_service_pb2.AckMessagesResponse]  # type: ignore[assignment]
     """Acknowledges messages: they are done. Returns when that is as safe as the broker promises of
@@ -201,7 +201,7 @@ class ReceiveServiceServicer(metaclass=_abc_1.ABCMeta):
         answers may be several, because together they may be larger than one may be.
         Errors: FIELD_INVALID, GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, TOPIC_NOT_FOUND,
         TOPIC_NOT_READABLE, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID, GROUP_OWNS_QUEUES,
-        HELD_PULLS_EXHAUSTED.
+        HELD_PULLS_EXHAUSTED, FLUSH_UNCONFIRMED before the first message of a broker.
         """
 
     @_abc_1.abstractmethod

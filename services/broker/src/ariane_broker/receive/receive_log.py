@@ -40,6 +40,7 @@ class ReceiveLog:
         self._offsets = offsets
         self._now_ms = now_ms
         self._draw_bytes = draw_bytes
+        self._secret_is_fresh = False
 
     def window(self, group: str, queue: QueueKey) -> QueueWindow | None:
         """The window of a group in a queue, which agrees with its consumer offset.
@@ -64,9 +65,23 @@ class ReceiveLog:
         if not self._table.secret:
             secret = ReceiveEvent(EventKind.SECRET, holder=self._draw_bytes(SECRET_BYTES))
             events = [secret, *events]
+            self._secret_is_fresh = True
         self._log.append_records(RECEIVE_TOPIC, [event_record(events, self._now_ms())])
         for event in events:
             self._table.apply(event)
+
+    async def secured(self) -> None:
+        """Have a secret that whoever takes over knows, too: its receipts are good there.
+
+        Raises:
+            ServiceError: FLUSH_UNCONFIRMED.
+            StorageError: It could not be written down.
+        """
+        if not self._table.secret:
+            self.write([])
+        if self._secret_is_fresh:
+            await self.promised()
+            self._secret_is_fresh = False
 
     async def promised(self) -> None:
         """Wait until all that was written is as safe as the broker promises.

@@ -10,6 +10,7 @@ from ariane_broker.clients.membership import ConsumeModel
 from ariane_broker.filters.filter import filter_for
 from ariane_broker.groups.group_changes import GroupChanges
 from ariane_broker.receive.hand_outs import HandOuts
+from ariane_broker.receive.receive_log import ReceiveLog
 from ariane_broker.receive.receive_order import HandedOut, ReceiveOrder
 from ariane_broker.receive.waiting_line import WaitingLines
 from ariane_broker.receive_errors import group_owns_queues
@@ -24,6 +25,7 @@ class Receiving:
         self,
         hand_outs: HandOuts,
         lines: WaitingLines,
+        log: ReceiveLog,
         *,
         group_changes: GroupChanges,
         clients: ClientTable,
@@ -34,12 +36,14 @@ class Receiving:
         Args:
             hand_outs: Hands out messages.
             lines: Those who wait.
+            log: Where hand-outs are written down.
             group_changes: Makes groups by their first order.
             clients: The attached clients.
             monotonic: Seconds.
         """
         self._hand_outs = hand_outs
         self._lines = lines
+        self._log = log
         self._group_changes = group_changes
         self._clients = clients
         self._monotonic = monotonic
@@ -57,7 +61,7 @@ class Receiving:
         Raises:
             ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, ACCESS_DENIED, TOPIC_NOT_FOUND,
                 TOPIC_NOT_READABLE, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID,
-                GROUP_OWNS_QUEUES, HELD_PULLS_EXHAUSTED.
+                GROUP_OWNS_QUEUES, HELD_PULLS_EXHAUSTED; FLUSH_UNCONFIRMED before the first message.
             StorageError: Nothing is handed out.
         """
         filters = {topic: filter_for(each) for topic, each in order.filters.items()}
@@ -65,6 +69,7 @@ class Receiving:
         await self._group_changes.admit(order.group)
         self._clients.check_pull(order.group, order.client_id, order.filters, order.filters)
         self._check_nobody_owns(order.group)
+        await self._log.secured()
         deadline = self._monotonic() + order.hold_seconds
         line = self._lines.line(order.group)
         line.serve()  # Those who came before come first.

@@ -77,6 +77,7 @@ def receiving_room(
         receiving=Receiving(
             hand_outs,
             lines,
+            log,
             group_changes=changing.group_changes,
             clients=changing.clients,
             monotonic=outside.clock.monotonic,
