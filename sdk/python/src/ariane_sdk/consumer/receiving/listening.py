@@ -15,7 +15,7 @@ of others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -62,7 +62,7 @@ class Listening:
         self._clock = clock
         self._free = asyncio.Semaphore(concurrency)
 
-    async def run(self, messages: AsyncIterable[ReceivedMessage]) -> None:
+    async def run(self, messages: AsyncGenerator[ReceivedMessage]) -> None:
         """Work on messages until there are no more. What they raise comes as it is.
 
         Whoever cancels this waits until what is in work is given back or settled.
@@ -78,10 +78,14 @@ class Listening:
             if works:
                 await asyncio.wait(works)
         except BaseException:
-            for work in works:
-                work.cancel()
-            if works:
-                await asyncio.wait(works)
+            try:
+                # First: a call of our own would get what is given back.
+                await messages.aclose()
+            finally:
+                for work in works:
+                    work.cancel()
+                if works:
+                    await asyncio.wait(works)
             raise
         finally:
             self._calls.close()
