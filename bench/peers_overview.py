@@ -16,6 +16,7 @@ _SHORTER = {
     "catch-up consuming, a listener call per batch of up to 32": "a listener call for 32",
     "catch-up consuming, columns": "columns out",
     "fan-out to 4 groups, a listener call per batch of up to 32": "fan-out to 4 groups",
+    "receiving and acknowledging without owning queues": "receiving",
     "explicit batches of 1,000 objects": "batches of objects",
     "explicit batches of 250 objects": "batches of objects",
     "columns of": "columns in,",

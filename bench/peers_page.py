@@ -113,7 +113,7 @@ def _group_number(row: Mapping[str, Any]) -> int:
         return 3
     if row["unit"] == "ms":
         return 2
-    return 1 if row["work"].startswith(("catch-up", "fan-out", "Spark: ")) else 0
+    return 1 if row["work"].startswith(("catch-up", "fan-out", "receiving", "Spark: ")) else 0
 
 
 def _table(rows: Sequence[dict[str, Any]], every: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -44,12 +44,14 @@ from ariane_sdk import (
     PullConsumer,
     PushConsumer,
     QueueReader,
+    ReceiveConsumer,
     ReceivedMessage,
 )
 from ariane_sdk.errors import ArianeError, BatchSendError, ColumnsSendError
 
 QUEUE_COUNT = 4
 LISTENER_BATCH = 32
+RECEIVE_BATCH = 2000
 BUSY_WAIT_S = 0.001
 
 
@@ -182,6 +184,8 @@ class ArianeDriver:
         group = load["group"] or self._new_group()
         if load["shape"] == "chunks":
             return await self._consume_columns(group, load)
+        if load["shape"] == "receive":
+            return await self._receive(group, load)
         arrivals = Arrivals(load["count"])
 
         held: list[bytes] = []
@@ -225,6 +229,20 @@ class ArianeDriver:
                 pass
             finally:
                 await arriving.aclose()
+        return arrivals.answer()
+
+    async def _receive(self, group: str, load: Mapping[str, Any]) -> dict[str, Any]:
+        """Receive without owning queues; acknowledge each batch before asking for the next."""
+        arrivals = Arrivals(load["count"])
+        async with ReceiveConsumer(
+            self._name_servers, group=group, subscriptions=dict.fromkeys(topics_of(load), "*")
+        ) as consumer:
+            while not arrivals.whole:
+                batch = await consumer.receive_batch(RECEIVE_BATCH, timeout_s=SILENCE_S_MAX)
+                if not batch:
+                    break
+                await consumer.ack(*batch)
+                arrivals.take([message.body for message in batch])
         return arrivals.answer()
 
     async def listen(self, load: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-Shape = Literal["batches", "columns", "singles", "transactions", "each", "listener", "chunks"]
+Shape = Literal[
+    "batches", "columns", "singles", "transactions", "each", "listener", "chunks", "receive"
+]
 """How messages are handed over: sent in explicit batches, as columns, one by one and each awaited,
 or each in a transaction that commits at once; consumed by a call for each message, or for each
-small batch, or in chunks as large as the client has."""
+small batch, in chunks as large as the client has, or received without owning queues, in batches
+that are acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ PEERS: Final[tuple[Peer, ...]] = (
     ourselves.ONE_TOPIC,
     rocketmq.PEER,
     rocketmq.REPLICATED,
+    rocketmq.POP,
     rocketmq_tool.PEER,
     kafka.PEER,
     kafka_clients.JAVA,

@@ -42,6 +42,7 @@ SENT = {
 }
 CONSUMED = {
     ("rocketmq", "batches", "each"): (1.5, 2.5),
+    ("rocketmq-pop", "receive", "receive"): (1.5, 3.0),
     ("aiokafka", "batches", "each"): (1.3, 2.0),
     ("kafka", "batches", "chunks"): (0.6, 1.0),
     ("kafka", "columns", "chunks"): (0.6, 1.0),

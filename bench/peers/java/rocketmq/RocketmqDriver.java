@@ -14,6 +14,7 @@ import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.impl.consumer.DefaultMQPushConsumerImpl;
+import org.apache.rocketmq.client.impl.consumer.RebalanceImpl;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendCallback;
@@ -39,6 +40,7 @@ public final class RocketmqDriver {
   private static final int POOL_SIZE = 4096;
   private static final int CONSUMER_THREADS = 20;
   private static final int LISTENER_BATCH = 32;
+  private static final int RECEIVERS = 4;
   private static final long REFUSED_PULL_WAIT_MS = 100;
   private static final long SHUTDOWN_MS_MAX = 5000;
   private static final int FAILURES_MAX = 1000;
@@ -62,8 +64,11 @@ public final class RocketmqDriver {
   }
 
   public static void main(String[] arguments) {
-    // As the benchmark tools of RocketMQ do.
-    System.setProperty(RemotingCommand.SERIALIZE_TYPE_PROPERTY, SerializeType.ROCKETMQ.name());
+    // As the benchmark tools of RocketMQ do. Who receives by POP asks for its default, JSON: the other
+    // form has 16 bits for the number of a request, and those of POP have more.
+    if (System.getProperty(RemotingCommand.SERIALIZE_TYPE_PROPERTY) == null) {
+      System.setProperty(RemotingCommand.SERIALIZE_TYPE_PROPERTY, SerializeType.ROCKETMQ.name());
+    }
     try {
       new RocketmqDriver(arguments[0], arguments[1]).serve();
       System.exit(0);
@@ -101,8 +106,7 @@ public final class RocketmqDriver {
       case "prepare_consume":
         return "{}";
       case "consume":
-        int atOnce = asked.text("shape").equals("each") ? 1 : LISTENER_BATCH;
-        return consume(asked, atOnce);
+        return consume(asked);
       case "listen":
         exchange = new Exchange(asked);
         listen(topic);
@@ -261,13 +265,21 @@ public final class RocketmqDriver {
       subscribed.put(topic, subscriptions.get(topic).getSubVersion());
     }
     consumer.start();
-    while (inside.getRebalanceImpl().getProcessQueueTable().size()
-            < Topics.QUEUE_COUNT * topics.size()
+    while (!hasQueues(inside.getRebalanceImpl(), topics.size())
         || topics.stream()
             .anyMatch(topic -> subscriptions.get(topic).getSubVersion() == subscribed.get(topic))
         || !inside.getmQClientFactory().sendHeartbeatToAllBrokerWithLock()) {
       Thread.sleep(20);
     }
+  }
+
+  /**
+   * Whether a consumer has all queues. One that receives gets one entry for all queues that a broker
+   * has of a topic: it asks for their messages together.
+   */
+  private static boolean hasQueues(RebalanceImpl given, int topicCount) {
+    return given.getProcessQueueTable().size() >= Topics.QUEUE_COUNT * topicCount
+        || given.getPopProcessQueueTable().size() >= topicCount;
   }
 
   /** Starts, or ends, the consumers of all groups at the same time. */
@@ -296,8 +308,10 @@ public final class RocketmqDriver {
     void take(DefaultMQPushConsumer consumer) throws Exception;
   }
 
-  private String consume(Asked asked, int atOnce) throws Exception {
+  private String consume(Asked asked) throws Exception {
     List<String> topics = Topics.of(asked);
+    int atOnce = asked.text("shape").equals("each") ? 1 : LISTENER_BATCH;
+    boolean receiving = asked.text("shape").equals("receive");
     int count = asked.number("count");
     int groupCount = asked.number("groups");
     LongAdder received = new LongAdder();
@@ -320,8 +334,17 @@ public final class RocketmqDriver {
           return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         };
     List<DefaultMQPushConsumer> consumers = new ArrayList<>();
-    for (int group = 0; group < groupCount; group++) {
-      consumers.add(consumer(groupOf(asked), topics, listener, atOnce));
+    for (int number = 0; number < groupCount; number++) {
+      String group = groupOf(asked);
+      if (receiving) {
+        topicsOfLeg.letPop(topics, group);
+      }
+      for (int member = 0; member < (receiving ? RECEIVERS : 1); member++) {
+        DefaultMQPushConsumer consumer = consumer(group, topics, listener, atOnce);
+        // The broker says what is received so; else the client owns queues whatever the mode.
+        consumer.setClientRebalance(!receiving);
+        consumers.add(consumer);
+      }
     }
     each(consumers, consumer -> start(consumer, topics));
     long before = -1;

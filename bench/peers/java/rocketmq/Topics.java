@@ -5,6 +5,7 @@ import java.util.Set;
 import org.apache.rocketmq.client.impl.producer.DefaultMQProducerImpl;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.message.MessageRequestMode;
 import org.apache.rocketmq.remoting.protocol.admin.TopicOffset;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
@@ -12,6 +13,7 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 public final class Topics {
   public static final int QUEUE_COUNT = 4;
   private static final int TRIES_MAX = 100;
+  private static final long REQUEST_MS_MAX = 10_000;
 
   private final DefaultMQAdminExt admin;
   private final List<DefaultMQProducer> producers;
@@ -69,6 +71,14 @@ public final class Topics {
         DefaultMQProducerImpl inside = producer.getDefaultMQProducerImpl();
         inside.getmQClientFactory().updateTopicRouteInfoFromNameServer(topic);
       }
+    }
+  }
+
+  /** Has a group pop what these topics have, instead of owning their queues. */
+  public void letPop(List<String> topics, String group) throws Exception {
+    for (String topic : topics) {
+      admin.setMessageRequestMode(
+          broker, topic, group, MessageRequestMode.POP, 0, REQUEST_MS_MAX);
     }
   }
 

@@ -20,6 +20,7 @@ NAME: Final = "RocketMQ"
 VERSION: Final = "5.5.0"
 SERVER_HEAP: Final = "2g"
 CLIENT_HEAP: Final = "2g"
+RECEIVING: Final = {"receivers": 4, "popBatchNums": "32, its most", "serialize type": "JSON"}
 _OPENED: Final = [
     *(
         f"--add-opens=java.base/{package}=ALL-UNNAMED"
@@ -31,16 +32,17 @@ _OPENED: Final = [
 
 @contextmanager
 def running(
-    data_path: Path, *, flush_mode: str = "async", replicated: bool = False
+    data_path: Path, *, flush_mode: str = "async", replicated: bool = False, receiving: bool = False
 ) -> Iterator[DriverContender]:
     """Run it in a folder that is its own.
 
     Raises:
         PeerUnavailable: It cannot be had or started here.
     """
-    with cluster(data_path, flush_mode=flush_mode, replicated=replicated) as (driver, _, pids):
+    shape = {"replicated": replicated, "receiving": receiving}
+    with cluster(data_path, flush_mode=flush_mode, **shape) as (driver, _, pids):
         yield DriverContender(
-            f"{NAME} {VERSION}" + (", SYNC_MASTER" if replicated else ""),
+            f"{NAME} {VERSION}" + ", SYNC_MASTER" * replicated + ", POP" * receiving,
             driver,
             pids,
             settings={
@@ -52,6 +54,7 @@ def running(
                 "listener batch": "32, or 1 where a call gets a message",
                 "timerPrecisionMs": 1000,
                 **({"replicas": 1, "inSyncReplicas": 2} if replicated else {}),
+                **(RECEIVING if receiving else {}),
             },
             versions={"rocketmq": VERSION, "java": java_version()},
         )
@@ -59,9 +62,12 @@ def running(
 
 @contextmanager
 def cluster(
-    data_path: Path, *, flush_mode: str = "async", replicated: bool = False
+    data_path: Path, *, flush_mode: str = "async", replicated: bool = False, receiving: bool = False
 ) -> Iterator[tuple[Driver, tuple[str, str], list[int]]]:
     """Run servers, and our driver of the Java client; yields it, addresses and ids of servers.
+
+    A driver that receives speaks JSON, the client's default: the form of RocketMQ's benchmark tools
+    has 16 bits for the number of a request, and POP is request 200050.
 
     Raises:
         PeerUnavailable: It cannot be had or started here.
@@ -73,6 +79,7 @@ def cluster(
         pids,
     ):
         command = ["java", f"-Xms{CLIENT_HEAP}", f"-Xmx{CLIENT_HEAP}", f"-Duser.home={data_path}"]
+        command += ["-Drocketmq.serialize.type=JSON"] if receiving else []
         command += ["-cp", driver_path("rocketmq"), "RocketmqDriver", *addresses]
         with Driver(NAME, command, data_path / "driver.log") as driver:
             yield driver, addresses, pids
@@ -187,3 +194,16 @@ REPLICATED: Final = Peer(
     },
 )
 """With a replica each: acknowledged is what both have."""
+
+POP: Final = Peer(
+    key="rocketmq-pop",
+    running=partial(running, receiving=True),
+    warm_up_s=20.0,
+    start_s=12.0,
+    parts={
+        "receive": Part(
+            in_flight=8, share=0.1, consume="receive", consumed={"receive": Target(1.5, 3.0)}
+        ),
+    },
+)
+"""Without owning queues: a member has one request under way, so it is four of them."""
