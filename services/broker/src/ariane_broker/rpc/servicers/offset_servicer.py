@@ -192,9 +192,9 @@ class OffsetServicer(OffsetServiceServicer):
         if target == "earliest":
             return self._changes.earliest if request.earliest else self._changes.latest
         if target == "time":
-            # Store times are whole milliseconds: the first at or after is at the next of them.
+            # Store times are cut to whole milliseconds, so this one is too: nothing that was stored
+            # after it is skipped.
             timestamp_ms = milliseconds_of(request.time, "time")
-            timestamp_ms += bool(request.time.nanos % 1_000_000)
             return lambda queue: self._changes.at_time(queue, timestamp_ms)
         if target == "table":
             table = dict(request.table.queue_offsets)

@@ -170,6 +170,8 @@ class PullServicer(PullServiceServicer):
         """Find the queue offsets of a time."""
         if not request.HasField("time"):
             raise field_invalid("time", "must be set")
+        # Store times are cut to whole milliseconds, so this one is too: what was stored later in
+        # its millisecond lies behind the lower boundary.
         timestamp_ms = milliseconds_of(request.time, "time")
         if request.boundary == pull_pb.TIME_BOUNDARY_UPPER:
             # Behind the last one at or before the time is where the first one after it lies.
@@ -179,9 +181,6 @@ class PullServicer(PullServiceServicer):
             pull_pb.TIME_BOUNDARY_LOWER,
         }:
             raise field_invalid("boundary", "is not known", request.boundary)
-        elif request.time.nanos % 1_000_000:
-            # Store times are whole milliseconds: the first at or after is at the next of them.
-            timestamp_ms += 1
         found = await self._lookup.offsets_from(request.topic, timestamp_ms)
         return pull_pb.FindQueueOffsetsResponse(
             queues=[

@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from google.protobuf.timestamp_pb2 import Timestamp
 from grpc import aio
 
 from ariane.broker.v1 import query_service_pb2 as query_pb
@@ -78,14 +77,11 @@ def _wanted(request: query_pb.QueryMessagesRequest) -> KeyedMessages:
         before=request.before_commit_log_offset,
         count_max=request.message_count_max,
     )
+    # Store times are cut to whole milliseconds, so the bounds are too: what is stored later in the
+    # millisecond of a begin is found, and what one range ends before the next one begins with.
     if request.HasField("begin_time"):
-        wanted = replace(wanted, begin_ms=_ceiling_ms(request.begin_time, "begin_time"))
+        wanted = replace(wanted, begin_ms=milliseconds_of(request.begin_time, "begin_time"))
     if request.HasField("end_time"):
         # The contract's end is exclusive, the store's is inclusive.
-        wanted = replace(wanted, end_ms=_ceiling_ms(request.end_time, "end_time") - 1)
+        wanted = replace(wanted, end_ms=milliseconds_of(request.end_time, "end_time") - 1)
     return wanted
-
-
-def _ceiling_ms(time: Timestamp, field: str) -> int:
-    """The first whole millisecond at or after a time; store times are whole."""
-    return milliseconds_of(time, field) + (1 if time.nanos % 1_000_000 else 0)
