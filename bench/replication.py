@@ -34,8 +34,12 @@ from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 BODY: Final = b"x" * 1024
 BATCH: Final = 500
 IN_FLIGHT: Final = 4
+LOOK_S: Final = 0.1
 LEASE_S: Final = 5.0
 LEASES_GOAL: Final = 1.5
+SEGMENT_BYTES: Final = 256 << 20
+"""Each broker has a segment ready beside the one that it fills, perhaps in memory."""
+
 TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -90,6 +94,8 @@ class Group:
         producer: Sends to it.
         rates: Messages a second, of each round.
         costs: Processor seconds for each GB of bodies: of client, primary, and all replicas.
+        behind: Bytes that the replica which was furthest behind lacked, looked at while messages
+            were sent: what the loss of the primary would take under `local`.
     """
 
     name: str
@@ -97,6 +103,7 @@ class Group:
     producer: Producer
     rates: list[float] = field(default_factory=list)
     costs: list[tuple[float, ...]] = field(default_factory=list)
+    behind: list[int] = field(default_factory=list)
 
     async def measure(self, seconds: float) -> None:
         """Send for some seconds, batches of 1 KiB messages; replicas' time until they have all."""
@@ -111,8 +118,16 @@ class Group:
                 await self.producer.send_batch(messages)
                 count += BATCH
 
+        async def look() -> None:
+            while self.brokers[1:] and time.monotonic() < begin_s + seconds:
+                state = await state_of(self.brokers[0])
+                self.behind.append(max(one.behind_bytes for one in state.replicas))
+                await asyncio.sleep(LOOK_S)
+
+        looking = asyncio.create_task(look())
         await asyncio.gather(*(send() for _ in range(IN_FLIGHT)))
         self.rates.append(count / (time.monotonic() - begin_s))
+        await looking
         if len(self.brokers) > 1:
             await wait_level(self.brokers)
         used = [cpu_s(pid) - earlier for pid, earlier in zip(pids, before, strict=True)]
@@ -132,7 +147,8 @@ async def throughput(seconds: float, rounds: int, *, pinned: bool) -> None:
         groups = []
         for name, replicas, acknowledge in kinds:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
-            flags = ("--acknowledge", acknowledge) if replicas else ()
+            flags = ["--segment-bytes", str(SEGMENT_BYTES)]
+            flags += ["--acknowledge", acknowledge] if replicas else []
             cluster = LocalCluster(Path(folder), replicas=replicas, extra_broker_args=flags)
             await stack.enter_async_context(cluster)
             producer = await stack.enter_async_context(Producer(cluster.name_servers))
@@ -151,13 +167,17 @@ async def throughput(seconds: float, rounds: int, *, pinned: bool) -> None:
             for group in groups:
                 await group.measure(seconds)
     alone = groups[0]
-    print(f"{'':24}{'messages/s':>12}{'ratio':>7}{'lowest':>8}   CPU s/GB: client primary replicas")
+    print(
+        f"{'':24}{'messages/s':>12}{'ratio':>7}{'lowest':>8}   CPU s/GB: client primary replicas"
+        "   behind, MB: median most"
+    )
     for group in groups:
         ratios = [one / other for one, other in zip(group.rates, alone.rates, strict=True)]
         client, primary, others = (median(column) for column in zip(*group.costs, strict=True))
         print(
             f"{group.name:24}{median(group.rates):12,.0f}{median(ratios):7.2f}{min(ratios):8.2f}"
             f"{client:20.2f}{primary:8.2f}{others:9.2f}"
+            f"{median(group.behind or [0]) / 1e6:21.1f}{max(group.behind, default=0) / 1e6:5.1f}"
         )
 
 
