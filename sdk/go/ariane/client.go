@@ -9,10 +9,12 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
@@ -63,6 +65,13 @@ type cachedRoute struct {
 }
 
 const routeLife = 30 * time.Second
+
+// addressScheme has gRPC take an address as it is.
+const addressScheme = "passthrough:///"
+
+func peerOf(connection *grpc.ClientConn) string {
+	return strings.TrimPrefix(connection.Target(), addressScheme)
+}
 
 // NewClient makes a client of the cluster that these name servers, "host:port", know. It connects
 // when it is first used.
@@ -155,7 +164,7 @@ func (c *Client) Connection(address string) (*grpc.ClientConn, error) {
 	if c.options.PerRPCCredentials != nil {
 		options = append(options, grpc.WithPerRPCCredentials(c.options.PerRPCCredentials))
 	}
-	connection, err := grpc.NewClient("passthrough:///"+address, options...)
+	connection, err := grpc.NewClient(addressScheme+address, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -227,6 +236,47 @@ func (c *Client) askNameServer(
 		if !pause(ctx, try/len(c.nameServers), failure.RetryAfter) {
 			return failure
 		}
+	}
+}
+
+// onPrimary makes a call that is safe to repeat at the primary of a broker, whoever that is by then,
+// until it answers or the time is over.
+func (c *Client) onPrimary(
+	ctx context.Context, topic, broker string, call func(context.Context, *grpc.ClientConn) error,
+) error {
+	for repeats := 0; ; repeats++ {
+		address, err := c.brokerAddress(ctx, topic, broker)
+		if err == nil {
+			var connection *grpc.ClientConn
+			if connection, err = c.Connection(address); err == nil {
+				err = c.try(ctx, func(ctx context.Context) error { return call(ctx, connection) })
+			}
+		}
+		if err == nil {
+			return nil
+		}
+		failure := errorOf(err, address)
+		may := failure.Retriable || unconfirmedReasons[failure.Reason] || failure.Reason == "BROKER_NOT_PRIMARY"
+		if !may || !pause(ctx, repeats, failure.RetryAfter) {
+			return failure
+		}
+		c.forgetRoute(topic)
+	}
+}
+
+func (c *Client) brokerAddress(ctx context.Context, topic, broker string) (string, error) {
+	route, err := c.Route(ctx, topic)
+	if err != nil {
+		return "", err
+	}
+	for _, each := range route.Brokers {
+		if address := each.Addresses[0]; each.BrokerName == broker && address != "" {
+			return address, nil
+		}
+	}
+	return "", &Error{
+		Code: codes.Unavailable, Reason: ReasonRouteNotFound, Retriable: true,
+		Message: fmt.Sprintf("no primary of broker %s is known for topic %s", broker, topic),
 	}
 }
 

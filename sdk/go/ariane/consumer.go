@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	brokerv1 "ariane.mq/go/arianepb/broker/v1"
@@ -209,7 +210,7 @@ func (c *Consumer) receiveFrom(address string, hold time.Duration) ([]Delivery, 
 			return nil, errorOf(err, address)
 		}
 		for _, each := range answer.Messages {
-			deliveries = append(deliveries, deliveryOf(each, address))
+			deliveries = append(deliveries, deliveryOf(each))
 		}
 	}
 }
@@ -262,7 +263,7 @@ func (c *Consumer) ChangeInvisibleDuration(ctx context.Context, delivery *Delive
 		ReceiptHandle:     delivery.handle,
 		InvisibleDuration: durationpb.New(duration),
 	}
-	return c.repeat(ctx, delivery.address, func(ctx context.Context, stub brokerv1.ReceiveServiceClient) error {
+	return c.onPrimary(ctx, delivery.BrokerName, func(ctx context.Context, stub brokerv1.ReceiveServiceClient) error {
 		answer, err := stub.ChangeInvisibleDuration(ctx, request)
 		if err != nil {
 			return err
@@ -278,16 +279,16 @@ func (c *Consumer) settle(ctx context.Context, deliveries []Delivery, call func(
 ) ([]*brokerv1.SettledMessage, error)) error {
 	places := map[string][]Delivery{}
 	for _, delivery := range deliveries {
-		places[delivery.address] = append(places[delivery.address], delivery)
+		places[delivery.BrokerName] = append(places[delivery.BrokerName], delivery)
 	}
 	var failures []error
-	for address, theirs := range places {
+	for broker, theirs := range places {
 		handles := make([]string, len(theirs))
 		for position, delivery := range theirs {
 			handles[position] = delivery.handle
 		}
 		var results []*brokerv1.SettledMessage
-		err := c.repeat(ctx, address, func(ctx context.Context, stub brokerv1.ReceiveServiceClient) (err error) {
+		err := c.onPrimary(ctx, broker, func(ctx context.Context, stub brokerv1.ReceiveServiceClient) (err error) {
 			results, err = call(ctx, stub, handles)
 			return err
 		})
@@ -295,32 +296,19 @@ func (c *Consumer) settle(ctx context.Context, deliveries []Delivery, call func(
 		for position, result := range results {
 			if result.Error != nil {
 				failures = append(failures, fmt.Errorf(
-					"message %s: %w", theirs[position].ID, errorOfStatus(result.Error, address)))
+					"message %s: %w", theirs[position].ID, errorOfStatus(result.Error, broker)))
 			}
 		}
 	}
 	return errors.Join(failures...)
 }
 
-func (c *Consumer) repeat(
-	ctx context.Context, address string, call func(context.Context, brokerv1.ReceiveServiceClient) error,
+func (c *Consumer) onPrimary(
+	ctx context.Context, broker string, call func(context.Context, brokerv1.ReceiveServiceClient) error,
 ) error {
 	ctx, cancel := c.client.bounded(ctx)
 	defer cancel()
-	connection, err := c.client.Connection(address)
-	if err != nil {
-		return err
-	}
-	stub := brokerv1.NewReceiveServiceClient(connection)
-	for repeats := 0; ; repeats++ {
-		err := c.client.try(ctx, func(ctx context.Context) error { return call(ctx, stub) })
-		if err == nil {
-			return nil
-		}
-		failure := errorOf(err, address)
-		may := failure.Retriable || unconfirmedReasons[failure.Reason]
-		if !may || !pause(ctx, repeats, failure.RetryAfter) {
-			return failure
-		}
-	}
+	return c.client.onPrimary(ctx, c.options.Topic, broker, func(ctx context.Context, connection *grpc.ClientConn) error {
+		return call(ctx, brokerv1.NewReceiveServiceClient(connection))
+	})
 }

@@ -59,8 +59,7 @@ type Delivery struct {
 	// InvisibleUntil is when others see the message again, unless it is settled.
 	InvisibleUntil time.Time
 
-	handle  string
-	address string
+	handle string
 }
 
 // check refuses texts that no call can carry.
@@ -125,7 +124,7 @@ func messageOf(message *commonv1.Message) Message {
 	return known
 }
 
-func deliveryOf(received *brokerv1.ReceivedMessage, address string) Delivery {
+func deliveryOf(received *brokerv1.ReceivedMessage) Delivery {
 	position := received.Message.Position
 	message := messageOf(received.Message)
 	var compression Compression
@@ -139,7 +138,6 @@ func deliveryOf(received *brokerv1.ReceivedMessage, address string) Delivery {
 		Attempt:        int(position.GetDeliveryAttempt()) + 1,
 		InvisibleUntil: received.GetInvisibleUntil().AsTime(),
 		handle:         received.ReceiptHandle,
-		address:        address,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
@@ -229,57 +230,14 @@ func (p *Producer) Recall(ctx context.Context, topic string, receipt Receipt) (s
 	defer cancel()
 	request := &brokerv1.RecallMessageRequest{Topic: topic, RecallHandle: receipt.RecallHandle}
 	var answer *brokerv1.RecallMessageResponse
-	err := p.client.onBroker(ctx, topic, receipt.BrokerName, func(ctx context.Context, stub brokerv1.SendServiceClient) (err error) {
-		answer, err = stub.RecallMessage(ctx, request)
+	err := p.client.onPrimary(ctx, topic, receipt.BrokerName, func(ctx context.Context, connection *grpc.ClientConn) (err error) {
+		answer, err = brokerv1.NewSendServiceClient(connection).RecallMessage(ctx, request)
 		return err
 	})
 	if err != nil {
 		return "", err
 	}
 	return answer.UniqueId, nil
-}
-
-// onBroker makes a call that is safe to repeat, until the broker answers or the time is over.
-func (c *Client) onBroker(
-	ctx context.Context, topic, broker string, call func(context.Context, brokerv1.SendServiceClient) error,
-) error {
-	for repeats := 0; ; repeats++ {
-		address, err := c.brokerAddress(ctx, topic, broker)
-		if err != nil {
-			return err
-		}
-		connection, err := c.Connection(address)
-		if err != nil {
-			return err
-		}
-		err = c.try(ctx, func(ctx context.Context) error {
-			return call(ctx, brokerv1.NewSendServiceClient(connection))
-		})
-		if err == nil {
-			return nil
-		}
-		failure := errorOf(err, address)
-		if !failure.Retriable || !pause(ctx, repeats, failure.RetryAfter) {
-			return failure
-		}
-		c.forgetRoute(topic)
-	}
-}
-
-func (c *Client) brokerAddress(ctx context.Context, topic, broker string) (string, error) {
-	route, err := c.Route(ctx, topic)
-	if err != nil {
-		return "", err
-	}
-	for _, each := range route.Brokers {
-		if address := each.Addresses[0]; each.BrokerName == broker && address != "" {
-			return address, nil
-		}
-	}
-	return "", &Error{
-		Code: codes.Unavailable, Reason: ReasonRouteNotFound, Retriable: true,
-		Message: fmt.Sprintf("no primary of broker %s is known for topic %s", broker, topic),
-	}
 }
 
 // choose picks a queue for messages that are surely not stored yet.

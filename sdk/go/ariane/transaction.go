@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+
 	brokerv1 "ariane.mq/go/arianepb/broker/v1"
 	commonv1 "ariane.mq/go/arianepb/common/v1"
 )
@@ -44,7 +47,7 @@ type TransactionProducer struct {
 // Transaction is one message without an outcome.
 type Transaction struct {
 	producer *TransactionProducer
-	address  string
+	broker   string
 	message  *commonv1.Message
 	id       string
 }
@@ -78,22 +81,22 @@ func (p *TransactionProducer) Begin(ctx context.Context, message Message) (*Tran
 	wire := message.wire(commonv1.MessageType_MESSAGE_TYPE_TRANSACTION, p.client.packing)
 	ctx, cancel := p.client.bounded(ctx)
 	defer cancel()
-	target, address, err := p.producer.choose(ctx, message.Topic, message.Group)
+	target, _, err := p.producer.choose(ctx, message.Topic, message.Group)
 	if err != nil {
 		return nil, err
 	}
 	half := &brokerv1.HalfMessageToStore{
 		Topic: message.Topic, QueueId: &target.id, ProducerGroup: p.group, Message: wire,
 	}
-	answer, err := p.call(ctx, address, &brokerv1.StreamTransactionsRequest{
+	answer, err := p.call(ctx, target.topic, target.broker, &brokerv1.StreamTransactionsRequest{
 		HalfMessages: []*brokerv1.HalfMessageToStore{half},
-	}, func(answer *brokerv1.StreamTransactionsResponse) error {
-		return statusError(answer.HalfMessages[0].Error, address)
+	}, func(answer *brokerv1.StreamTransactionsResponse) *statuspb.Status {
+		return answer.HalfMessages[0].Error
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Transaction{p, address, wire, answer.HalfMessages[0].TransactionId}, nil
+	return &Transaction{p, target.broker, wire, answer.HalfMessages[0].TransactionId}, nil
 }
 
 // Commit makes the message visible. Again is harmless.
@@ -112,10 +115,10 @@ func (t *Transaction) end(ctx context.Context, outcome Outcome) error {
 		Topic: t.message.Topic, TransactionId: t.id, UniqueId: t.message.UniqueId,
 		Outcome: outcome.wire(), ProducerGroup: t.producer.group,
 	}
-	_, err := t.producer.call(ctx, t.address, &brokerv1.StreamTransactionsRequest{
+	_, err := t.producer.call(ctx, end.Topic, t.broker, &brokerv1.StreamTransactionsRequest{
 		Ends: []*brokerv1.TransactionToEnd{end},
-	}, func(answer *brokerv1.StreamTransactionsResponse) error {
-		return statusError(answer.Ends[0].Error, t.address)
+	}, func(answer *brokerv1.StreamTransactionsResponse) *statuspb.Status {
+		return answer.Ends[0].Error
 	})
 	return err
 }
@@ -123,50 +126,36 @@ func (t *Transaction) end(ctx context.Context, outcome Outcome) error {
 // call sends one request on a stream of its own, and again while that may help: all that it asks for
 // is harmless to repeat, also when nobody knows what became of it.
 func (p *TransactionProducer) call(
-	ctx context.Context, address string, request *brokerv1.StreamTransactionsRequest,
-	judge func(*brokerv1.StreamTransactionsResponse) error,
-) (*brokerv1.StreamTransactionsResponse, error) {
-	for repeats := 0; ; repeats++ {
-		answer, err := p.tryCall(ctx, address, request)
-		if err == nil {
-			err = judge(answer)
+	ctx context.Context, topic, broker string, request *brokerv1.StreamTransactionsRequest,
+	refusal func(*brokerv1.StreamTransactionsResponse) *statuspb.Status,
+) (answer *brokerv1.StreamTransactionsResponse, err error) {
+	err = p.client.onPrimary(ctx, topic, broker, func(ctx context.Context, connection *grpc.ClientConn) error {
+		if answer, err = callOnce(ctx, connection, request); err != nil {
+			return err
 		}
-		if err == nil {
-			return answer, nil
+		if answer.Error != nil {
+			return statusError(answer.Error, peerOf(connection))
 		}
-		failure := errorOf(err, address)
-		may := failure.Retriable || unconfirmedReasons[failure.Reason]
-		if !may || !pause(ctx, repeats, failure.RetryAfter) {
-			return nil, failure
-		}
-	}
+		return statusError(refusal(answer), peerOf(connection))
+	})
+	return answer, err
 }
 
-func (p *TransactionProducer) tryCall(
-	ctx context.Context, address string, request *brokerv1.StreamTransactionsRequest,
-) (answer *brokerv1.StreamTransactionsResponse, err error) {
-	connection, err := p.client.Connection(address)
+func callOnce(
+	ctx context.Context, connection *grpc.ClientConn, request *brokerv1.StreamTransactionsRequest,
+) (*brokerv1.StreamTransactionsResponse, error) {
+	stream, err := brokerv1.NewTransactionServiceClient(connection).StreamTransactions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	err = p.client.try(ctx, func(ctx context.Context) error {
-		stream, err := brokerv1.NewTransactionServiceClient(connection).StreamTransactions(ctx)
-		if err != nil {
-			return err
-		}
-		if err := stream.Send(request); err != nil {
-			_, err = stream.Recv() // It knows why.
-			return err
-		}
-		if err := stream.CloseSend(); err != nil {
-			return err
-		}
-		if answer, err = stream.Recv(); err != nil {
-			return err
-		}
-		return statusError(answer.Error, address)
-	})
-	return answer, err
+	if err := stream.Send(request); err != nil {
+		_, err = stream.Recv() // It knows why.
+		return nil, err
+	}
+	if err := stream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return stream.Recv()
 }
 
 // watch keeps a stream open to every broker of the topics, over which it asks.

@@ -5,7 +5,7 @@ import {
   Metadata, type ServiceError, status as Code,
 } from "@grpc/grpc-js";
 import type { Packing } from "./compression.js";
-import { ArianeError, errorOf } from "./errors.js";
+import { ArianeError, errorOf, UNCONFIRMED_REASONS } from "./errors.js";
 import { Compression } from "./generated/ariane/common/v1/message.js";
 import type { Route } from "./generated/ariane/namesrv/v1/route.js";
 import { RouteServiceClient } from "./generated/ariane/namesrv/v1/route_service.js";
@@ -165,6 +165,24 @@ export class Client {
     const failure = new ArianeError(text, Code.UNAVAILABLE, "ROUTE_NOT_FOUND");
     failure.retriable = true;
     throw failure;
+  }
+
+  /** Make a call that is safe to repeat at the primary of a broker, whoever that is by then. */
+  onPrimary<A>(
+    topic: string, broker: string, end: number, call: (address: string) => Promise<A>,
+  ): Promise<A> {
+    return this.repeat(end, async () => {
+      let address = "";
+      try {
+        address = await this.brokerAddress(topic, broker, end);
+        return await call(address);
+      } catch (error) {
+        const failure = errorOf(error, address);
+        failure.retriable ||= UNCONFIRMED_REASONS.has(failure.reason) || failure.reason === "BROKER_NOT_PRIMARY";
+        this.forgetRoute(topic);
+        throw failure;
+      }
+    });
   }
 
   /** Ask one name server after the other, from a random one on, until one answers. */

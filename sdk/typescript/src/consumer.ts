@@ -1,6 +1,6 @@
 import { Metadata, status as Code } from "@grpc/grpc-js";
 import { type CallSettings, type Client, pause, waitable } from "./client.js";
-import { ArianeError, errorOf, errorOfStatus, ROUTING_REASONS, UNCONFIRMED_REASONS } from "./errors.js";
+import { ArianeError, errorOf, errorOfStatus, ROUTING_REASONS } from "./errors.js";
 import {
   ReceiveOrder, ReceiveServiceClient, ReceiveStart, type SettledMessage,
 } from "./generated/ariane/broker/v1/receive_service.js";
@@ -126,9 +126,10 @@ export class Consumer {
       receiptHandle: delivery.handle,
       invisibleDuration: durationOf(ms),
     };
-    const stub = this.client.stub(ReceiveServiceClient, delivery.address);
-    const answer = await this.client.repeat(end, () =>
-      this.client.call(stub, (s) => s.changeInvisibleDuration, request, delivery.address, end));
+    const answer = await this.client.onPrimary(this.settings.topic, delivery.brokerName, end, (address) => {
+      const stub = this.client.stub(ReceiveServiceClient, address);
+      return this.client.call(stub, (s) => s.changeInvisibleDuration, request, address, end);
+    });
     return { ...delivery, handle: answer.receiptHandle, invisibleUntil: dateOf(answer.invisibleUntil) };
   }
 
@@ -161,7 +162,7 @@ export class Consumer {
         resolve({ address, deliveries, ...(error && deliveries.length === 0 ? { error } : {}) });
       };
       call.on("data", (answer) => {
-        for (const each of answer.messages) deliveries.push(deliveryOf(each, address));
+        for (const each of answer.messages) deliveries.push(deliveryOf(each));
       });
       call.on("error", (error) => done(errorOf(error, address)));
       call.on("end", () => done());
@@ -175,10 +176,10 @@ export class Consumer {
     const end = this.client.endOf(call);
     const places = groups(deliveries);
     const failures: ArianeError[] = [];
-    for (const [address, theirs] of places) {
-      const results = await this.settleOn(address, method, theirs, nack, end);
+    for (const [broker, theirs] of places) {
+      const results = await this.settleOn(broker, method, theirs, nack, end);
       results.forEach((result) => {
-        if (result.error) failures.push(errorOfStatus(result.error, address));
+        if (result.error) failures.push(errorOfStatus(result.error, broker));
       });
     }
     if (failures.length === 1) throw failures[0];
@@ -186,9 +187,8 @@ export class Consumer {
   }
 
   private async settleOn(
-    address: string, method: Method, deliveries: readonly Delivery[], nack: Nack | undefined, end: number,
+    broker: string, method: Method, deliveries: readonly Delivery[], nack: Nack | undefined, end: number,
   ): Promise<SettledMessage[]> {
-    const stub = this.client.stub(ReceiveServiceClient, address);
     const request = {
       consumerGroup: this.settings.group,
       receiptHandles: deliveries.map((each) => each.handle),
@@ -198,16 +198,11 @@ export class Consumer {
         cause: nack?.cause ?? "",
       },
     };
-    const answer = await this.client.repeat(end, async () => {
-      try {
-        return method === "ackMessages"
-          ? await this.client.call(stub, (s) => s.ackMessages, request, address, end)
-          : await this.client.call(stub, (s) => s.nackMessages, request, address, end);
-      } catch (error) {
-        const failure = errorOf(error, address);
-        failure.retriable ||= UNCONFIRMED_REASONS.has(failure.reason);
-        throw failure;
-      }
+    const answer = await this.client.onPrimary(this.settings.topic, broker, end, (address) => {
+      const stub = this.client.stub(ReceiveServiceClient, address);
+      return method === "ackMessages"
+        ? this.client.call(stub, (s) => s.ackMessages, request, address, end)
+        : this.client.call(stub, (s) => s.nackMessages, request, address, end);
     });
     return answer.results;
   }
@@ -217,9 +212,9 @@ export class Consumer {
 function groups(deliveries: readonly Delivery[]): Map<string, Delivery[]> {
   const found = new Map<string, Delivery[]>();
   for (const each of deliveries) {
-    const theirs = found.get(each.address);
+    const theirs = found.get(each.brokerName);
     if (theirs) theirs.push(each);
-    else found.set(each.address, [each]);
+    else found.set(each.brokerName, [each]);
   }
   return found;
 }

@@ -56,8 +56,6 @@ export interface Delivery extends Received {
   invisibleUntil: Date;
   /** Settles it. */
   handle: string;
-  /** The broker that settles it. */
-  address: string;
 }
 
 /**
@@ -101,7 +99,7 @@ export function messageOf(wire: WireMessage): Received {
   };
 }
 
-export function deliveryOf(received: ReceivedMessage, address: string): Delivery {
+export function deliveryOf(received: ReceivedMessage): Delivery {
   const position = received.message!.position!;
   return {
     ...messageOf(received.message!),
@@ -111,7 +109,6 @@ export function deliveryOf(received: ReceivedMessage, address: string): Delivery
     attempt: position.deliveryAttempt + 1,
     invisibleUntil: dateOf(received.invisibleUntil),
     handle: received.receiptHandle,
-    address,
   };
 }
 

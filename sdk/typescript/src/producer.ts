@@ -79,8 +79,7 @@ export class Producer {
   async recall(receipt: Receipt, call?: CallSettings): Promise<string> {
     const end = this.client.endOf(call);
     const { topic, recallHandle } = receipt;
-    const answer = await this.client.repeat(end, async () => {
-      const address = await this.client.brokerAddress(topic, receipt.brokerName, end);
+    const answer = await this.client.onPrimary(topic, receipt.brokerName, end, (address) => {
       const stub = this.client.stub(SendServiceClient, address);
       return this.client.call(stub, (s) => s.recallMessage, { topic, recallHandle }, address, end);
     });

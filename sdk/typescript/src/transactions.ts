@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { Metadata } from "@grpc/grpc-js";
 import { type CallSettings, type Client, VERSION } from "./client.js";
-import { ArianeError, errorOf, errorOfStatus, UNCONFIRMED_REASONS } from "./errors.js";
+import { ArianeError, errorOf, errorOfStatus } from "./errors.js";
 import {
   AttachRequest, ClientServiceClient, type TransactionCheck, TransactionOutcome,
 } from "./generated/ariane/broker/v1/client_service.js";
@@ -34,19 +34,19 @@ const HEARTBEAT_MS = 10_000;
 export class Transaction {
   constructor(
     private readonly producer: TransactionProducer,
-    private readonly address: string,
+    private readonly broker: string,
     private readonly message: WireMessage,
     readonly id: string,
   ) {}
 
   /** Make the message visible. Again is harmless. */
   commit(call?: CallSettings): Promise<void> {
-    return this.producer.end(this.address, this.message, this.id, "commit", call);
+    return this.producer.end(this.broker, this.message, this.id, "commit", call);
   }
 
   /** Let the message never become visible. Again is harmless. */
   rollback(call?: CallSettings): Promise<void> {
-    return this.producer.end(this.address, this.message, this.id, "rollback", call);
+    return this.producer.end(this.broker, this.message, this.id, "rollback", call);
   }
 }
 
@@ -87,38 +87,32 @@ export class TransactionProducer {
   async begin(message: Message, call?: CallSettings): Promise<Transaction> {
     const end = this.client.endOf(call);
     const wire = wireOf(message, this.client.settings, MessageType.MESSAGE_TYPE_TRANSACTION);
-    const { queueId, address } = await this.producer.choose(message.topic, message.group ?? "", end);
+    const { queueId, broker } = await this.producer.choose(message.topic, message.group ?? "", end);
     const half = { topic: message.topic, queueId, producerGroup: this.group, message: wire };
-    const answer = await this.call(address, { halfMessages: [half] }, end);
-    return new Transaction(this, address, wire, answer.halfMessages[0]!.transactionId);
+    const answer = await this.call(message.topic, broker, { halfMessages: [half] }, end);
+    return new Transaction(this, broker, wire, answer.halfMessages[0]!.transactionId);
   }
 
   /** End a transaction. */
   async end(
-    address: string, message: WireMessage, id: string, outcome: Outcome, call?: CallSettings,
+    broker: string, message: WireMessage, id: string, outcome: Outcome, call?: CallSettings,
   ): Promise<void> {
     const end = {
       topic: message.topic, transactionId: id, uniqueId: message.uniqueId,
       outcome: OUTCOMES[outcome], producerGroup: this.group,
     };
-    await this.call(address, { ends: [end] }, this.client.endOf(call));
+    await this.call(message.topic, broker, { ends: [end] }, this.client.endOf(call));
   }
 
   /** Send one request on a stream of its own, and again while that may help: it is harmless. */
   private call(
-    address: string, request: Parameters<typeof StreamTransactionsRequest.fromPartial>[0], end: number,
+    topic: string, broker: string, request: Parameters<typeof StreamTransactionsRequest.fromPartial>[0], end: number,
   ): Promise<StreamTransactionsResponse> {
-    return this.client.repeat(end, async () => {
-      try {
-        const answer = await this.once(address, StreamTransactionsRequest.fromPartial(request), end);
-        const failed: Status | undefined = answer.error ?? answer.halfMessages[0]?.error ?? answer.ends[0]?.error;
-        if (failed) throw errorOfStatus(failed, address);
-        return answer;
-      } catch (error) {
-        const failure = errorOf(error, address);
-        failure.retriable ||= UNCONFIRMED_REASONS.has(failure.reason);
-        throw failure;
-      }
+    return this.client.onPrimary(topic, broker, end, async (address) => {
+      const answer = await this.once(address, StreamTransactionsRequest.fromPartial(request), end);
+      const failed: Status | undefined = answer.error ?? answer.halfMessages[0]?.error ?? answer.ends[0]?.error;
+      if (failed) throw errorOfStatus(failed, address);
+      return answer;
     });
   }
 

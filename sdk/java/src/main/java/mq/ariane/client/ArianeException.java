@@ -84,6 +84,10 @@ public final class ArianeException extends RuntimeException {
         return ROUTING_REASONS.contains(reason);
     }
 
+    boolean isNotPrimary() {
+        return reason.equals("BROKER_NOT_PRIMARY");
+    }
+
     boolean isUnconfirmed() {
         return UNCONFIRMED_REASONS.contains(reason);
     }

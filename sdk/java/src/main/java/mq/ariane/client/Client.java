@@ -172,7 +172,7 @@ public final class Client implements AutoCloseable {
                 return once.apply(repeats);
             } catch (RuntimeException error) {
                 ArianeException failure = ArianeException.of(error, "");
-                boolean may = failure.isRetriable() || failure.isUnconfirmed();
+                boolean may = failure.isRetriable() || failure.isUnconfirmed() || failure.isNotPrimary();
                 if (!may || !deadline.pause(repeats, failure.retryAfter())) {
                     throw failure;
                 }
@@ -215,6 +215,20 @@ public final class Client implements AutoCloseable {
         }
         throw ArianeException.of(Status.Code.UNAVAILABLE, "ROUTE_NOT_FOUND",
                 "no primary of broker " + brokerName + " is known for topic " + topic);
+    }
+
+    /** Makes a call that is safe to repeat at the primary of a broker, whoever that is by then. */
+    <A> A onPrimary(String topic, String brokerName, Deadline deadline, Function<String, A> call) {
+        return repeat(deadline, repeats -> {
+            String address = "";
+            try {
+                address = brokerAddress(topic, brokerName, deadline);
+                return call.apply(address);
+            } catch (RuntimeException error) {
+                forgetRoute(topic);
+                throw ArianeException.of(error, address);
+            }
+        });
     }
 
     /** Asks one name server after the other, from a random one on, until one answers or the time is over. */

@@ -164,11 +164,9 @@ public final class Consumer implements AutoCloseable {
         Deadline deadline = client.deadline();
         var request = ChangeInvisibleDurationRequest.newBuilder().setConsumerGroup(settings.group())
                 .setReceiptHandle(delivery.handle()).setInvisibleDuration(Times.of(duration)).build();
-        var answer = Client.repeat(deadline,
-                repeats -> on(delivery.address(), deadline, stub -> stub.changeInvisibleDuration(request)));
+        var answer = onPrimary(delivery.brokerName(), deadline, stub -> stub.changeInvisibleDuration(request));
         return new Delivery(delivery.message(), delivery.brokerName(), delivery.queueId(), delivery.offset(),
-                delivery.attempt(), Times.of(answer.getInvisibleUntil()), answer.getReceiptHandle(),
-                delivery.address());
+                delivery.attempt(), Times.of(answer.getInvisibleUntil()), answer.getReceiptHandle());
     }
 
     /** Asks each broker of the topic that is not being asked already. */
@@ -195,7 +193,7 @@ public final class Consumer implements AutoCloseable {
             Iterator<ReceiveMessagesResponse> answers = client.stub(ReceiveServiceGrpc::newBlockingStub, address)
                     .withDeadlineAfter(nanos, TimeUnit.NANOSECONDS).receiveMessages(request);
             while (answers.hasNext()) {
-                answers.next().getMessagesList().forEach(each -> deliveries.add(Delivery.of(each, address)));
+                answers.next().getMessagesList().forEach(each -> deliveries.add(Delivery.of(each)));
             }
             return new Answer(address, deliveries, null);
         } catch (RuntimeException error) {
@@ -210,16 +208,15 @@ public final class Consumer implements AutoCloseable {
         Deadline deadline = client.deadline();
         Map<String, List<String>> places = new LinkedHashMap<>();
         for (Delivery delivery : deliveries) {
-            places.computeIfAbsent(delivery.address(), address -> new ArrayList<>()).add(delivery.handle());
+            places.computeIfAbsent(delivery.brokerName(), broker -> new ArrayList<>()).add(delivery.handle());
         }
         ArianeException first = null;
         for (Map.Entry<String, List<String>> place : places.entrySet()) {
-            String address = place.getKey();
-            List<SettledMessage> results = Client.repeat(deadline,
-                    repeats -> on(address, deadline, stub -> call.apply(stub, place.getValue())));
+            List<SettledMessage> results = onPrimary(place.getKey(), deadline,
+                    stub -> call.apply(stub, place.getValue()));
             for (SettledMessage result : results) {
                 if (result.hasError()) {
-                    ArianeException failure = ArianeException.of(result.getError(), address);
+                    ArianeException failure = ArianeException.of(result.getError(), place.getKey());
                     if (first == null) {
                         first = failure;
                     } else {
@@ -233,11 +230,9 @@ public final class Consumer implements AutoCloseable {
         }
     }
 
-    private <A> A on(String address, Deadline deadline, java.util.function.Function<ReceiveServiceBlockingStub, A> call) {
-        try {
-            return call.apply(client.oneTry(ReceiveServiceGrpc::newBlockingStub, address, deadline));
-        } catch (RuntimeException error) {
-            throw ArianeException.of(error, address);
-        }
+    private <A> A onPrimary(String brokerName, Deadline deadline,
+            java.util.function.Function<ReceiveServiceBlockingStub, A> call) {
+        return client.onPrimary(settings.topic(), brokerName, deadline,
+                address -> call.apply(client.oneTry(ReceiveServiceGrpc::newBlockingStub, address, deadline)));
     }
 }

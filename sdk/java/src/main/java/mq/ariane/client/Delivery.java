@@ -13,14 +13,13 @@ import mq.ariane.broker.v1.ReceivedMessage;
  * @param attempt counts deliveries of the message, this one included: 1 for the first
  * @param invisibleUntil when others see it again, unless it is settled
  * @param handle settles it
- * @param address the broker that settles it
  */
 public record Delivery(Message message, String brokerName, int queueId, long offset, int attempt,
-        Instant invisibleUntil, String handle, String address) {
-    static Delivery of(ReceivedMessage received, String address) {
+        Instant invisibleUntil, String handle) {
+    static Delivery of(ReceivedMessage received) {
         var position = received.getMessage().getPosition();
         return new Delivery(Message.of(received.getMessage()), position.getBrokerName(), position.getQueueId(),
                 position.getQueueOffset(), position.getDeliveryAttempt() + 1, Times.of(received.getInvisibleUntil()),
-                received.getReceiptHandle(), address);
+                received.getReceiptHandle());
     }
 }

@@ -103,16 +103,8 @@ public final class Producer {
         Deadline deadline = client.deadline();
         RecallMessageRequest request = RecallMessageRequest.newBuilder().setTopic(receipt.topic())
                 .setRecallHandle(receipt.recallHandle()).build();
-        return Client.repeat(deadline, repeats -> {
-            String address = client.brokerAddress(receipt.topic(), receipt.brokerName(), deadline);
-            try {
-                return client.oneTry(SendServiceGrpc::newBlockingStub, address, deadline).recallMessage(request)
-                        .getUniqueId();
-            } catch (RuntimeException error) {
-                client.forgetRoute(receipt.topic());
-                throw ArianeException.of(error, address);
-            }
-        });
+        return client.onPrimary(receipt.topic(), receipt.brokerName(), deadline, address -> client
+                .oneTry(SendServiceGrpc::newBlockingStub, address, deadline).recallMessage(request).getUniqueId());
     }
 
     /** Picks a queue for messages that are surely not stored yet. */

@@ -77,19 +77,19 @@ public final class TransactionProducer implements AutoCloseable {
         Producer.Place place = producer.choose(message.topic(), message.group(), deadline);
         var half = HalfMessageToStore.newBuilder().setTopic(message.topic()).setQueueId(place.queue().queueId())
                 .setProducerGroup(group).setMessage(message.wire(true, client.settings()));
-        var answer = call(place.address(), StreamTransactionsRequest.newBuilder().addHalfMessages(half).build(),
+        var answer = call(place.queue(), StreamTransactionsRequest.newBuilder().addHalfMessages(half).build(),
                 deadline);
-        return new Transaction(place.address(), message, answer.getHalfMessages(0).getTransactionId());
+        return new Transaction(place.queue(), message, answer.getHalfMessages(0).getTransactionId());
     }
 
     /** One message without an outcome. */
     public final class Transaction {
-        private final String address;
+        private final Producer.Queue queue;
         private final Message message;
         private final String transactionId;
 
-        private Transaction(String address, Message message, String transactionId) {
-            this.address = address;
+        private Transaction(Producer.Queue queue, Message message, String transactionId) {
+            this.queue = queue;
             this.message = message;
             this.transactionId = transactionId;
         }
@@ -112,13 +112,14 @@ public final class TransactionProducer implements AutoCloseable {
         private void end(Outcome outcome) {
             var end = TransactionToEnd.newBuilder().setTopic(message.topic()).setTransactionId(transactionId)
                     .setUniqueId(message.id()).setOutcome(outcome.wire).setProducerGroup(group);
-            call(address, StreamTransactionsRequest.newBuilder().addEnds(end).build(), client.deadline());
+            call(queue, StreamTransactionsRequest.newBuilder().addEnds(end).build(), client.deadline());
         }
     }
 
     /** Sends one request on a stream of its own, and again while that may help: it is harmless. */
-    private StreamTransactionsResponse call(String address, StreamTransactionsRequest request, Deadline deadline) {
-        return Client.repeat(deadline, repeats -> {
+    private StreamTransactionsResponse call(Producer.Queue queue, StreamTransactionsRequest request,
+            Deadline deadline) {
+        return client.onPrimary(queue.topic(), queue.brokerName(), deadline, address -> {
             StreamTransactionsResponse answer = once(address, request, deadline);
             if (answer.hasError()) {
                 throw ArianeException.of(answer.getError(), address);
