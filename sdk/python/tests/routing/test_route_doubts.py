@@ -128,6 +128,26 @@ async def test_primaries_that_change_again_and_again_are_each_looked_for_soon(cl
         assert client.known == client.found
 
 
+@pytest.mark.parametrize("quiet_s", [5.0, 17.0, 29.0])
+async def test_a_primary_that_goes_a_while_after_another_is_looked_for_as_soon(client, quiet_s):
+    for port in range(2, 5):
+        begin_s = client.clock.now_s
+        begin = len(client.looks_s)
+        while client.clock.now_s < begin_s + 6.0:
+            client.doubts.report("orders")
+            await client.clock.run_until(client.clock.now_s + 0.05)
+        looks_s = client.looks_s[begin:]
+        assert looks_s[0] - begin_s <= 0.2
+        assert max(after - before for before, after in pairwise(looks_s)) <= (
+            _route_doubts.TAKEOVER_LOOK_S + 0.1
+        )
+        client.found = route("a", "b", port=port)
+        while client.known != client.found:
+            client.doubts.report("orders")
+            await client.clock.run_until(client.clock.now_s + 0.05)
+        await client.clock.run_until(client.clock.now_s + quiet_s)
+
+
 @pytest.mark.parametrize("change", ["more or fewer queues", "another address"])
 async def test_only_a_broker_that_is_found_ends_the_trouble(client, change):
     changed = route("a", "b", port=2 if change == "another address" else 1)

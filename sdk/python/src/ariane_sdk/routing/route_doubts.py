@@ -15,6 +15,7 @@ routes. A broker that never comes back costs some twenty calls.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Final
@@ -97,7 +98,8 @@ class RouteDoubts:
         now_s = self._clock.monotonic_s()
         doubt = self._doubt(topic)
         if now_s - doubt.reported_s > QUIET_S:
-            doubt.began_s = doubt.due_s = now_s
+            doubt.began_s = now_s
+            doubt.due_s = min(doubt.due_s, now_s + LOOK_INTERVAL_S_MIN)
         doubt.reported_s = now_s
         doubt.wanted = True
         self._start(topic, doubt)
@@ -118,10 +120,10 @@ class RouteDoubts:
         doubt.missing = missing
         in_trouble = missed | _names(before)
         if any(place[0] in in_trouble for place in _places(now) - _places(before)):
-            # A broker that came back ends the trouble; later trouble is new. Other changes end
-            # nothing: a broker that joins or leaves, or has more queues.
-            doubt.began_s = self._clock.monotonic_s()
-            doubt.due_s = min(doubt.due_s, doubt.began_s + LOOK_INTERVAL_S_MIN)
+            # A broker that came back ends the trouble; later trouble is new, however soon it comes.
+            # Other changes end nothing: a broker that joins or leaves, or has more queues.
+            doubt.reported_s = -math.inf
+            doubt.due_s = min(doubt.due_s, self._clock.monotonic_s() + LOOK_INTERVAL_S_MIN)
         if missing - missed:
             # However long there was trouble with others, this one is looked for as eagerly.
             doubt.began_s = doubt.reported_s = self._clock.monotonic_s()
