@@ -91,12 +91,16 @@ def check(sending, found):
 async def ask_for_copies(cluster):
     """With two brokers in sync two copies are promised, and three refused."""
     quick = ProducerSettings(send_timeout_s=3)
-    async with Producer(cluster.name_servers, settings=quick) as producer:
+    async with Producer(cluster.name_servers, group="copiers", settings=quick) as producer:
         result = await producer.send(Message("copies", b"1"), in_sync_min=2)
         assert result.acknowledged_level is AcknowledgedLevel.REPLICATED
-        with pytest.raises(SendError) as caught:
-            await producer.send(Message("copies", b"2"), in_sync_min=3)
-        assert (caught.value.reason, caught.value.outcome_unknown) == ("TOO_FEW_IN_SYNC", False)
+        half = await producer.send_half(Message("copies", b"half"), in_sync_min=2)
+        ended = await producer.commit(half)
+        assert ended.acknowledged_level is AcknowledgedLevel.REPLICATED
+        for send in (producer.send, producer.send_half):
+            with pytest.raises(SendError) as caught:
+                await send(Message("copies", b"2"), in_sync_min=3)
+            assert (caught.value.reason, caught.value.outcome_unknown) == ("TOO_FEW_IN_SYNC", False)
 
 
 async def test_a_replica_takes_over_and_the_old_primary_follows_it(local_cluster, ariane):
@@ -190,6 +194,35 @@ async def test_a_primary_that_was_paused_finds_itself_fenced(local_cluster):
             await sending.more(50)
         found = await read_all(cluster)
     check(sending, found)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_transaction_waits_for_copies_where_the_broker_does_not(local_cluster):
+    """Under ``local`` nobody waits for the replica, but those who demand it."""
+    flags = ("--acknowledge", "local", *QUICK[:2], "--replica-behind-s-max", "60")
+    async with local_cluster(*flags, replicas=1) as cluster:
+        [first], [second] = cluster.brokers, cluster.replicas
+        await in_sync(first, 0, 1)
+        async with Producer(cluster.name_servers, group="cashiers") as producer:
+            plain = await producer.send_half(Message("orders", b"1"))
+            copied = plain._replace(in_sync_min=2)
+            os.kill(second.pid, signal.SIGSTOP)
+            storing = asyncio.create_task(
+                producer.send_half(Message("orders", b"2"), in_sync_min=2)
+            )
+            ending = asyncio.create_task(producer.commit(copied))
+            await asyncio.wait([storing, ending], timeout=1)
+            assert not storing.done()
+            assert not ending.done()
+            os.kill(second.pid, signal.SIGCONT)
+            assert (await ending).acknowledged_level is AcknowledgedLevel.REPLICATED
+            first.kill()
+            await first.wait()
+            await in_sync(second, 1)
+            await producer.commit((await storing)._replace(in_sync_min=None))
+        found = await read_all(cluster)
+    assert sorted(found.values()) == [1, 2]
 
 
 @pytest.mark.slow

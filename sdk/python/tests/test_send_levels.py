@@ -77,3 +77,25 @@ async def test_a_real_broker_says_what_was_reached_and_refuses_what_it_cannot(cl
         with pytest.raises(errors.SendError) as caught:
             await producer.send(Message("levels", b"two"), in_sync_min=2)
         assert (caught.value.reason, caught.value.outcome_unknown) == ("TOO_FEW_IN_SYNC", False)
+
+
+async def test_a_half_message_and_its_end_are_as_safe_as_is_asked(cluster):
+    quick = ProducerSettings(send_timeout_s=3)
+    async with Producer(cluster.name_servers, group="levels", settings=quick) as producer:
+        half = await producer.send_half(Message("levels", b"half"), **SAFE)
+        assert (await producer.commit(half)).acknowledged_level == AcknowledgedLevel.FLUSHED
+        plain = await producer.commit(await producer.send_half(Message("levels", b"plain")))
+        assert plain.acknowledged_level == AcknowledgedLevel.MEMORY
+        async with producer.transaction(Message("levels", b"block"), **SAFE) as transaction:
+            pass
+        assert transaction.result.acknowledged_level == AcknowledgedLevel.FLUSHED
+        with pytest.raises(errors.SendError) as caught:
+            await producer.send_half(Message("levels", b"two"), in_sync_min=2)
+        assert (caught.value.reason, caught.value.outcome_unknown) == ("TOO_FEW_IN_SYNC", False)
+        waiting = await producer.send_half(Message("levels", b"two"))
+        with pytest.raises(errors.CallError) as refused:
+            await producer.commit(waiting._replace(in_sync_min=2))
+        assert (refused.value.reason, refused.value.outcome_unknown) == ("TOO_FEW_IN_SYNC", False)
+        with pytest.raises(errors.IllegalArgument):
+            await producer.send_half(Message("levels", b"none"), in_sync_min=0)
+        await producer.rollback(waiting)

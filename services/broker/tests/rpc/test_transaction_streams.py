@@ -250,3 +250,48 @@ async def test_more_than_one_block_holds_is_stored_and_ended_in_several(running,
         found = [await broker.bodies("orders", queue_offset=place) for place in range(4)]
         assert [bodies[0] for bodies in found] == [wish.message.body for wish in wishes]
         stream.call.cancel()
+
+
+async def test_only_who_demands_more_waits_for_the_disk(broker, reasons):
+    await broker.create_topic("orders")
+    stream = Stream(broker)
+    safe, plain = half("t-1"), half("t-2")
+    safe.required_level = message_pb.ACKNOWLEDGED_LEVEL_FLUSHED
+    sent = await stream.ask(safe, plain)
+    assert reasons(sent.half_messages) == ["", ""]
+    assert [each.acknowledged_level for each in sent.half_messages] == [2, 1]
+    safe, plain = end("t-1"), end("t-2", ROLLBACK)
+    safe.required_level = message_pb.ACKNOWLEDGED_LEVEL_FLUSHED
+    ended = await stream.ask(plain, safe)
+    assert [each.acknowledged_level for each in ended.ends] == [1, 2]
+    # What stands is asked for as safe as what is new.
+    (again,) = (await stream.ask(safe)).ends
+    assert (again.duplicate, again.acknowledged_level) == (True, 2)
+    stream.call.cancel()
+
+
+async def test_what_too_few_could_have_is_refused_and_nothing_is_done(broker, reasons):
+    await broker.create_topic("orders")
+    stream = Stream(broker)
+    copied = half("t-1")
+    copied.in_sync_min = 2
+    sent = await stream.ask(copied, half("t-2"))
+    assert reasons(sent.half_messages) == ["TOO_FEW_IN_SYNC", ""]
+    ends = [end("t-2", outcome) for outcome in (COMMIT, ROLLBACK)]
+    for each in ends:
+        each.required_level = message_pb.ACKNOWLEDGED_LEVEL_REPLICATED
+        assert reasons((await stream.ask(each)).ends) == ["TOO_FEW_IN_SYNC"]
+    assert [each.transaction_id for each in await waiting(broker)] == ["t-2"]
+    assert await broker.bodies("orders") == []
+    stream.call.cancel()
+
+
+async def test_a_demand_that_makes_no_sense_fails_its_request_before_anything_is_done(broker):
+    await broker.create_topic("orders")
+    stream = Stream(broker)
+    wrong = end("t-1")
+    wrong.in_sync_min = -1
+    answer = await stream.ask(half("t-1"), wrong)
+    assert "in_sync_min" in answer.error.message
+    assert await waiting(broker) == []
+    stream.call.cancel()

@@ -67,12 +67,18 @@ class HalfMessageToStore(_message.Message):
     QUEUE_ID_FIELD_NUMBER: _builtins.int
     PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    REQUIRED_LEVEL_FIELD_NUMBER: _builtins.int
+    IN_SYNC_MIN_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic it is for; the message's own must be empty or the same."""
     queue_id: _builtins.int
     """The queue it is for. Absent: the broker chooses, by message group where there is one."""
     producer_group: _builtins.str
     """The producer's group."""
+    required_level: _message_pb2.AcknowledgedLevel.ValueType
+    """As in AppendBatch, of the half message alone; the end has a demand of its own."""
+    in_sync_min: _builtins.int
+    """As in AppendBatch."""
     @_builtins.property
     def message(self) -> _message_pb2.Message:
         """The message, of type transaction."""
@@ -84,10 +90,12 @@ class HalfMessageToStore(_message.Message):
         queue_id: _builtins.int | None = ...,
         producer_group: _builtins.str = ...,
         message: _message_pb2.Message | None = ...,
+        required_level: _message_pb2.AcknowledgedLevel.ValueType = ...,
+        in_sync_min: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "message", b"message", "queue_id", b"queue_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "message", b"message", "producer_group", b"producer_group", "queue_id", b"queue_id", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "in_sync_min", b"in_sync_min", "message", b"message", "producer_group", b"producer_group", "queue_id", b"queue_id", "required_level", b"required_level", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__queue_id: _TypeAlias = _typing.Literal["queue_id"]  # noqa: Y015
     _WhichOneofArgType__queue_id: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id"]  # noqa: Y015
@@ -106,6 +114,8 @@ class TransactionToEnd(_message.Message):
     UNIQUE_ID_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
     PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
+    REQUIRED_LEVEL_FIELD_NUMBER: _builtins.int
+    IN_SYNC_MIN_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic the message is for."""
     transaction_id: _builtins.str
@@ -116,6 +126,10 @@ class TransactionToEnd(_message.Message):
     """Commit or roll back."""
     producer_group: _builtins.str
     """The producer group of the half message; required while the transaction has no outcome."""
+    required_level: _message_pb2.AcknowledgedLevel.ValueType
+    """As in AppendBatch, of the outcome. While too few are in sync the transaction does not end."""
+    in_sync_min: _builtins.int
+    """As in AppendBatch."""
     def __init__(
         self,
         *,
@@ -124,10 +138,12 @@ class TransactionToEnd(_message.Message):
         unique_id: _builtins.str = ...,
         outcome: _client_service_pb2.TransactionOutcome.ValueType = ...,
         producer_group: _builtins.str = ...,
+        required_level: _message_pb2.AcknowledgedLevel.ValueType = ...,
+        in_sync_min: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome", "producer_group", b"producer_group", "topic", b"topic", "transaction_id", b"transaction_id", "unique_id", b"unique_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["in_sync_min", b"in_sync_min", "outcome", b"outcome", "producer_group", b"producer_group", "required_level", b"required_level", "topic", b"topic", "transaction_id", b"transaction_id", "unique_id", b"unique_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

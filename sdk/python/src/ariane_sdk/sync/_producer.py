@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 
 from ariane_sdk.errors import ClientNotRunning
-from ariane_sdk.message import Message, MessageQueue, SendResult
+from ariane_sdk.message import AcknowledgedLevel, Message, MessageQueue, SendResult
 from ariane_sdk.producer import producer as _producer
 from ariane_sdk.producer.batches.topic_lane import QueueSelector
 from ariane_sdk.producer.transactions.transaction import TransactionChecker
@@ -62,6 +62,8 @@ class Producer(BlockingClient[_producer.Producer]):
         message_queue: MessageQueue | None = None,
         selector: QueueSelector | None = None,
         immunity_s: int | None = None,
+        level: AcknowledgedLevel | None = None,
+        in_sync_min: int | None = None,
     ) -> Transaction:
         """Send a message if a local transaction succeeds; see ``ariane_sdk.Producer.transaction``.
 
@@ -75,7 +77,12 @@ class Producer(BlockingClient[_producer.Producer]):
         """
         transaction = self._on_loop(
             lambda: self._client.transaction(
-                message, message_queue=message_queue, selector=selector, immunity_s=immunity_s
+                message,
+                message_queue=message_queue,
+                selector=selector,
+                immunity_s=immunity_s,
+                level=level,
+                in_sync_min=in_sync_min,
             )
         )
         loop = self._loop_thread

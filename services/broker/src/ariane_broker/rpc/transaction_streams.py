@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from google.rpc.status_pb2 import Status
@@ -11,10 +12,16 @@ from grpc import aio
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane_broker.errors import broker_draining
 from ariane_broker.log.broker_log import BrokerLog
-from ariane_broker.log.promise import AcknowledgedLevel
+from ariane_broker.log.promise import Demand
 from ariane_broker.rpc.peer_address import peer_host
 from ariane_broker.rpc.wire.stored_message import EncodingDefaults
-from ariane_broker.rpc.wire.transaction_wire import end_result, end_wish, half_result, half_wish
+from ariane_broker.rpc.wire.transaction_wire import (
+    Reached,
+    end_result,
+    end_wish,
+    half_result,
+    half_wish,
+)
 from ariane_broker.transactions.ending import EndOutcome, EndWish, TransactionEnds
 from ariane_broker.transactions.halves import HalfOutcome, HalfWish, Halves
 from ariane_record.layout import Host
@@ -70,6 +77,20 @@ class TransactionStreams:
         self._streams.close()
 
 
+class _Asked(NamedTuple):
+    """What a request asks for."""
+
+    number: int
+    halves: Sequence[HalfWish | ServiceError]
+    ends: Sequence[EndWish]
+
+    @property
+    def demands(self) -> Sequence[Demand]:
+        """What some of it must reach beyond what the broker promises."""
+        found = {*map(_demand_of, self.halves), *(end.demand for end in self.ends)}
+        return [demand for demand in found if demand is not None]
+
+
 class _TransactionWorker:
     """Works on the requests of one producer."""
 
@@ -90,18 +111,21 @@ class _TransactionWorker:
                 raise field_invalid(field, f"must be at most {WISHES_MAX}", count)
         parts = self._parts
         defaults = EncodingDefaults("", parts.now_ms(), parts.body_bytes_max, parts.cluster_name)
-        wishes = [
-            half_wish(half, position, defaults)
-            for position, half in enumerate(request.half_messages)
-        ]
-        if parts.halves.need_topics(wishes):
-            return self._work_later(request, wishes)
-        stored = parts.halves.store(wishes, self._born_host)
-        ends = list(map(end_wish, request.ends))
-        ended = parts.ends.end(ends)
-        if parts.log.promise.waits or None in ended:
-            return self._wait(request, stored, ends, ended)
-        return self._answer(request, stored, ended, parts.log.promise.level)
+        asked = _Asked(
+            request.request_number,
+            [
+                half_wish(half, position, defaults)
+                for position, half in enumerate(request.half_messages)
+            ],
+            list(map(end_wish, request.ends)),
+        )
+        if parts.halves.need_topics(asked.halves):
+            return self._work_later(asked)
+        stored = parts.halves.store(asked.halves, self._born_host)
+        ended = parts.ends.end(asked.ends)
+        if parts.log.promise.waits or None in ended or asked.demands:
+            return self._wait(asked, stored, ended)
+        return self._answer(asked, stored, ended, {None: parts.log.promise.level})
 
     def refusal(
         self, request: transaction_pb.StreamTransactionsRequest, status: Status
@@ -111,39 +135,56 @@ class _TransactionWorker:
             request_number=request.request_number, error=status
         )
 
-    async def _work_later(
-        self,
-        request: transaction_pb.StreamTransactionsRequest,
-        wishes: Sequence[HalfWish | ServiceError],
-    ) -> transaction_pb.StreamTransactionsResponse:
+    async def _work_later(self, asked: _Asked) -> transaction_pb.StreamTransactionsResponse:
         """Make topics first."""
-        wishes = await self._parts.halves.with_topics(wishes)
+        wishes = await self._parts.halves.with_topics(asked.halves)
+        asked = asked._replace(halves=wishes)
         stored = self._parts.halves.store(wishes, self._born_host)
-        ends = list(map(end_wish, request.ends))
-        return await self._wait(request, stored, ends, self._parts.ends.end(ends))
+        return await self._wait(asked, stored, self._parts.ends.end(asked.ends))
 
     async def _wait(
         self,
-        request: transaction_pb.StreamTransactionsRequest,
+        asked: _Asked,
         stored: Sequence[HalfOutcome],
-        ends: Sequence[EndWish],
         ended: Sequence[EndOutcome | None],
     ) -> transaction_pb.StreamTransactionsResponse:
-        """Finish what had to wait, and wait for what the broker promises."""
-        ended = await self._parts.ends.finish(ends, ended)
-        level = await self._parts.log.promised()
-        return self._answer(request, stored, ended, level)
+        """Finish what had to wait, and wait for what the broker promises, and what was demanded."""
+        ended = await self._parts.ends.finish(asked.ends, ended)
+        reached: dict[Demand | None, Reached] = {None: await self._parts.log.promised()}
+        demands = asked.demands
+        levels = await asyncio.gather(*map(self._reached, demands))
+        reached.update(zip(demands, levels, strict=True))
+        return self._answer(asked, stored, ended, reached)
+
+    async def _reached(self, demand: Demand) -> Reached:
+        """Wait for what some demand; it is no matter of the others if they do not get it."""
+        log = self._parts.log
+        try:
+            return await log.promises.demanded(demand).kept(log.store.max_offset)
+        except ServiceError as error:
+            return error
 
     def _answer(
         self,
-        request: transaction_pb.StreamTransactionsRequest,
+        asked: _Asked,
         stored: Sequence[HalfOutcome],
         ended: Sequence[EndOutcome | None],
-        level: AcknowledgedLevel,
+        reached: Mapping[Demand | None, Reached],
     ) -> transaction_pb.StreamTransactionsResponse:
         name, service_error = self._parts.broker_name, self._parts.service_error
         return transaction_pb.StreamTransactionsResponse(
-            request_number=request.request_number,
-            half_messages=[half_result(each, level, service_error) for each in stored],
-            ends=[end_result(each, level, name, service_error) for each in ended if each],
+            request_number=asked.number,
+            half_messages=[
+                half_result(each, reached[_demand_of(wish)], service_error)
+                for wish, each in zip(asked.halves, stored, strict=True)
+            ],
+            ends=[
+                end_result(each, reached[wish.demand], name, service_error)
+                for wish, each in zip(asked.ends, ended, strict=True)
+                if each
+            ],
         )
+
+
+def _demand_of(wish: HalfWish | ServiceError) -> Demand | None:
+    return wish.demand if isinstance(wish, HalfWish) else None

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ariane_broker.errors import topic_not_found
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.log.promise import Demand
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transaction_errors import (
     transaction_decided,
@@ -60,6 +61,7 @@ class EndWish(NamedTuple):
         unique_id: The unique id of the half message, which names the transaction.
         outcome: The wanted outcome; None for an illegal one.
         producer_group: The caller's group, which must be that of the half message.
+        demand: The level to reach, where that is more than the broker's own; or None.
     """
 
     topic: str
@@ -67,6 +69,7 @@ class EndWish(NamedTuple):
     unique_id: str
     outcome: Outcome | None
     producer_group: str
+    demand: Demand | None = None
 
 
 class Ended(NamedTuple):
@@ -156,7 +159,8 @@ class TransactionEnds:
             these to ``finish``. Errors: TRANSACTION_DECIDED if it ended otherwise,
             TRANSACTION_NOT_FOUND, TOPIC_NOT_FOUND if the topic of a commit is gone,
             TRANSACTION_FOREIGN for another group or unique id, FIELD_INVALID without a legal
-            outcome, or an error of the store: then it has no outcome yet.
+            outcome, TOO_FEW_IN_SYNC for its demand, or an error of the store: then it has no
+            outcome yet.
 
         Raises:
             StorePoisoned: The disk failed; some may have ended.
@@ -247,6 +251,8 @@ class TransactionEnds:
             return self._standing(wish.topic, transaction_id, wish.outcome)
         if wish.producer_group != half.producer_group:
             raise transaction_foreign(transaction_id, "producer_group", wish.producer_group)
+        if wish.demand is not None:
+            self._log.promises.check(wish.demand)
         if wish.outcome is Outcome.ROLLBACK:
             ending.rollbacks[position] = half
             ending.ids.add(transaction_id)

@@ -23,6 +23,7 @@ from ariane_broker.errors import (
 )
 from ariane_broker.groups.group_changes import check_user_group
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.log.promise import Demand
 from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
 from ariane_broker.transaction_errors import (
@@ -56,12 +57,14 @@ class HalfWish(NamedTuple):
         queue_id: The queue it is for; None lets the broker choose.
         producer_group: The group whose members can be asked.
         message: The message; it gets a unique id if it has none.
+        demand: The level to reach, where that is more than the broker's own; or None.
     """
 
     topic: str
     queue_id: int | None
     producer_group: str
     message: PlainMessage
+    demand: Demand | None = None
 
 
 class HalfStored(NamedTuple):
@@ -151,8 +154,8 @@ class Halves:
 
         Returns:
             The outcome of each. Errors: SERVICE_DRAINING, TRANSACTION_DECIDED if it has an outcome
-                already, TRANSACTION_FOREIGN, SERVICE_BUSY if too many wait for theirs, or the
-                errors of an ordinary send.
+                already, TRANSACTION_FOREIGN, SERVICE_BUSY if too many wait for theirs,
+                TOO_FEW_IN_SYNC for its demand, or the errors of an ordinary send.
 
         Raises:
             StorePoisoned: The disk failed; some may be stored.
@@ -190,6 +193,8 @@ class Halves:
         if self._is_stored(wish):
             taking.outcomes[position] = HalfStored(unique_id, duplicate=True)
             return
+        if wish.demand is not None:
+            self._log.promises.check(wish.demand)
         if self._table.pending_count + len(taking.ids) >= self._limits.pending_count_max:
             raise half_messages_exhausted(self._limits.pending_count_max)
         taking.add(position, wish, self._queue_for(wish, config))
@@ -309,7 +314,8 @@ class _Taking:
             self.outcomes |= dict.fromkeys((position for position, _, _ in placed), error)
             return
         places = appended.commit_log_offsets.tolist()
-        for row, (position, (topic, _, producer_group, message), queue_id) in enumerate(placed):
+        for row, (position, wish, queue_id) in enumerate(placed):
+            topic, _, producer_group, message, _ = wish
             half = HalfMessage(
                 transaction_id=message.unique_id,
                 topic=topic,
@@ -325,6 +331,6 @@ class _Taking:
 
 
 def _add(encoder: BlockEncoder, wish: HalfWish, queue_id: int, position: int) -> None:
-    topic, _, producer_group, message = wish
+    topic, _, producer_group, message, _ = wish
     properties = half_properties(topic, queue_id, producer_group, message.unique_id)
     message.add_to(encoder, position, properties)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from ariane_sdk.message import Message, ReceivedMessage
+from ariane_sdk.message import AcknowledgedLevel, Message, ReceivedMessage
 
 
 class TransactionOutcome(StrEnum):
@@ -34,11 +34,15 @@ class HalfMessage(NamedTuple):
         transaction_id: The transaction's id: the unique id of the message.
         topic: The topic that the message is for.
         broker_name: The broker that holds it.
+        level: The level that its end must reach, as was demanded of it; None for the broker's own.
+        in_sync_min: How many brokers must have its end; None for as many as the level means.
     """
 
     transaction_id: str
     topic: str
     broker_name: str
+    level: AcknowledgedLevel | None = None
+    in_sync_min: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ that may be stored is repeated only at its broker: at another broker it would be
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from ariane.broker.v1.client_service_pb2 import (
     TRANSACTION_OUTCOME_COMMIT,
@@ -16,6 +16,7 @@ from ariane.broker.v1.client_service_pb2 import (
 from ariane.broker.v1.transaction_service_pb2 import HalfMessageToStore, TransactionToEnd
 from ariane.common.v1 import message_pb2
 from ariane_sdk.checks.delay import is_delayed
+from ariane_sdk.checks.demand import Demand, demand_of
 from ariane_sdk.checks.limits import (
     check_body_size,
     check_property_names,
@@ -94,14 +95,17 @@ class TransactionCalls:
         if not self._group:
             raise IllegalArgument("half messages need a producer with a group")
         began_ms = self._clock.now_ms()
-        wire = self._to_wire(message, immunity_s)
+        half = HalfMessageToStore(producer_group=self._group)
+        half.message.CopyFrom(self._to_wire(message, immunity_s))
+        if wish.demand is not None:
+            _demand(half, wish.demand)
         deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
         backoff = Backoff(self._settings.repeat_delay_s_min, self._settings.repeat_delay_s_max)
         avoided: set[str] = set()
         while True:
             queue = await self._choose(message, wish, avoided)
             try:
-                await self._send_to(queue, wire, deadline_s)
+                await self._send_to(queue, half, deadline_s)
             except CallError as error:
                 left_s = deadline_s - self._clock.monotonic_s()
                 if error.outcome_unknown or not error.retriable or left_s <= 0:
@@ -111,8 +115,8 @@ class TransactionCalls:
                 await self._refresh(message.topic, error)
             else:
                 if self.trace is not None:
-                    self.trace.half_sent(message, wire.unique_id, began_ms)
-                return HalfMessage(wire.unique_id, message.topic, queue.broker_name)
+                    self.trace.half_sent(message, half.message.unique_id, began_ms)
+                return _handle_of(half, queue.broker_name, wish.demand)
 
     async def end(self, half: HalfMessage, outcome: TransactionOutcome) -> SendResult | None:
         """End a transaction.
@@ -134,6 +138,9 @@ class TransactionCalls:
             outcome=_OUTCOMES[outcome],
             producer_group=self._group,
         )
+        demand = demand_of(half.level, half.in_sync_min)
+        if demand is not None:
+            _demand(request, demand)
         address = ""
 
         async def call() -> SendResult | None:
@@ -166,19 +173,14 @@ class TransactionCalls:
         self._requests.close()
 
     async def _send_to(
-        self, queue: MessageQueue, wire: message_pb2.Message, deadline_s: float
+        self, queue: MessageQueue, half: HalfMessageToStore, deadline_s: float
     ) -> None:
         """Try one broker until it is known whether it has stored the half message.
 
         Raises:
             CallError: It is not stored, or with ``outcome_unknown`` it may be.
         """
-        half = HalfMessageToStore(
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            producer_group=self._group,
-            message=wire,
-        )
+        half.topic, half.queue_id = queue.topic, queue.queue_id
         maybe_stored = False
 
         async def call() -> None:
@@ -265,6 +267,19 @@ class TransactionCalls:
         )
         wire.create_time.FromMilliseconds(self._clock.now_ms())
         return wire
+
+
+def _demand(wish: HalfMessageToStore | TransactionToEnd, demand: Demand) -> None:
+    wish.required_level = cast("message_pb2.AcknowledgedLevel.ValueType", int(demand.level))
+    wish.in_sync_min = demand.in_sync_min
+
+
+def _handle_of(half: HalfMessageToStore, broker_name: str, demand: Demand | None) -> HalfMessage:
+    unique_id = half.message.unique_id
+    if demand is None:
+        return HalfMessage(unique_id, half.topic, broker_name)
+    level = demand.level or None
+    return HalfMessage(unique_id, half.topic, broker_name, level, demand.in_sync_min or None)
 
 
 class _NotHere(Exception):

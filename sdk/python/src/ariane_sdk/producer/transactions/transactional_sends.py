@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from ariane_sdk.checks.demand import demand_of
 from ariane_sdk.client.session import Session
-from ariane_sdk.message import Message, MessageQueue, SendResult
+from ariane_sdk.message import AcknowledgedLevel, Message, MessageQueue, SendResult
 from ariane_sdk.producer.batches.topic_lane import QueueSelector, wish_of
 from ariane_sdk.producer.transactions.transaction import (
     HalfMessage,
@@ -34,6 +35,8 @@ class TransactionalSends(ABC):
         message_queue: MessageQueue | None = None,
         selector: QueueSelector | None = None,
         immunity_s: int | None = None,
+        level: AcknowledgedLevel | None = None,
+        in_sync_min: int | None = None,
     ) -> Transaction:
         """Send a message if, and only if, a local transaction succeeds.
 
@@ -57,6 +60,8 @@ class TransactionalSends(ABC):
             selector: As ``send``.
             immunity_s: How many seconds the broker waits before the first check; longer than the
                 block takes. By default the checker service decides.
+            level: As ``send``: of the half message, and of its end.
+            in_sync_min: As ``send``, likewise.
 
         Raises:
             SendError: At the start of the block: the message may not be stored, and the block is
@@ -72,7 +77,7 @@ class TransactionalSends(ABC):
             self._transaction_calls,
             self._transaction_checker,
             message,
-            wish_of(message_queue, selector),
+            wish_of(message_queue, selector, demand_of(level, in_sync_min)),
             immunity_s,
         )
 
@@ -83,6 +88,8 @@ class TransactionalSends(ABC):
         message_queue: MessageQueue | None = None,
         selector: QueueSelector | None = None,
         immunity_s: int | None = None,
+        level: AcknowledgedLevel | None = None,
+        in_sync_min: int | None = None,
     ) -> HalfMessage:
         """Store a message that no consumer sees before it is committed.
 
@@ -91,6 +98,8 @@ class TransactionalSends(ABC):
             message_queue: As ``send``.
             selector: As ``send``.
             immunity_s: As ``transaction``.
+            level: As ``transaction``.
+            in_sync_min: As ``transaction``.
 
         Returns:
             The handle that ends the transaction, also in another process of the group.
@@ -101,7 +110,7 @@ class TransactionalSends(ABC):
                 stored.
         """
         self._check_running()
-        wish = wish_of(message_queue, selector)
+        wish = wish_of(message_queue, selector, demand_of(level, in_sync_min))
         return await self._transaction_calls.send_half(message, wish, immunity_s)
 
     async def commit(self, half_message: HalfMessage) -> SendResult | None:

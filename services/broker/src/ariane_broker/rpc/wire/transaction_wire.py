@@ -15,7 +15,7 @@ from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION
 from ariane_broker.clients.outbox import TransactionAsked
 from ariane_broker.errors import block_corrupted, message_illegal
 from ariane_broker.log.promise import AcknowledgedLevel
-from ariane_broker.rpc.wire.append_wire import LEVELS
+from ariane_broker.rpc.wire.append_wire import LEVELS, demand_of
 from ariane_broker.rpc.wire.stored_message import (
     EncodingDefaults,
     message_of,
@@ -35,6 +35,9 @@ from ariane_servicekit.rpc.error_status import status_of
 
 ServiceErrorOf: TypeAlias = Callable[[Exception], ServiceError]
 """Makes errors of the store public."""
+
+Reached: TypeAlias = AcknowledgedLevel | ServiceError
+"""The level that was reached, or why a demanded one was not."""
 
 OUTCOMES: Final = {
     Outcome.COMMIT: client_pb.TRANSACTION_OUTCOME_COMMIT,
@@ -89,21 +92,24 @@ def half_wish(
             field = f"half_messages[{position}].message.topic"
             raise field_invalid(field, f"must be empty or {half.topic!r}", message.topic)
         plain = plain_message(message, half.topic, position, defaults)
+        demand = demand_of(half.required_level, half.in_sync_min)
     except ServiceError as error:
         return error
     queue_id = half.queue_id if half.HasField("queue_id") else None
-    return HalfWish(half.topic, queue_id, half.producer_group, plain)
+    return HalfWish(half.topic, queue_id, half.producer_group, plain, demand)
 
 
 def half_result(
-    stored: HalfOutcome, level: AcknowledgedLevel, service_error: ServiceErrorOf
+    stored: HalfOutcome, reached: Reached, service_error: ServiceErrorOf
 ) -> transaction_pb.HalfMessageResult:
     """The outcome of storing a half message."""
     if isinstance(stored, Exception):
         return transaction_pb.HalfMessageResult(error=status_of(service_error(stored)))
+    if isinstance(reached, ServiceError):
+        return transaction_pb.HalfMessageResult(error=status_of(reached))
     return transaction_pb.HalfMessageResult(
         transaction_id=stored.transaction_id,
-        acknowledged_level=LEVELS[level],
+        acknowledged_level=LEVELS[reached],
         duplicate=stored.duplicate,
     )
 
@@ -128,26 +134,33 @@ def check_of(
 
 
 def end_wish(end: transaction_pb.TransactionToEnd) -> EndWish:
-    """What a request says about how its transaction ends."""
+    """What a request says about how its transaction ends.
+
+    Raises:
+        ServiceError: FIELD_INVALID for its demand.
+    """
     return EndWish(
         end.topic,
         end.transaction_id,
         end.unique_id,
         _OUTCOMES_OF.get(end.outcome),
         end.producer_group,
+        demand_of(end.required_level, end.in_sync_min),
     )
 
 
 def end_result(
-    ended: EndOutcome, level: AcknowledgedLevel, broker_name: str, service_error: ServiceErrorOf
+    ended: EndOutcome, reached: Reached, broker_name: str, service_error: ServiceErrorOf
 ) -> transaction_pb.TransactionEndResult:
     """The outcome of ending a transaction."""
     if isinstance(ended, Exception):
         return transaction_pb.TransactionEndResult(error=status_of(service_error(ended)))
+    if isinstance(reached, ServiceError):
+        return transaction_pb.TransactionEndResult(error=status_of(reached))
     return transaction_pb.TransactionEndResult(
         outcome=OUTCOMES[ended.outcome],
         position=None if ended.place is None else position_of(ended.place, broker_name),
-        acknowledged_level=LEVELS[level],
+        acknowledged_level=LEVELS[reached],
         duplicate=ended.duplicate,
     )
 
