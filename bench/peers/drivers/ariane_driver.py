@@ -120,6 +120,18 @@ class ArianeDriver:
                     return
                 await asyncio.sleep(0.01)
 
+    async def send_until_stored(self, load: Mapping[str, Any]) -> dict[str, Any]:
+        """Send one message again and again until it is acknowledged."""
+        body, failures = bodies_of(load["body_bytes"])[0], 0
+        while True:
+            try:
+                await self._producer.send(Message(load["topic"], body))
+            except ArianeError:
+                failures += 1
+                await asyncio.sleep(0.01)
+            else:
+                return {"failures": failures}
+
     async def _produce(self, load: Mapping[str, Any]) -> dict[str, Any]:
         # To all topics in turn, whoever sends next.
         topics = cycle(topics_of(load))
@@ -317,6 +329,7 @@ async def main(name_servers: str, calls_in_flight: str) -> None:
                 "listen": driver.listen,
                 "send_scheduled": driver.send_scheduled,
                 "heard": driver.heard,
+                "send_until_stored": driver.send_until_stored,
             }
         )
 

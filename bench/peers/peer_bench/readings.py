@@ -37,6 +37,10 @@ def _ready_rate(leg: Leg) -> float:
     return leg.count / leg.ready_s
 
 
+def _seconds(leg: Leg) -> float:
+    return leg.seconds
+
+
 def _server_us(leg: Leg) -> float:
     return leg.server.cpu_s / leg.count * 1e6
 
@@ -53,6 +57,7 @@ def acknowledged(percentile: str) -> str:
 RATE: Final = Reading(_rate, "msg/s")
 READY: Final = Reading(_ready_rate, "msg/s", "until all can be consumed")
 ACKNOWLEDGED: Final = Reading(_rate, "msg/s", "until all is acknowledged", targeted=False)
+SECONDS: Final = Reading(_seconds, "s", less_is_better=True)
 SERVER_CPU: Final = Reading(_server_us, "us", less_is_better=True)
 _PERCENTILES: Final = ("p50", "p99", "p99.9", "max")
 PERCENTILES: Final = tuple(

@@ -14,6 +14,7 @@ from peer_bench.contenders import (
     rabbitmq,
     redis,
     rocketmq,
+    rocketmq_controller,
     rocketmq_tool,
 )
 from peer_bench.peers import Peer
@@ -26,6 +27,7 @@ PEERS: Final[tuple[Peer, ...]] = (
     rocketmq.PEER,
     rocketmq.REPLICATED,
     rocketmq.POP,
+    rocketmq_controller.PEER,
     rocketmq_tool.PEER,
     kafka.PEER,
     kafka_clients.JAVA,

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 from peer_bench.command import run_bout
-from peer_bench.contenders import ours
+from peer_bench.contenders import our_failovers, ours
 from peer_bench.peers import Part, Peer, Target
 from peer_bench.plan import Bout
 from peer_bench.run import TINY
@@ -19,7 +19,9 @@ FEW = TINY._replace(count_max=20_000, leg_s=0.5, schedule_s=0.3)
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.key)
 def test_a_work_gives_its_rows_and_loses_nothing(workload):
     part = Part(consumed=dict.fromkeys(workload.consuming, Target()))
-    peer = Peer("us", partial(ours.running, name="we again"), {workload.key: part})
+    running = our_failovers.running if workload.key == "failover" else ours.running
+    again = partial(running, name="we again")
+    peer = Peer("us", again, {workload.key: part}, ours=running)
     rows, run = run_bout(Bout(peer, workload), FEW)
     assert len(rows) == len(workload.sent) + len(workload.consuming)
     for row in rows:

@@ -13,6 +13,8 @@ import java.util.zip.CRC32;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQBrokerException;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.impl.consumer.DefaultMQPushConsumerImpl;
 import org.apache.rocketmq.client.impl.consumer.RebalanceImpl;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
@@ -25,8 +27,10 @@ import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.exception.RemotingException;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 import org.apache.rocketmq.remoting.protocol.SerializeType;
+import org.apache.rocketmq.remoting.protocol.body.BrokerReplicasInfo;
 import org.apache.rocketmq.remoting.protocol.heartbeat.SubscriptionData;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
@@ -37,6 +41,7 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
  * <p>Arguments: name server, broker. Reads a JSON object a line, answers with one.
  */
 public final class RocketmqDriver {
+  private static final String BROKER = "broker-java";
   private static final int POOL_SIZE = 4096;
   private static final int CONSUMER_THREADS = 20;
   private static final int LISTENER_BATCH = 32;
@@ -101,6 +106,10 @@ public final class RocketmqDriver {
         return "{}";
       case "produce":
         return produce(asked);
+      case "send_until_stored":
+        return sendUntilStored(topic, asked.number("body_bytes"));
+      case "sync_state":
+        return syncState(asked.text("controller"));
       case "stored":
         return topicsOfLeg.stored();
       case "prepare_consume":
@@ -181,6 +190,31 @@ public final class RocketmqDriver {
     }
     return "{\"count\": " + acknowledged.sum() + ", \"seconds\": " + seconds + ", \"failures\": "
         + failures.sum() + ready + "}";
+  }
+
+  /** Sends one message again and again until it is acknowledged. */
+  private String sendUntilStored(String topic, int bodyBytes) throws Exception {
+    Message message = new Message(topic, new byte[bodyBytes]);
+    for (int failures = 0; ; failures++) {
+      try {
+        if (producer.send(message).getSendStatus() == SendStatus.SEND_OK) {
+          return "{\"failures\": " + failures + "}";
+        }
+      } catch (MQClientException | RemotingException | MQBrokerException error) {
+        System.err.println(error);
+      }
+      Thread.sleep(10);
+    }
+  }
+
+  /** How many brokers of a set are in sync, and who is master; nobody, while there is no set. */
+  private String syncState(String controller) throws Exception {
+    for (BrokerReplicasInfo.ReplicasInfo set :
+        admin.getInSyncStateData(controller, List.of(BROKER)).getReplicasInfoTable().values()) {
+      return "{\"in_sync\": " + set.getInSyncReplicas().size() + ", \"primary\": \""
+          + set.getMasterAddress() + "\"}";
+    }
+    return "{\"in_sync\": 0, \"primary\": \"\"}";
   }
 
   private boolean send(String topic, int first, int size, String shape) {

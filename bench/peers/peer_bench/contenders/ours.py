@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +17,7 @@ import grpc
 
 from ariane.replication.v1.replica_set_service_pb2 import GetReplicaSetRequest
 from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
-from ariane_servicekit.running.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 from peer_bench.contender import DriverContender, lost_of
 from peer_bench.drivers import Driver
 from peer_bench.errors import DriverFailed
@@ -62,10 +62,7 @@ class Ourselves(DriverContender):
             self._clients[0],
             server_pids,
             settings=settings,
-            versions={
-                "python": platform.python_version(),
-                **{name: version(name) for name in _PACKAGES},
-            },
+            versions=our_versions(),
         )
 
     def consume(self, load: Load) -> Leg:
@@ -118,12 +115,10 @@ def running(
     shape: dict[str, Any] = {"flush_mode": flush_mode, "replicas": replicas}
     with LocalCluster(data_path, **shape) as cluster, ExitStack() as clients:
         if replicas:
-            _wait_in_sync(cluster.brokers[0].address, replicas + 1)
-        command = [sys.executable, str(DRIVERS_PATH / "ariane_driver.py")]
-        command += [cluster.name_servers, str(calls_in_flight)]
+            wait_in_sync([*cluster.brokers, *cluster.replicas])
         yield Ourselves(
             name,
-            command,
+            driver_command(cluster.name_servers, calls_in_flight),
             data_path,
             clients,
             [process.pid for process in cluster.processes],
@@ -138,18 +133,34 @@ def running(
         )
 
 
-def _wait_in_sync(address: str, count: int) -> None:
-    """Wait until so many brokers of a set are in sync.
+def driver_command(name_servers: str, calls_in_flight: int = CALLS_IN_FLIGHT) -> list[str]:
+    """Starts a client."""
+    driver = str(DRIVERS_PATH / "ariane_driver.py")
+    return [sys.executable, driver, name_servers, str(calls_in_flight)]
+
+
+def our_versions() -> dict[str, str]:
+    """Of servers and client."""
+    return {
+        "python": platform.python_version(),
+        **{name: version(name) for name in _PACKAGES},
+    }
+
+
+def wait_in_sync(brokers: Sequence[ServiceProcess]) -> ServiceProcess:
+    """Wait until all brokers of a set are in sync; returns the primary.
 
     Raises:
         DriverFailed: They never were.
     """
-    with grpc.insecure_channel(address) as channel:
-        stub = ReplicaSetServiceStub(channel)
-        end_s = time.monotonic() + IN_SYNC_S_MAX
-        while time.monotonic() < end_s:
-            found = stub.GetReplicaSet(GetReplicaSetRequest(), timeout=IN_SYNC_S_MAX)
-            if len(found.replica_set.in_sync_broker_ids) == count:
-                return
-            time.sleep(0.05)
-    raise DriverFailed(f"{count} brokers were not in sync within {IN_SYNC_S_MAX:.0f} s")
+    end_s = time.monotonic() + IN_SYNC_S_MAX
+    while time.monotonic() < end_s:
+        for process in brokers:
+            with suppress(grpc.RpcError), grpc.insecure_channel(process.address) as channel:
+                stub = ReplicaSetServiceStub(channel)
+                found = stub.GetReplicaSet(GetReplicaSetRequest(), timeout=IN_SYNC_S_MAX)
+                in_sync = len(found.replica_set.in_sync_broker_ids)
+                if found.has_lease and in_sync == len(brokers):
+                    return process
+        time.sleep(0.05)
+    raise DriverFailed(f"{len(brokers)} brokers were not in sync within {IN_SYNC_S_MAX:.0f} s")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -74,15 +74,23 @@ def cluster(
     """
     jars = class_path("rocketmq")
     data_path.mkdir(parents=True, exist_ok=True)
-    with servers(jars, data_path, flush_mode=flush_mode, replicated=replicated) as (
-        addresses,
-        pids,
+    with (
+        servers(jars, data_path, flush_mode=flush_mode, replicated=replicated) as (addresses, pids),
+        driver_of(data_path, *addresses, json=receiving) as driver,
     ):
-        command = ["java", f"-Xms{CLIENT_HEAP}", f"-Xmx{CLIENT_HEAP}", f"-Duser.home={data_path}"]
-        command += ["-Drocketmq.serialize.type=JSON"] if receiving else []
-        command += ["-cp", driver_path("rocketmq"), "RocketmqDriver", *addresses]
-        with Driver(NAME, command, data_path / "driver.log") as driver:
-            yield driver, addresses, pids
+        yield driver, addresses, pids
+
+
+def driver_of(home: Path, name_server: str, broker: str, *, json: bool = False) -> Driver:
+    """Our driver of the Java client.
+
+    Raises:
+        PeerUnavailable: It cannot be had here.
+    """
+    command = ["java", f"-Xms{CLIENT_HEAP}", f"-Xmx{CLIENT_HEAP}", f"-Duser.home={home}"]
+    command += ["-Drocketmq.serialize.type=JSON"] if json else []
+    command += ["-cp", driver_path("rocketmq"), "RocketmqDriver", name_server, broker]
+    return Driver(NAME, command, home / "driver.log")
 
 
 @contextmanager
@@ -95,30 +103,19 @@ def servers(
     """
     name_port = free_port()
     name_server = f"127.0.0.1:{name_port}"
-    _write_settings(home / "namesrv.conf", {"listenPort": name_port})
-    java = ["java", f"-Xms{SERVER_HEAP}", f"-Xmx{SERVER_HEAP}", "-XX:MaxDirectMemorySize=1g"]
-    java += [*_OPENED, f"-Duser.home={home}", "-cp", jars]
-    small = ["java", "-Xmx256m", *java[4:]]
-    environment = {"ROCKETMQ_HOME": str(home), "HOME": str(home)}
+    write_settings(home, "namesrv", {"listenPort": name_port})
     shared = {
         "namesrvAddr": name_server,
         "flushDiskType": "SYNC_FLUSH" if flush_mode == "sync" else "ASYNC_FLUSH",
     }
     with ExitStack() as stack:
 
-        def started(name: str, main: str, command: list[str], port: int) -> int:
-            words = [*command, f"org.apache.rocketmq.{main}", "-c", str(home / f"{name}.conf")]
-            running = server(
-                f"rocketmq-{name}", words, port=port, home=home, environment=environment
-            )
-            return stack.enter_context(running)
-
         def broker(name: str, settings: dict[str, Any]) -> tuple[int, int]:
             port = free_port(4) + 2
-            _write_settings(home / f"{name}.conf", _broker_settings(home / name, port) | settings)
-            return port, started(name, "broker.BrokerStartup", java, port)
+            write_settings(home, name, broker_settings(home / name, port) | settings)
+            return port, stack.enter_context(broker_server(jars, home, name, port))
 
-        pids = [started("namesrv", "namesrv.NamesrvStartup", small, name_port)]
+        pids = [stack.enter_context(name_server_server(jars, home, name_port))]
         # By default it asks for one copy, its own, and waits for nobody.
         role = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2} if replicated else {}
         port, pid = broker("broker", {**shared, **role})
@@ -128,7 +125,29 @@ def servers(
         yield (name_server, f"127.0.0.1:{port}"), pids
 
 
-def _broker_settings(store: Path, port: int) -> dict[str, Any]:
+def name_server_server(jars: str, home: Path, port: int) -> AbstractContextManager[int]:
+    """A name server with the settings of ``namesrv.conf``; yields its process id."""
+    return _java_server(jars, home, "namesrv", ("-Xmx256m", "namesrv.NamesrvStartup"), port)
+
+
+def broker_server(jars: str, home: Path, name: str, port: int) -> AbstractContextManager[int]:
+    """A broker with the settings of ``<name>.conf``; yields its process id."""
+    memory = f"-Xms{SERVER_HEAP} -Xmx{SERVER_HEAP} -XX:MaxDirectMemorySize=1g"
+    return _java_server(jars, home, name, (memory, "broker.BrokerStartup"), port)
+
+
+def _java_server(
+    jars: str, home: Path, name: str, started: tuple[str, str], port: int
+) -> AbstractContextManager[int]:
+    memory, main = started
+    command = ["java", *memory.split(), *_OPENED, f"-Duser.home={home}", "-cp", jars]
+    command += [f"org.apache.rocketmq.{main}", "-c", str(home / f"{name}.conf")]
+    environment = {"ROCKETMQ_HOME": str(home), "HOME": str(home)}
+    return server(f"rocketmq-{name}", command, port=port, home=home, environment=environment)
+
+
+def broker_settings(store: Path, port: int) -> dict[str, Any]:
+    """What every broker is told; its port for replicas is the next one."""
     return {
         "brokerClusterName": "DefaultCluster",
         "brokerName": "broker-java",
@@ -142,8 +161,10 @@ def _broker_settings(store: Path, port: int) -> dict[str, Any]:
     }
 
 
-def _write_settings(path: Path, settings: dict[str, Any]) -> None:
-    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+def write_settings(home: Path, name: str, settings: Mapping[str, Any]) -> None:
+    """Write ``<name>.conf``."""
+    text = "".join(f"{key}={value}\n" for key, value in settings.items())
+    (home / f"{name}.conf").write_text(text)
 
 
 PEER: Final = Peer(

@@ -9,6 +9,7 @@ from peer_bench.workloads import (
     broker_cpu,
     columns,
     delay,
+    failover,
     fan_out,
     latency,
     receive,
@@ -31,4 +32,5 @@ WORKLOADS: Final[tuple[Workload, ...]] = (
     delay.WORKLOAD,
     transactions.WORKLOAD,
     broker_cpu.WORKLOAD,
+    failover.WORKLOAD,
 )
