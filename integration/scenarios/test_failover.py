@@ -246,6 +246,30 @@ async def test_the_role_is_handed_over_without_a_failed_send(local_cluster, aria
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+async def test_brokers_are_upgraded_one_by_one_without_a_failed_send(local_cluster, ariane):
+    """As operations.md says: replicas are restarted, the role handed over, the last restarted."""
+    async with local_cluster(*QUICK, replicas=2) as cluster:
+        first, *others = [*cluster.brokers, *cluster.replicas]
+        await in_sync(first, 0, 1, 2)
+        async with Sending(cluster) as sending:
+            for replica in others:
+                await sending.more(50)
+                await replica.restart()
+                await in_sync(first, 0, 1, 2)
+            to = ("--to", "1", "--yes")
+            status, _ = await ariane(cluster, "broker", "ha", "switchover", "broker-a", *to)
+            assert status == 0
+            await in_sync(others[0], 0, 1, 2)
+            await first.restart()
+            await in_sync(others[0], 0, 1, 2)
+            await sending.more(50)
+            assert sending.failed == 0
+        found = await read_all(cluster)
+    check(sending, found)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_who_takes_over_delivers_what_was_parked_and_ends_transactions(local_cluster, until):
     async with local_cluster(*QUICK, replicas=1) as cluster:
         [first], [second] = cluster.brokers, cluster.replicas
