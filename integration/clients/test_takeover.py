@@ -85,7 +85,7 @@ def test_a_client_goes_on_at_who_has_taken_over(language, tmp_path):
         worker.ask("nack", numbers=[in_hand[number] for number in (5, 6)])
         worker.ask("commit", numbers=[began[0]["number"]])
         worker.ask("rollback", numbers=[began[1]["number"]])
-        worker.ask("send", messages=[message(30)])
+        worker.ask("send", messages=[message(30) | {"group": "table-7"}])
         again = received(worker, 4)
         assert sorted(again) == [5, 6, 20, 30]
         worker.ask("ack", numbers=[*again.values(), in_hand[4], in_hand[7]])
