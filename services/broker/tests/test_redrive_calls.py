@@ -1,6 +1,7 @@
 """Dead letters that are sent back through the wire: each once, whatever happens in between."""
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import retry_service_pb2 as retry_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane_record.decoding.columns import decode_columns
+from ariane_storage.store import Store
 
 
 async def messages_of(broker, topic, queue_id=0, group="billing"):
@@ -122,6 +124,26 @@ async def test_a_killed_broker_sends_nothing_back_twice(
         answer = await redrive_call(broker, range(200))
         assert (answer.redriven_count, answer.duplicate_count) == (100, 100)
         assert len(await messages_of(broker, "orders", 1)) == 400
+
+
+async def test_a_letter_that_cannot_be_read_does_not_stop_those_behind_it(broker, monkeypatch):
+    await dead_letters(broker, 3)
+    read_queue = Store.read_queue
+
+    def stuck(store, topic, queue_id, queue_offset, **limits):
+        """Reads end in front of the second letter, as they do if its bytes are unreadable."""
+        if not topic.startswith("%DLQ%") or queue_offset > 1:
+            return read_queue(store, topic, queue_id, queue_offset, **limits)
+        if queue_offset == 0:
+            return read_queue(store, topic, queue_id, 0, **limits | {"max_count": 1})
+        nothing = read_queue(store, topic, queue_id, 3, **limits)
+        return replace(nothing, next_queue_offset=1)
+
+    monkeypatch.setattr(Store, "read_queue", stuck)
+    async with asyncio.timeout(10):
+        answer = await redrive_call(broker, range(3))
+    assert answer.redriven_count == 2
+    assert [(one.queue_offset, one.cause) for one in answer.failures] == [(1, "it is damaged")]
 
 
 async def test_a_producer_does_not_say_what_was_sent_back(running, crashed):

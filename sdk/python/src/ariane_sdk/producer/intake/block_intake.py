@@ -105,7 +105,6 @@ class BlockIntake:
             unique_ids=self._unique_ids,
             cut_count=0,
         )
-        batch.open = False
         if batch.run is not None:
             batch.run.extend(bodies, shape, self._clock.now_ms())
         self._unsettled.size_bytes += batch.size_bytes

@@ -65,7 +65,7 @@ class LogServicer(LogServiceServicer):
         try:
             yield log_pb.FollowLogResponse(welcome=self._welcome(feed))
             told_version = 0
-            while not feed.is_closed and not reading.done():
+            while not feed.is_closed:
                 if told_version != self._primary.state_version:
                     told_version = self._primary.state_version
                     yield log_pb.FollowLogResponse(heartbeat=self._heartbeat())

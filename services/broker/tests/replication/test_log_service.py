@@ -1,0 +1,144 @@
+"""What a primary says and takes note of on the stream of a replica that follows its log."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from ariane.replication.v1 import replica_pb2 as replica_pb
+from ariane.replication.v1.log_service_pb2 import (
+    FollowLogRequest,
+    FollowLogResponse,
+    ReplicaHello,
+    ReplicaProgress,
+)
+from ariane_broker.replication.log_feed import LogFeed
+from ariane_broker.rpc.servicers.replication_servicers import LogServicer
+from ariane_servicekit.errors import ServiceError
+from ariane_storage import Store
+from ariane_storage.testing import FaultyDisk, FixedClock, block_of, small_config
+
+HELLO = ReplicaHello(
+    cluster_name="c",
+    broker_name="b",
+    broker_id=1,
+    epochs=[replica_pb.EpochStart(epoch=1, begin_commit_log_offset=0)],
+)
+PEER = SimpleNamespace(peer=lambda: "ipv4:127.0.0.1:1")
+
+
+class NotingPrimary:
+    """Hands out one feed and notes what it is told."""
+
+    def __init__(self, store):
+        self.reign = SimpleNamespace(broker_id=0, epoch=1)
+        self.state_version = 0
+        self.feed = LogFeed(store, 0, gathers=False)
+        self.hellos, self.progress, self.gone = [], [], []
+
+    def follow(self, hello):
+        self.hellos.append(hello)
+        return self.feed, "the copy"
+
+    def progressed(self, copy, feed, *offsets):
+        self.progress.append((copy, feed, *offsets))
+
+    def left(self, copy, feed):
+        self.gone.append((copy, feed))
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(tmp_path, small_config(), disk=FaultyDisk(), clock=FixedClock()) as store:
+        store.copying.begin_epoch(1)
+        yield store
+
+
+@pytest.fixture
+def primary(store):
+    return NotingPrimary(store)
+
+
+@pytest.fixture
+def said():
+    """What a replica says, in order; None ends its side."""
+    return asyncio.Queue()
+
+
+@pytest.fixture
+def follow(store, primary, said):
+    """Open a stream; a servicer with a lease of a second beats four times in it."""
+    servicer = LogServicer(primary, store, cluster_name="c", broker_name="b", lease_s=1)
+
+    async def requests():
+        while (request := await said.get()) is not None:
+            yield request
+
+    def follow(*first):
+        for request in first:
+            said.put_nowait(request)
+        return servicer.FollowLog(requests(), PEER)
+
+    return follow
+
+
+async def told(stream):
+    response = await asyncio.wait_for(anext(stream), 5)
+    return FollowLogResponse.FromString(response) if isinstance(response, bytes) else response
+
+
+@pytest.mark.parametrize("first", [None, FollowLogRequest(progress=ReplicaProgress())])
+async def test_a_stream_without_hello_is_refused(follow, primary, first):
+    with pytest.raises(ServiceError, match="hello"):
+        await told(follow(first))
+    assert primary.hellos == []
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"), [("cluster_name", "other"), ("broker_name", "other"), ("broker_id", 0)]
+)
+async def test_a_stranger_is_refused(follow, primary, field, wrong):
+    hello = ReplicaHello()
+    hello.CopyFrom(HELLO)
+    setattr(hello, field, wrong)
+    with pytest.raises(ServiceError):
+        await told(follow(FollowLogRequest(hello=hello)))
+    assert primary.hellos == []
+
+
+async def test_a_replica_is_welcomed_gets_the_log_and_hears_of_changes(follow, primary, store):
+    store.append_block(block_of("flights", [b"x"]), 0)
+    stream = follow(FollowLogRequest(hello=HELLO))
+    welcome = (await told(stream)).welcome
+    assert (welcome.epoch, welcome.max_commit_log_offset) == (1, store.max_offset)
+    assert welcome.silence_max.ToMilliseconds() == 1000
+    chunk = (await told(stream)).chunk
+    assert (chunk.commit_log_offset, len(chunk.log_bytes)) == (0, store.max_offset)
+    primary.state_version = 7
+    assert (await told(stream)).heartbeat.state_version == 7
+    for body in (b"y", b"z"):
+        begin = store.max_offset
+        store.append_block(block_of("flights", [body]), 0)
+        assert (await told(stream)).chunk.commit_log_offset == begin
+    quiet = await told(stream)
+    assert quiet.heartbeat.max_commit_log_offset == store.max_offset
+    await stream.aclose()
+    assert primary.gone == [("the copy", primary.feed)]
+
+
+async def test_progress_is_noted_and_the_end_of_the_replica_ends_the_stream(follow, primary, said):
+    stream = follow(FollowLogRequest(hello=HELLO))
+    await told(stream)
+    progress = ReplicaProgress(
+        written_commit_log_offset=30, flushed_commit_log_offset=20, state_version=4
+    )
+    said.put_nowait(FollowLogRequest(progress=progress))
+    await told(stream)
+    assert primary.progress == [("the copy", primary.feed, 30, 20, 4)]
+    said.put_nowait(None)
+    async with asyncio.timeout(5):
+        assert all([response.HasField("heartbeat") async for response in stream])
+    assert primary.feed.is_closed
+    assert primary.gone == [("the copy", primary.feed)]
