@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import shutil
 import signal
 from datetime import timedelta
 
@@ -264,6 +266,45 @@ async def test_brokers_are_upgraded_one_by_one_without_a_failed_send(local_clust
             await in_sync(others[0], 0, 1, 2)
             await sending.more(50)
             assert sending.failed == 0
+        found = await read_all(cluster)
+    check(sending, found)
+
+
+def begins_of(process, broker_id):
+    """From where on a replica was handed the log of a primary, each time that it attached."""
+    lines = map(json.loads, process.log_path.read_text().splitlines())
+    return [
+        line["begin_commit_log_offset"]
+        for line in lines
+        if line["event"] == "replica_attached" and line["broker_id"] == broker_id
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("is_copied", [False, True], ids=["empty", "copied"])
+async def test_a_lost_replica_begins_anew_and_can_take_over(local_cluster, tmp_path, is_copied):
+    """As operations.md says: with an empty folder, or with that of a replica that is stopped."""
+    async with local_cluster(*QUICK, replicas=2) as cluster:
+        first, second, third = *cluster.brokers, *cluster.replicas
+        await in_sync(first, 0, 1, 2)
+        async with Sending(cluster) as sending:
+            await sending.more(300)
+            for replica in (second, third):
+                await replica.stop()
+            mine, others = (tmp_path / replica.name for replica in (third, second))
+            shutil.rmtree(mine)
+            if is_copied:
+                shutil.copytree(others, mine)
+            await sending.more(50)
+            await third.start()
+            await in_sync(first, 0, 2)
+            begin = begins_of(first, 2)[-1]
+            assert begin > 0 if is_copied else begin == 0
+            first.kill()
+            await first.wait()
+            await in_sync(third, 2)
+            await sending.more(50)
         found = await read_all(cluster)
     check(sending, found)
 
