@@ -2,7 +2,7 @@ import pytest
 
 from ariane.common.v1.subscription_pb2 import FILTER_KIND_UPLOADED
 from ariane_sdk import Uploaded, sync
-from ariane_sdk.checks.sql_filter import message_filter
+from ariane_sdk.checks.message_filter import message_filter
 from ariane_sdk.errors import FilterIllegal
 
 

@@ -1,7 +1,8 @@
 """Records: message bytes that are the same on the wire and on disk."""
 
 from ariane_record.checksums.java_hash import java_string_hash, key_hash, tag_code
-from ariane_record.encoding.block import KEYS_MAX, BlockEncoder, RecordBlock, encode_block
+from ariane_record.encoding.block import KEYS_MAX, BlockEncoder, encode_block
+from ariane_record.encoding.record_block import RecordBlock
 from ariane_record.errors import (
     BlockFull,
     IllegalName,

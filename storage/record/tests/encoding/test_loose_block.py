@@ -12,7 +12,7 @@ from ariane_record.encoding.block import record_crcs_of
 from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.encoding.plain_block import PlainShape
 from ariane_record.single.message_id import UniqueIds
-from ariane_record.single.producer_sequence import EMPTY_SEQUENCE, stored_sequence, with_sequence
+from ariane_record.single.producer_sequence import EMPTY_SEQUENCE, stored_sequence
 
 FIRST, SECOND = ProducerSequence(7, 1, 42), ProducerSequence(1 << 60, 3, 1 << 40)
 
@@ -28,7 +28,7 @@ def encoded(count, *, sequence=FIRST):
 def test_a_block_that_goes_elsewhere_is_the_one_made_for_there(count):
     loose = LooseBlock.of(encoded(count), sequenced=True)
 
-    moved, expected = loose.at(SECOND).joined(), with_sequence(encoded(count), SECOND)
+    moved, expected = loose.at(SECOND).joined(), encoded(count).with_sequence(SECOND)
 
     assert moved.records == expected.records
     assert moved.crc32 == expected.crc32

@@ -17,7 +17,6 @@ from ariane_record.single.producer_sequence import (
     encode_sequences,
     says_sequence,
     stored_sequence,
-    with_sequence,
 )
 
 SEQUENCES = st.builds(
@@ -62,7 +61,7 @@ def test_other_bytes_say_nothing(encoded):
 def test_a_block_says_where_it_stands_and_can_move(topic, first, second, bodies):
     block = block_of(bodies, first, topic)
     assert stored_sequence(block.records) == StoredSequence(first, len(bodies), block.size_bytes)
-    moved = with_sequence(block, second)
+    moved = block.with_sequence(second)
     assert stored_sequence(moved.records) == StoredSequence(second, len(bodies), block.size_bytes)
     assert moved.crc32 == crc32(moved.records)
     assert moved.records == block_of(bodies, second, topic).records
@@ -89,7 +88,7 @@ def test_sequence_and_room_for_it_go_together():
     with pytest.raises(ValueError, match="sequenced"):
         plain.finish(ProducerSequence(1, 0, 0))
     with pytest.raises(ValueError, match="no room"):
-        with_sequence(plain.finish(), ProducerSequence(1, 0, 0))
+        plain.finish().with_sequence(ProducerSequence(1, 0, 0))
     with pytest.raises(ValueError, match="sequenced"):
         BlockEncoder("orders", size_bytes_max=1 << 20, sequenced=True).finish()
 

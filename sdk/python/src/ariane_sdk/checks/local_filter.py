@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 from ariane.common.v1.subscription_pb2 import Subscription
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.layout import ByteBuffer
+from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.errors import BodyDamaged, FilterFailed, FilterIllegal
 from ariane_sdk.message import ReceivedMessage
-
-if TYPE_CHECKING:
-    from ariane_sdk.checks.sql_filter import Sql
 
 _TRUTHS = frozenset((bool, np.bool_))
 
@@ -58,8 +56,6 @@ class Local:
     matches: Callable[[ReceivedMessage], bool] | Sql
 
     def __post_init__(self) -> None:
-        from ariane_sdk.checks.sql_filter import Sql  # noqa: PLC0415 - that module needs this one.
-
         if not isinstance(self.matches, Sql) and not callable(self.matches):
             raise FilterIllegal(
                 f"local filter {self.matches!r:.100}: a function of a message, or Sql(...), is"
@@ -88,7 +84,7 @@ class LocalFilter:
         self._matches = local.matches
         self._condition: Any = None
         if not callable(local.matches):
-            # Who filters otherwise does not pay for the parser.
+            # Imported here: a consumer that filters otherwise does not load the parser.
             from ariane_sql92 import compile_condition  # noqa: PLC0415 - as above
 
             self._condition = compile_condition(local.matches.text)

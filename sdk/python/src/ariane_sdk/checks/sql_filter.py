@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 from ariane.common.v1.subscription_pb2 import FILTER_KIND_SQL92, FilterExpression, Subscription
-from ariane_sdk.checks.local_filter import Local, LocalFilter
-from ariane_sdk.checks.tag_filter import TagFilter
-from ariane_sdk.checks.uploaded_filter import Uploaded, UploadedFilter
 from ariane_sdk.errors import FilterIllegal
 
 
@@ -37,7 +34,7 @@ class Sql:
     text: str
 
     def __post_init__(self) -> None:
-        # Who filters by tag alone does not pay for the parser.
+        # Imported here: a consumer that filters by tag alone does not load the parser.
         from ariane_sql92 import ConditionInvalid, compile_condition  # noqa: PLC0415 - as above
 
         if not isinstance(self.text, str):
@@ -72,19 +69,3 @@ class SqlFilter:
         return Subscription(
             topic=topic, filter=FilterExpression(kind=FILTER_KIND_SQL92, text=self.condition.text)
         )
-
-
-MessageFilter: TypeAlias = TagFilter | SqlFilter | UploadedFilter | LocalFilter
-
-
-def message_filter(expression: str | Sql | Uploaded | Local) -> MessageFilter:
-    """The filter that somebody means: a condition, code, or a text about tags.
-
-    Raises:
-        FilterIllegal: It is neither.
-    """
-    if isinstance(expression, Uploaded):
-        return UploadedFilter(expression)
-    if isinstance(expression, Local):
-        return LocalFilter(expression)
-    return SqlFilter(expression) if isinstance(expression, Sql) else TagFilter.parse(expression)

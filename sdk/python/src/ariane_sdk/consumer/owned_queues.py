@@ -27,7 +27,7 @@ from functools import partial
 from typing import Final
 
 from ariane.broker.v1.client_question_pb2 import ClientQueueState
-from ariane_sdk.checks.sql_filter import MessageFilter
+from ariane_sdk.checks.message_filter import MessageFilter
 from ariane_sdk.client.caution import Caution, InWork
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.client.session import Session

@@ -28,7 +28,7 @@ from ariane_record import ProducerSequence, RecordBlock, RecordTooLarge
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.encoding.moved_records import MovedRecords
 from ariane_record.layout import PropertyName
-from ariane_record.single.producer_sequence import EMPTY_SEQUENCE, with_sequence
+from ariane_record.single.producer_sequence import EMPTY_SEQUENCE
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.log.records.fields import Int64s
 
@@ -195,7 +195,7 @@ def _parked(
         )
     except RecordTooLarge as error:
         raise message_illegal(0, f"{error}, those of its delay included") from error
-    return Parked(block if sequence is None else with_sequence(block, sequence), home)
+    return Parked(block if sequence is None else block.with_sequence(sequence), home)
 
 
 def _head(queue: QueueKey) -> bytes:

@@ -1,24 +1,8 @@
-"""The packed block: many records of one topic back to back, and the columns that go with them.
-
-A producer encodes records in the format of the commit log, with zeros in the fields that the broker
-owns, so that the broker appends the block with one copy and fills those fields by column::
-
-    records      | record 0            | record 1      | record 2                  | ...
-    sizes        [ 1160,                 260,            1304,                       ... ]
-    tag_codes    [ hash(tag 0),          0,              hash(tag 2),                ... ]
-    key_counts   [ 2,                    0,              1,                          ... ]
-    key_hashes   [ hash(key 0a), hash(key 0b),           hash(key 2a),               ... ]
-    crc32        of all of records
-    record_crcs  [ crc(record 0),        crc(record 1),  crc(record 2),              ... ]
-
-``record_crcs`` spares the broker a pass over every single record: CRC-32 is linear, so that the sum
-of a whole record follows from that of the record with zeros and from what the zeros became.
-"""
+"""Packed blocks (``record_block``) of messages: one by one as they come, or of fields at hand."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
@@ -29,6 +13,7 @@ from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.checksums.checksum import range_crcs
 from ariane_record.checksums.java_hash import key_hashes, tag_code
 from ariane_record.control_characters import are_pairs
+from ariane_record.encoding.record_block import RecordBlock
 from ariane_record.errors import BlockFull, IllegalProperty, RecordTooLarge
 from ariane_record.layout import (
     CRC_DIGITS,
@@ -89,50 +74,6 @@ _join_pairs = _VALUE_END.join
 # size, magic, body CRC, queue id, flag, both offsets, system flag, born timestamp,
 # born host, store timestamp, store host, attempts, half offset, body length.
 pack_unowned_header: Final = Struct(">iII 4x i 16x iq 8x 8x 8x 4x 8x i").pack
-
-
-# Never changed; not frozen, because that takes longer than all columns of a tiny block.
-@dataclass(slots=True, eq=False)
-class RecordBlock:
-    """Records of one topic as they will lie in the commit log, with their columns.
-
-    Attributes:
-        topic: The topic of all records.
-        records: The records, back to back.
-        sizes: Bytes of each record, int32[count].
-        tag_codes: Hash of each tag, 0 for none, int32[count].
-        key_counts: Number of index keys of each record, uint8[count].
-        key_hashes: Index hashes of all keys, record after record, int32[sum(key_counts)].
-        crc32: CRC-32 of ``records``.
-        record_crcs: CRC-32 of each record without the last 20 bytes, those of its checksum, as it
-            is in ``records``: uint32[count]. Only with zeros in everything that the broker owns;
-            None leaves the sums to the broker.
-        forwarded: Whether attempts and half offsets may be other than zero: in blocks that a broker
-            makes of messages it has, never in those of a client.
-        delivery_times_ms: When each record is due, milliseconds since the epoch, int64[count]; only
-            in blocks of the timer topic, which keeps it in the place of the tag.
-    """
-
-    topic: str
-    records: ByteBuffer
-    sizes: NDArray[np.int32]
-    tag_codes: NDArray[np.int32]
-    key_counts: NDArray[np.uint8]
-    key_hashes: NDArray[np.int32]
-    crc32: int
-    record_crcs: NDArray[np.uint32] | None = None
-    forwarded: bool = False
-    delivery_times_ms: NDArray[np.int64] | None = None
-
-    @property
-    def count(self) -> int:
-        """Number of records."""
-        return len(self.sizes)
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all records."""
-        return len(self.records)
 
 
 class BlockEncoder:

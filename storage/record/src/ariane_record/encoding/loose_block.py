@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.checksums.crc_algebra import shifted
-from ariane_record.encoding.block import RecordBlock
+from ariane_record.encoding.record_block import RecordBlock
 from ariane_record.layout import CRC_PROPERTY_BYTES, ByteBuffer
 from ariane_record.single.producer_sequence import (
     SEQUENCE_BYTES,

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.checksums.java_hash import index_hash, java_string_hash
-from ariane_record.encoding.block import RecordBlock, pack_unowned_header, record_crcs_of
+from ariane_record.encoding.block import pack_unowned_header, record_crcs_of
 from ariane_record.encoding.plain_topic import PLAIN_RECORD_END, PlainTopic, TagShape
+from ariane_record.encoding.record_block import RecordBlock
 from ariane_record.layout import CRC_MASK, HEADER, HEADER_BYTES, MAGIC_V1
 from ariane_record.single.message_id import UniqueIds
 from ariane_record.single.producer_sequence import (

@@ -19,16 +19,13 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from binascii import b2a_base64
 from collections.abc import Sequence
-from dataclasses import replace
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.layout import (
-    CRC_PROPERTY_BYTES,
     HEADER_BYTES,
     MAGIC_V2,
     PROPERTY_NAME_END,
@@ -36,9 +33,6 @@ from ariane_record.layout import (
     ByteBuffer,
     PropertyName,
 )
-
-if TYPE_CHECKING:
-    from ariane_record.encoding.block import RecordBlock
 
 _NUMBERS: Final = Struct(">qiqii")
 _NUMBER_ROW: Final = Struct(">qiqii2x")
@@ -148,26 +142,6 @@ def says_sequence(
     return said == encode_sequence(sequence, record_count, len(records)) or (
         decode_sequence(said) == StoredSequence(sequence, record_count, len(records))
     )
-
-
-def with_sequence(block: RecordBlock, sequence: ProducerSequence) -> RecordBlock:
-    """A block at another place of a stream; its first record has the property already.
-
-    Raises:
-        ValueError: It has not.
-    """
-    records = block.records
-    place = sequence_place(records)
-    end = place + SEQUENCE_BYTES
-    if bytes(records[place : place + len(SEQUENCE_PREFIX)]) != SEQUENCE_PREFIX:
-        raise ValueError("the first record of the block has no room for a producer sequence")
-    encoded = encode_sequence(sequence, block.count, block.size_bytes)
-    moved = b"".join((records[:place], encoded, records[end:]))
-    crcs = block.record_crcs
-    if crcs is not None:
-        crcs = crcs.copy()
-        crcs[0] = crc32_of(memoryview(moved)[: int(block.sizes[0]) - CRC_PROPERTY_BYTES])
-    return replace(block, records=moved, crc32=crc32_of(moved), record_crcs=crcs)
 
 
 def sequence_place(records: ByteBuffer) -> int:

@@ -22,7 +22,8 @@ import numpy as np
 
 from ariane_record.checksums.checksum import crc32
 from ariane_record.checksums.java_hash import key_hashes, tag_code
-from ariane_record.encoding.block import EMPTY_CRC_PROPERTY, RecordBlock, index_keys
+from ariane_record.encoding.block import EMPTY_CRC_PROPERTY, index_keys
+from ariane_record.encoding.record_block import RecordBlock
 from ariane_record.errors import RecordTooLarge
 from ariane_record.layout import (
     CRC_PROPERTY_BYTES,

@@ -6,7 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ariane_record.encoding.block import OWN_ARGUMENTS, BlockEncoder, RecordBlock
+from ariane_record.encoding.block import OWN_ARGUMENTS, BlockEncoder
+from ariane_record.encoding.record_block import RecordBlock
 from ariane_record.layout import HOST_FLAGS, Host, SystemFlag
 from ariane_record.single.message import RecordFields
 

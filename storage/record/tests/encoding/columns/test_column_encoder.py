@@ -12,7 +12,7 @@ from ariane_record.encoding.block import KEYS_MAX, BlockEncoder
 from ariane_record.encoding.columns.column_encoder import encode_columns, record_sizes
 from ariane_record.encoding.columns.message_columns import SMALL_BODY_BYTES, MessageColumns
 from ariane_record.errors import IllegalColumn, RecordTooLarge
-from ariane_record.single.producer_sequence import SEQUENCE_BYTES, ProducerSequence, with_sequence
+from ariane_record.single.producer_sequence import SEQUENCE_BYTES, ProducerSequence
 from ariane_record.testing import message_arguments, topic_names
 
 NOON = 1_700_000_000_000
@@ -137,7 +137,7 @@ def test_a_sequence_fits_into_the_first_record(made):
     )
 
     expected = encoded_one_by_one("t", messages, sequence)
-    assert_same(with_sequence(block, sequence), expected)
+    assert_same(block.with_sequence(sequence), expected)
     assert block.sizes[0] - SEQUENCE_BYTES > 0
 
 
@@ -167,7 +167,7 @@ def test_properties_of_one_length_each_are_those_of_their_record(odd):
 
     sequence = ProducerSequence(7, 1, 99)
     expected = encoded_one_by_one("t", messages, sequence)
-    assert_same(with_sequence(block, sequence), expected)
+    assert_same(block.with_sequence(sequence), expected)
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string()])

@@ -9,7 +9,8 @@ from typing import Literal, TypeAlias
 
 from ariane_sdk.checks.limits import checked_topic
 from ariane_sdk.checks.local_filter import Local
-from ariane_sdk.checks.sql_filter import MessageFilter, Sql, message_filter
+from ariane_sdk.checks.message_filter import MessageFilter, message_filter
+from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.consumer.group.allocation import AllocationStrategy, Averaging
 from ariane_sdk.consumer.offsets.start_position import StartPosition

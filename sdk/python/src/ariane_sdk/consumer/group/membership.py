@@ -14,7 +14,7 @@ from ariane.broker.v1.client_service_pb2 import (
     Membership,
     OwnedQueues,
 )
-from ariane_sdk.checks.sql_filter import MessageFilter
+from ariane_sdk.checks.message_filter import MessageFilter
 from ariane_sdk.client.broker_calls import BrokerCalls
 from ariane_sdk.consumer.group.allocation import AllocationStrategy, GroupFacts, InformedStrategy
 from ariane_sdk.errors import ArianeError, CallError

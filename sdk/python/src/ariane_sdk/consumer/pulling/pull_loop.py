@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 from ariane.broker.v1.pull_service_pb2 import PullRecordsRequest, QueueRecords
 from ariane_record.errors import CodecMissing, RecordCorrupted
 from ariane_sdk.checks.local_filter import LocalFilter
-from ariane_sdk.checks.sql_filter import MessageFilter
+from ariane_sdk.checks.message_filter import MessageFilter
 from ariane_sdk.consumer.delivery.damaged_bodies import BodiesDamaged, DamagedBodies
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
 from ariane_sdk.consumer.delivery.window import ROOM_SHARE_MIN

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from zlib import crc32
 
-from ariane_sdk.checks.sql_filter import MessageFilter
+from ariane_sdk.checks.message_filter import MessageFilter
 from ariane_sdk.checks.uploaded_filter import UploadedFilter
 from ariane_sdk.client.session import Session
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies

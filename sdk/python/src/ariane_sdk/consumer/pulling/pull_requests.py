@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from ariane.broker.v1.pull_service_pb2 import PullPosition, PullRecordsRequest
-from ariane_sdk.checks.sql_filter import MessageFilter
+from ariane_sdk.checks.message_filter import MessageFilter
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
 from ariane_sdk.consumer.pulling.pulled import projection_of
 from ariane_sdk.message import MessageQueue

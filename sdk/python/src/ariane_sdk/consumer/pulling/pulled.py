@@ -16,7 +16,7 @@ from ariane.broker.v1.pull_service_pb2 import (
 )
 from ariane_record.errors import RecordCorrupted
 from ariane_sdk.checks.local_filter import FilteredBodiesDamaged, LocalFilter
-from ariane_sdk.checks.sql_filter import MessageFilter
+from ariane_sdk.checks.message_filter import MessageFilter
 from ariane_sdk.consumer.delivery.damaged_bodies import BodiesDamaged
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
 from ariane_sdk.consumer.delivery.pulled_bodies import PulledBodies

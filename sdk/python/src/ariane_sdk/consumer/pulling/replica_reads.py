@@ -26,7 +26,7 @@ from ariane.broker.v1.pull_service_pb2 import (
     PullRangeResponse,
     QueueRecords,
 )
-from ariane_sdk.checks.sql_filter import MessageFilter
+from ariane_sdk.checks.message_filter import MessageFilter
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
 from ariane_sdk.consumer.pulling.pull_requests import QueueKey
 from ariane_sdk.consumer.pulling.pull_wire import PulledRecords

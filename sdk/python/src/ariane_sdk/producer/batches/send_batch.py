@@ -15,7 +15,7 @@ from ariane_record import BlockEncoder, ProducerSequence, RecordBlock
 from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.encoding.withdrawal import take_back
 from ariane_record.layout import PROPERTIES_BYTES_MAX, ByteBuffer
-from ariane_record.single.producer_sequence import stored_sequence, with_sequence
+from ariane_record.single.producer_sequence import stored_sequence
 from ariane_record.single.recall_handle import RecallHandle
 from ariane_sdk.checks.delay import AT_ONCE, AT_TIMES, delivery_time_ms
 from ariane_sdk.checks.demand import Demand
@@ -309,7 +309,7 @@ class SendBatch:
                 return block.at(sequence)
             said = stored_sequence(block.records)
             if said is None or said.sequence != sequence:
-                return with_sequence(block, sequence)
+                return block.with_sequence(sequence)
         return block
 
     def wait_a_round(self, until_s: float) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -13,16 +12,15 @@ from ariane.broker.v1.send_service_pb2 import StreamAppendsResponse
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
 from ariane_record.layout import ByteBuffer
 from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
-from ariane_sdk.message import MessageQueue
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.status import error_from_status
-from ariane_sdk.producer.batches.bundle import Bundle
 from ariane_sdk.producer.batches.bundle_wire import joined_parts, table_results
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.batches.sent_in import trace_parents_of
 from ariane_sdk.producer.batches.singles_batch import encode_together
 from ariane_sdk.producer.sending.append_stream import AppendStream
 from ariane_sdk.producer.sending.append_wire import request_parts
+from ariane_sdk.producer.sending.broker_sender import AppendCall
 from ariane_sdk.producer.sending.latency import BrokerLatencies
 from ariane_sdk.producer.sending.queue_streams import QueueStreams
 from ariane_sdk.producer.sending.repeats import Repeats
@@ -39,45 +37,6 @@ JOINED_BATCHES_MIN: Final = 8
 
 JOINED_BATCH_BYTES_MAX: Final = 32 << 10
 """Batches that have more bytes than this on average cost by the byte, and are sent as they are."""
-
-
-@dataclass(slots=True, eq=False)
-class AppendCall:
-    """One call to a broker; the sender gets it back with the outcome of everything it carried.
-
-    Attributes:
-        broker_name: The broker.
-        over: Called with the call when nothing is left to do for it.
-        batches: The batches that it carries; for a bundle, the batches once it is taken apart.
-        bundle: The bundle that it carries instead of batches.
-        queues: Queues to which no other call may send until this one is over.
-        message_count: Number of messages.
-        batch_count: Number of batches, a bundle's included.
-        begun_s: When the call was sent, by the monotonic clock.
-        peer: The broker's name and address, for the text of errors.
-        refused: The batches that were not acknowledged, each with the reason.
-        lost: Whether the broker gave no answer.
-        answers_late: Whether the broker answers only when the messages are safer than in its
-            memory; None while that is not known.
-    """
-
-    broker_name: str
-    over: Callable[[AppendCall], None]
-    batches: Sequence[SendBatch]
-    bundle: Bundle | None
-    queues: set[MessageQueue]
-    message_count: int
-    batch_count: int
-    begun_s: float = 0.0
-    peer: str = ""
-    refused: list[tuple[SendBatch, CallError]] = field(default_factory=list)
-    lost: bool = False
-    answers_late: bool | None = None
-
-    def refuse_all(self, error: CallError) -> None:
-        """Refuse all batches for the same reason."""
-        self.lost = isinstance(error, ServiceUnavailable | DeadlinePassed)
-        self.refused = [(batch, error) for batch in self.batches]
 
 
 class AppendCalls:

@@ -25,13 +25,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
 from ariane_sdk.message import MessageQueue
 from ariane_sdk.producer.batches.bundle import Bundle
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.batches.singles_batch import NEVER_CUT
-from ariane_sdk.producer.sending.append_calls import AppendCall
 from ariane_sdk.producer.sending.staggered_calls import (
     BATCHES_PER_CALL_MAX,
     STAGGERED_BATCHES_MIN,
@@ -67,6 +68,45 @@ def is_worth_a_call(count: int, batch_count: int) -> bool:
     Each tiny batch has its price, and more calls make more batches of the same messages.
     """
     return count >= OVERLAP_COUNT_MIN * max(1, batch_count)
+
+
+@dataclass(slots=True, eq=False)
+class AppendCall:
+    """One call to a broker; the sender gets it back with the outcome of everything it carried.
+
+    Attributes:
+        broker_name: The broker.
+        over: Called with the call when nothing is left to do for it.
+        batches: The batches that it carries; for a bundle, the batches once it is taken apart.
+        bundle: The bundle that it carries instead of batches.
+        queues: Queues to which no other call may send until this one is over.
+        message_count: Number of messages.
+        batch_count: Number of batches, a bundle's included.
+        begun_s: When the call was sent, by the monotonic clock.
+        peer: The broker's name and address, for the text of errors.
+        refused: The batches that were not acknowledged, each with the reason.
+        lost: Whether the broker gave no answer.
+        answers_late: Whether the broker answers only when the messages are safer than in its
+            memory; None while that is not known.
+    """
+
+    broker_name: str
+    over: Callable[[AppendCall], None]
+    batches: Sequence[SendBatch]
+    bundle: Bundle | None
+    queues: set[MessageQueue]
+    message_count: int
+    batch_count: int
+    begun_s: float = 0.0
+    peer: str = ""
+    refused: list[tuple[SendBatch, CallError]] = field(default_factory=list)
+    lost: bool = False
+    answers_late: bool | None = None
+
+    def refuse_all(self, error: CallError) -> None:
+        """Refuse all batches for the same reason."""
+        self.lost = isinstance(error, ServiceUnavailable | DeadlinePassed)
+        self.refused = [(batch, error) for batch in self.batches]
 
 
 class BrokerSender:

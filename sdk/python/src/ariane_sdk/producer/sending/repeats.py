@@ -22,22 +22,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ariane_sdk.errors import ArianeError, CallError, ServiceUnavailable
 from ariane_sdk.net.backoff import backoff_s
 from ariane_sdk.net.status import ROUTING_REASONS
 from ariane_sdk.producer.batches.grouped_batch import GroupedBatch
 from ariane_sdk.producer.batches.send_batch import SendBatch
+from ariane_sdk.producer.sending.broker_sender import BrokerSender
 from ariane_sdk.producer.sending.latency import BrokerLatencies
 from ariane_sdk.producer.sending.queue_streams import QueueStreams
 from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.routing.routes import Routes
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
-
-if TYPE_CHECKING:
-    from ariane_sdk.producer.sending.broker_sender import BrokerSender
 
 REPEATED_REASONS: Final = ROUTING_REASONS | {"DEADLINE_PASSED"}
 """Nothing was stored, and another broker, or the same with a fresh route, may do better."""

@@ -27,7 +27,6 @@ from ariane_record.checksums.record_sums import record_crcs_of_parts
 from ariane_record.encoding.block import (
     EMPTY_CRC_PROPERTY,
     RECORD_CRCS_COUNT_MIN,
-    RecordBlock,
 )
 from ariane_record.encoding.columns.arrow_texts import (
     binaries,
@@ -41,6 +40,7 @@ from ariane_record.encoding.columns.arrow_texts import (
     own_octets,
 )
 from ariane_record.encoding.columns.message_columns import SMALL_BODY_BYTES, MessageColumns
+from ariane_record.encoding.record_block import RecordBlock
 from ariane_record.errors import IllegalColumn, RecordTooLarge
 from ariane_record.layout import (
     CRC_MASK,
@@ -99,7 +99,7 @@ def encode_columns(
         unique_ids: The id of each, a string array without nulls or empty texts; or nothing.
         born_timestamp_ms: When they were made, milliseconds since the epoch.
         sequenced: Whether the first record gets room for a producer sequence, see
-            ``producer_sequence.with_sequence``.
+            ``RecordBlock.with_sequence``.
 
     Raises:
         RecordTooLarge: More than 2 GiB, or a topic that does not fit into its length field.
