@@ -81,6 +81,30 @@ async def test_what_a_dead_letter_says(cluster, died):
         assert [one async for one in letters.read("nobody-at-all")] == []
 
 
+async def test_chunks_tell_how_far_a_search_has_come_that_finds_nothing(cluster, died):
+    rare, whole = DeadLetterFilter(key="nobody has it"), DeadLetterFilter()
+    async with DeadLetters(cluster.name_servers) as letters:
+        found = [one async for one in letters.chunks(died, whole)]
+        nothing = [one async for one in letters.chunks(died, rare)]
+        assert sum(len(chunk.letters) for chunk in found) == 60
+        assert sum(len(chunk.letters) for chunk in nothing) == 0
+        assert [(one.queue, one.last) for one in nothing] == [
+            (one.queue, one.last) for one in found
+        ]
+        behind = DeadLetterFilter(behind=(nothing[0].queue, nothing[0].last))
+        rest = [one async for one in letters.chunks(died, behind)]
+        assert [chunk.queue for chunk in rest] == [chunk.queue for chunk in found[1:]]
+
+
+@pytest.mark.parametrize("word", ["topic", "key", "reason"])
+def test_records_that_say_a_word_nowhere_hold_none_that_is_meant(word):
+    records = b"...KEYS\x01k7 k8\x02DLQ_REASON\x01REJECTED\x02DLQ_ORIGIN_TOPIC\x01orders\x02"
+    said = {"topic": "orders", "key": "k8", "reason": "REJECTED"}[word]
+    assert DeadLetterFilter().may_be_among(records)
+    assert DeadLetterFilter(**{word: said}).may_be_among(records)
+    assert not DeadLetterFilter(**{word: said + "x"}).may_be_among(records)
+
+
 async def test_sent_back_in_parts_and_interrupted_each_comes_once(cluster, died, monkeypatch):
     monkeypatch.setattr(_dead_letters, "REDRIVE_COUNT", 7)
     told = []

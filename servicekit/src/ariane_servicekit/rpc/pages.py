@@ -99,7 +99,11 @@ class PageRequest:
         """Return the page from what was found behind the one before: one more tells of another."""
         page = found[: self.limit]
         more = len(found) > self.limit
-        return Page(page, _write_token(key(page[-1]), self.scope) if more else "")
+        return Page(page, self.token_behind(key(page[-1])) if more else "")
+
+    def token_behind(self, last: PageKey) -> str:
+        """The token of a page that begins behind a key, of an entry or not."""
+        return _write_token(last, self.scope)
 
 
 def _position_after(

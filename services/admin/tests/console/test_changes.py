@@ -10,8 +10,9 @@ from ariane.admin.v1 import filter_service_pb2 as filter_pb
 from ariane_admin.asking.filter_servers import LOAD_SECONDS_MAX
 from ariane_admin.console.api import Api, Asker
 from ariane_admin.console.app import STATUSES
-from ariane_admin.console.change import Unfinished, WronglyFilled
+from ariane_admin.console.change import NotDone, Unfinished, WronglyFilled
 from ariane_admin.console.changes import CHANGES
+from ariane_admin.console.pages.messages import exported
 from ariane_admin.servicers.replica_sets import CALL_BESIDE_S, GRACE_S
 from ariane_servicekit.error_table import ERROR_TABLE
 
@@ -72,6 +73,25 @@ async def test_a_redrive_of_many_calls_goes_on_and_shows_how_far_it_is():
     last = await change.perform(Asker(api, ""), first.rest)
     assert last == "1,230 sent back, 5 had been before. 1 could not be: broker-a/0/7: torn."
     assert asked == [None, place]
+
+
+async def test_an_export_of_dead_letters_with_a_hole_is_none():
+    whole = letter_pb.ListDeadLettersResponse(next_page_token="2")
+    whole.dead_letters.add(origin_topic="orders")
+    holed = letter_pb.ListDeadLettersResponse()
+    holed.silent_brokers.add(broker_name="broker-b").error.message = "it is frozen"
+    answers = {"": whole, "2": holed}
+
+    async def listed(request, **_):
+        return answers[request.page_token]
+
+    api = Api.__new__(Api)
+    api._proof = ""
+    api.dead_letters = SimpleNamespace(ListDeadLetters=listed)
+    lines = exported(Asker(api, ""), SimpleNamespace(query_params={}))
+    assert b"orders" in await anext(lines)
+    with pytest.raises(NotDone, match="broker-b did not answer: it is frozen"):
+        await anext(lines)
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "{", "7", '{"no_such": 1}'])

@@ -194,6 +194,11 @@ async def test_a_long_redrive_goes_on_by_the_form_that_it_answers_with(
     )
     assert nothing.status_code == 409
     assert "has no dead letter broker-a/0/77" in nothing.text
+    monkeypatch.setattr(dead_letters, "SEARCH_SECONDS_MAX", 0.0)
+    searched = (await browser.get("/dead-letters?group=adm-refuses&key=rare")).text
+    assert "None found so far." in searched
+    assert "Searched so far up to broker-" in searched
+    assert 'rel="next"' in searched
     monkeypatch.setattr(dead_letters, "REDRIVE_SECONDS_MAX", 0.0)
     page = await browser.change("/dead-letters/redrive", group="adm-refuses")
     turns = 0

@@ -1,22 +1,17 @@
-"""Messages, dead letters and what waits, through the service."""
+"""Messages and what waits, through the service."""
 
-import asyncio
 from datetime import timedelta
 
 import pytest
 from grpc import StatusCode
 from grpc.aio import AioRpcError
 
-from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
 from ariane.admin.v1 import delayed_message_service_pb2 as delayed_pb
 from ariane.admin.v1 import message_service_pb2 as message_pb
-from ariane.admin.v1.dead_letter_service_pb2_grpc import DeadLetterServiceStub
 from ariane.admin.v1.delayed_message_service_pb2_grpc import DelayedMessageServiceStub
 from ariane.admin.v1.message_service_pb2_grpc import MessageServiceStub
 from ariane.common.v1.message_pb2 import Message as MessageText
-from ariane_admin.servicers import dead_letters
-from ariane_sdk import ClusterClient, Message, Producer, PushConsumer
-from ariane_sdk.errors import MessagesFailed
+from ariane_sdk import ClusterClient, Message, Producer
 
 
 @pytest.fixture
@@ -87,82 +82,6 @@ async def test_an_operator_sends_a_message_and_it_is_told_whose_it_is(messages, 
     [entry] = await entries(resource_name="adm-letters")
     assert "secret" not in entry.request_json
     assert "by-hand" in entry.request_json
-
-
-async def test_dead_letters_are_read_and_sent_back(cluster, admin, letters, entries, monkeypatch):
-    async def refuse(messages):
-        raise MessagesFailed(messages, "no such order", rejected=True)
-
-    consumer = PushConsumer(
-        cluster.name_servers,
-        group="adm-judges",
-        subscriptions={"adm-letters": "*"},
-        listener=refuse,
-        start="earliest",
-    )
-    stub = DeadLetterServiceStub(admin)
-    request = letter_pb.ListDeadLettersRequest(consumer_group="adm-judges", page_size=10)
-    async with consumer:
-        found = []
-        while len(found) < 25:
-            found = await _all_letters(stub, request)
-            await asyncio.sleep(0.1)
-    assert {letter.message.body for letter in found} == {b"body %d" % n for n in range(25)}
-    assert {letter.origin_topic for letter in found} == {"adm-letters"}
-    assert "no such order" in found[0].cause
-    one = letter_pb.RedriveDeadLettersRequest(consumer_group="adm-judges", places=[found[0].place])
-    done = await stub.RedriveDeadLetters(one)
-    assert (done.redriven_count, done.duplicate_count) == (1, 0)
-    again = await stub.RedriveDeadLetters(one)
-    assert (again.redriven_count, again.duplicate_count) == (0, 1)
-    assert len(await _all_letters(stub, request)) == 24
-    # A call that has taken long enough ends where it is, and the next one goes on there; also
-    # where nothing is left to be sent.
-    monkeypatch.setattr(dead_letters, "REDRIVE_SECONDS_MAX", 0.0)
-    count = 2
-    everything = letter_pb.DeadLetterQuery(include_redriven=True)
-    nothing = letter_pb.DeadLetterQuery(key="nobody has it")
-    for query, sent, before in ((None, 24, 0), (everything, 0, 25), (nothing, 0, 0)):
-        turns = await _redriven(stub, query=query)
-        assert len(turns) > 1
-        assert sum(turn.redriven_count for turn in turns) == sent
-        assert sum(turn.duplicate_count for turn in turns) == before
-        count += len(turns)
-    assert await _all_letters(stub, request) == []
-    turns = await _redriven(stub, places=[letter.place for letter in found])
-    assert [turn.duplicate_count for turn in turns] == [1] * 25
-    assert len(await entries(resource_name="adm-judges", page_size=1000)) == count + 25
-    with pytest.raises(AioRpcError) as refused:
-        await stub.ListDeadLetters(letter_pb.ListDeadLettersRequest(consumer_group="nobody"))
-    assert refused.value.code() is StatusCode.NOT_FOUND
-
-
-async def _redriven(stub, **which):
-    """The answers of calls that each go on where the one before it has come to."""
-    request = letter_pb.RedriveDeadLettersRequest(consumer_group="adm-judges", **which)
-    turns = []
-    while not turns or turns[-1].HasField("continue_after"):
-        turns.append(await stub.RedriveDeadLetters(request))
-        assert len(turns) < 100
-        request.continue_after.CopyFrom(turns[-1].continue_after)
-    return turns
-
-
-async def _all_letters(stub, request):
-    asked = letter_pb.ListDeadLettersRequest()
-    asked.CopyFrom(request)
-    found = []
-    while True:
-        try:
-            page = await stub.ListDeadLetters(asked)
-        except AioRpcError as error:
-            if error.code() is not StatusCode.NOT_FOUND:
-                raise
-            return found
-        found += page.dead_letters
-        asked.page_token = page.next_page_token
-        if not asked.page_token:
-            return found
 
 
 async def test_what_waits_is_counted_and_taken_back(cluster, admin, letters, entries):

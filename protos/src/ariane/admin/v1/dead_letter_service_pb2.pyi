@@ -204,6 +204,7 @@ class ListDeadLettersResponse(_message.Message):
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     SILENT_BROKERS_FIELD_NUMBER: _builtins.int
+    SEARCHED_TO_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
     @_builtins.property
@@ -214,16 +215,23 @@ class ListDeadLettersResponse(_message.Message):
     def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
         """Brokers that did not answer: their part is missing above."""
 
+    @_builtins.property
+    def searched_to(self) -> Global___DeadLetterPlace:
+        """How far the search has come whose time ended before the page was full: what lies behind this
+        place was not looked at, and `next_page_token` goes on there. Absent otherwise.
+        """
+
     def __init__(
         self,
         *,
         dead_letters: _abc.Iterable[Global___DeadLetter] | None = ...,
         next_page_token: _builtins.str = ...,
         silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
+        searched_to: Global___DeadLetterPlace | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["searched_to", b"searched_to"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "next_page_token", b"next_page_token", "silent_brokers", b"silent_brokers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "next_page_token", b"next_page_token", "searched_to", b"searched_to", "silent_brokers", b"silent_brokers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -52,7 +52,8 @@ class DeadLetterServiceServicer(object):
     """
 
     def ListDeadLetters(self, request, context):
-        """Lists dead letters of a group, newest first.
+        """Lists dead letters of a group, by broker, queue and queue offset. A search for rare ones ends
+        after 3 s, and says how far it has come.
         Errors: GROUP_NOT_FOUND, PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

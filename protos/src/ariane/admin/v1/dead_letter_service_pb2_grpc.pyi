@@ -34,7 +34,8 @@ class DeadLetterServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> DeadLetterServiceAsyncStub: ...
     ListDeadLetters: _grpc.UnaryUnaryMultiCallable[_dead_letter_service_pb2.ListDeadLettersRequest, _dead_letter_service_pb2.ListDeadLettersResponse]
-    """Lists dead letters of a group, newest first.
+    """Lists dead letters of a group, by broker, queue and queue offset. A search for rare ones ends
+    after 3 s, and says how far it has come.
     Errors: GROUP_NOT_FOUND, PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     RedriveDeadLetters: _grpc.UnaryUnaryMultiCallable[_dead_letter_service_pb2.RedriveDeadLettersRequest, _dead_letter_service_pb2.RedriveDeadLettersResponse]
@@ -49,7 +50,8 @@ class DeadLetterServiceAsyncStub(DeadLetterServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letter_service_pb2.ListDeadLettersRequest, _dead_letter_service_pb2.ListDeadLettersResponse]  # type: ignore[assignment]
-    """Lists dead letters of a group, newest first.
+    """Lists dead letters of a group, by broker, queue and queue offset. A search for rare ones ends
+    after 3 s, and says how far it has come.
     Errors: GROUP_NOT_FOUND, PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     RedriveDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letter_service_pb2.RedriveDeadLettersRequest, _dead_letter_service_pb2.RedriveDeadLettersResponse]  # type: ignore[assignment]
@@ -67,7 +69,8 @@ class DeadLetterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _dead_letter_service_pb2.ListDeadLettersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_dead_letter_service_pb2.ListDeadLettersResponse, _abc.Awaitable[_dead_letter_service_pb2.ListDeadLettersResponse]]:
-        """Lists dead letters of a group, newest first.
+        """Lists dead letters of a group, by broker, queue and queue offset. A search for rare ones ends
+        after 3 s, and says how far it has come.
         Errors: GROUP_NOT_FOUND, PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
         """
 

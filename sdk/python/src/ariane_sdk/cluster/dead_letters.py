@@ -15,6 +15,7 @@ from ariane.broker.v1.retry_service_pb2 import (
     RedriveDeadLettersRequest,
     RedriveDeadLettersResponse,
 )
+from ariane_record.decoding.columns import RecordColumns
 from ariane_record.layout import PropertyName
 from ariane_record.names import dead_letter_topic
 from ariane_sdk.checks.limits import checked_group
@@ -107,6 +108,13 @@ class DeadLetterFilter:
             return max(first, self.behind[1] + 1)
         return first
 
+    def may_be_among(self, records: bytes) -> bool:
+        """Whether records may hold one that is meant: what it says must stand in their bytes.
+
+        A rare one is found so without an object for each of the others.
+        """
+        return all(word.encode() in records for word in (self.topic, self.reason, self.key))
+
     def matches(self, letter: DeadLetter) -> bool:
         """Whether a dead letter is meant, as far as that is not its time."""
         message = letter.message
@@ -120,8 +128,8 @@ class DeadLetterFilter:
 ALL_DEAD_LETTERS: Final = DeadLetterFilter()
 
 
-class _Chunk(NamedTuple):
-    """Dead letters that were read together.
+class DeadLetterChunk(NamedTuple):
+    """Dead letters that were read together, of which none may be meant.
 
     Attributes:
         queue: Where they lie.
@@ -180,10 +188,48 @@ class DeadLetters(QueueReader):
             IllegalArgument: A time without a time zone.
             CallError: A broker did not answer.
         """
-        async with aclosing(self._scan(group, wanted)) as chunks:
+        async with aclosing(self.chunks(group, wanted)) as chunks:
             async for chunk in chunks:
                 for letter in chunk.letters:
                     yield letter
+
+    async def chunks(
+        self, group: str, wanted: DeadLetterFilter = ALL_DEAD_LETTERS
+    ) -> AsyncGenerator[DeadLetterChunk]:
+        """As ``read``, and tells how far it has come also where it finds none: chunk by chunk.
+
+        Args:
+            group: The consumer group.
+            wanted: Which; ``behind`` the place that a chunk ends at goes on there.
+
+        Raises:
+            NameIllegal: The group has no legal name.
+            IllegalArgument: A time without a time zone.
+            CallError: A broker did not answer.
+        """
+        topic = dead_letter_topic(checked_group(group, system=True))
+        names = (wanted.broker_name,) if wanted.broker_name else ()
+        try:
+            ranges = await self.bounds(topic, broker_names=names)
+        except RouteNotFound:
+            return  # Nothing ever died.
+        begins, ends = [
+            await self.offsets_at(topic, when, broker_names=names) if when else {}
+            for when in (wanted.begin, wanted.end)
+        ]
+        for queue, (low, high) in sorted(ranges.items()):
+            first = wanted.first_in(queue, max(low, begins.get(queue, low)))
+            last = min(high, ends.get(queue, high))
+            if not wanted.looks_into(queue):
+                continue
+            if wanted.dead_queue_offset is not None:
+                first = max(first, wanted.dead_queue_offset)
+                last = min(last, wanted.dead_queue_offset + 1)
+            read = self.read_range(queue, first, last)
+            async with aclosing(read) as blocks:  # type: ignore[type-var]
+                async for columns in blocks:
+                    letters = await self._meant(group, queue, wanted, columns)
+                    yield DeadLetterChunk(queue, int(columns.queue_offset[-1]), letters)
 
     async def redrive(
         self,
@@ -221,7 +267,7 @@ class DeadLetters(QueueReader):
                 if on_progress is not None:
                     on_progress(progress)
 
-        async with aclosing(self._scan(group, wanted)) as chunks:
+        async with aclosing(self.chunks(group, wanted)) as chunks:
             async for chunk in chunks:
                 if chunk.queue != queue:
                     await send(1)
@@ -235,39 +281,19 @@ class DeadLetters(QueueReader):
         await send(1)
         return progress
 
-    async def _scan(self, group: str, wanted: DeadLetterFilter) -> AsyncGenerator[_Chunk]:
-        """What is read of the dead letters, chunk by chunk, also where none in it is meant."""
-        topic = dead_letter_topic(checked_group(group, system=True))
-        names = (wanted.broker_name,) if wanted.broker_name else ()
-        try:
-            ranges = await self.bounds(topic, broker_names=names)
-        except RouteNotFound:
-            return  # Nothing ever died.
-        begins, ends = [
-            await self.offsets_at(topic, when, broker_names=names) if when else {}
-            for when in (wanted.begin, wanted.end)
+    async def _meant(
+        self, group: str, queue: MessageQueue, wanted: DeadLetterFilter, columns: RecordColumns
+    ) -> Sequence[DeadLetter]:
+        """Those of a chunk that are meant, each with whether it was sent back."""
+        if not wanted.may_be_among(bytes(columns.records)):
+            return ()
+        found = [_dead_letter(ReceivedMessage(view, queue)) for view in columns.iter_messages()]
+        matching = [letter for letter in found if wanted.matches(letter)]
+        redriven = await self._redriven(group, queue, matching)
+        marked = [
+            replace(letter, redriven=letter.message.queue_offset in redriven) for letter in matching
         ]
-        for queue, (low, high) in sorted(ranges.items()):
-            first = wanted.first_in(queue, max(low, begins.get(queue, low)))
-            last = min(high, ends.get(queue, high))
-            if not wanted.looks_into(queue):
-                continue
-            if wanted.dead_queue_offset is not None:
-                first = max(first, wanted.dead_queue_offset)
-                last = min(last, wanted.dead_queue_offset + 1)
-            async for columns in self.read_range(queue, first, last):
-                found = [
-                    _dead_letter(ReceivedMessage(view, queue)) for view in columns.iter_messages()
-                ]
-                matching = [letter for letter in found if wanted.matches(letter)]
-                redriven = await self._redriven(group, queue, matching)
-                marked = [
-                    replace(letter, redriven=letter.message.queue_offset in redriven)
-                    for letter in matching
-                ]
-                letters = [each for each in marked if wanted.redriven in (None, each.redriven)]
-                if found:
-                    yield _Chunk(queue, found[-1].message.queue_offset, letters)
+        return [each for each in marked if wanted.redriven in (None, each.redriven)]
 
     async def _redriven(
         self, group: str, queue: MessageQueue, letters: Sequence[DeadLetter]

@@ -20,7 +20,7 @@ from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.client.conflicts import ConflictSide, SubscriptionConflict
 from ariane_sdk.client.listener import Listener
-from ariane_sdk.cluster.dead_letters import DeadLetter, DeadLetterFilter, Redrive
+from ariane_sdk.cluster.dead_letters import DeadLetter, DeadLetterChunk, DeadLetterFilter, Redrive
 from ariane_sdk.cluster.group_report import GroupMember, QueueLag
 from ariane_sdk.cluster.offset_resets import ResetTarget
 from ariane_sdk.cluster.sinks import SinkDeleted, SinkMoved, SinkReport
@@ -81,6 +81,7 @@ __all__ = [
     "ConflictSide",
     "ConsistentHash",
     "DeadLetter",
+    "DeadLetterChunk",
     "DeadLetterFilter",
     "DeadLetters",
     "GroupFacts",

@@ -17,5 +17,6 @@ class DeadLetters(BlockingClient[_dead_letters.DeadLetters]):
         """Set up; see ``ariane_sdk.DeadLetters``."""
         super().__init__(_dead_letters.DeadLetters(name_servers, call_timeout_s=call_timeout_s))
 
+    chunks = blocking_iterator(_dead_letters.DeadLetters.chunks)
     read = blocking_iterator(_dead_letters.DeadLetters.read)
     redrive = blocking(_dead_letters.DeadLetters.redrive)

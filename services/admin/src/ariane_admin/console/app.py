@@ -171,7 +171,7 @@ class Console:
         except AioRpcError as error:
             page = _failure(error)
         except NotDone as error:
-            page = Page("That did not work", [Notice(str(error), "bad")], status=409)
+            page = _not_done(error)
         except (WronglyFilled, ValueError) as error:
             page = _refused(str(error), 400)
         except KeyError as missing:
@@ -188,6 +188,8 @@ class Console:
             first = await anext(lines, b"")
         except AioRpcError as error:
             return self._answer(request, _failure(error))
+        except NotDone as error:
+            return self._answer(request, _not_done(error))
 
         async def all_lines() -> AsyncIterator[bytes]:
             yield first
@@ -273,6 +275,10 @@ def _failure(error: AioRpcError) -> Page:
     return Page(
         "That did not work", [Notice(error.details() or str(error.code()), "bad")], status=status
     )
+
+
+def _not_done(error: NotDone) -> Page:
+    return Page("That did not work", [Notice(str(error), "bad")], status=409)
 
 
 def _refused(text: str, status: int) -> Page:

@@ -39,6 +39,7 @@ class Table:
         rows: Each as many cells as there are columns.
         empty: What is said without rows.
         more: Where the next page is.
+        more_text: What leads there.
     """
 
     title: str
@@ -46,6 +47,7 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     empty: str = "Nothing here."
     more: str = ""
+    more_text: str = "Next page"
     template: str = "table"
 
 

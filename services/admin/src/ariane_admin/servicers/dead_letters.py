@@ -13,12 +13,26 @@ from grpc import aio
 
 from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
 from ariane.admin.v1.dead_letter_service_pb2_grpc import DeadLetterServiceServicer
+from ariane.broker.v1.pull_service_pb2 import ListQueueBoundsRequest
+from ariane_admin.asking.answers import Answers
+from ariane_admin.asking.cluster_doors import (
+    CALL_SECONDS_MAX,
+    answer_to_question,
+    broker_peer,
+)
 from ariane_admin.servicers.cluster_access import ClusterAccess, group_not_found
 from ariane_admin.servicers.message_wire import message_of
 from ariane_admin.servicers.times import moment_in, time_of
 from ariane_record.names import dead_letter_topic
-from ariane_sdk import DeadLetter, DeadLetterFilter, LiveBroker, MessageQueue, Redrive
-from ariane_sdk.errors import DeadlinePassed, ServiceUnavailable
+from ariane_sdk import (
+    DeadLetter,
+    DeadLetterChunk,
+    DeadLetterFilter,
+    LiveBroker,
+    MessageQueue,
+    Redrive,
+)
+from ariane_sdk.errors import DeadlinePassed, ServiceUnavailable, TopicNotFound
 from ariane_servicekit import PageRequest, field_invalid
 
 _Context = aio.ServicerContext[Any, Any]
@@ -27,6 +41,9 @@ PLACES_MAX: Final = 1000
 REDRIVEN_DEFAULT: Final = 10_000
 REDRIVE_SECONDS_MAX: Final = 10.0
 """How long one call sends back: callers wait for 15 s and more, and ask again."""
+
+SEARCH_SECONDS_MAX: Final = 3.0
+"""How long one call looks for a page of dead letters, which may be rare; it goes on from there."""
 
 FAILURES_MAX: Final = 100
 
@@ -56,24 +73,22 @@ class DeadLetterServicer(DeadLetterServiceServicer):
             kinds=_PLACE_KINDS,
         )
         answers = await self._cluster.answers()
-        found: list[letter_pb.DeadLetter] = []
-        for broker in sorted(answers.brokers, key=lambda each: each.broker_name):
-            if len(found) > page.limit or (page.last and broker.broker_name < str(page.last[0])):
-                continue
-            try:
-                found += await self._read(
-                    broker, request, wanted, page, limit=page.limit + 1 - len(found)
-                )
-            except (ServiceUnavailable, DeadlinePassed) as error:
-                answers.leave_out(broker.broker_name, error)
-        if not found and page.last is None:
+        search = _Search(request, wanted, page)
+        brokers = await self._with_dead_letters(request.consumer_group, answers)
+        await self._look(search, brokers, answers)
+        if not search.found and page.last is None and search.reached is None:
             await self._must_be_known(request.consumer_group)
-        taken = page.page_of(found, _place_of)
-        return letter_pb.ListDeadLettersResponse(
+        taken = page.page_of(search.found, _place_of)
+        answer = letter_pb.ListDeadLettersResponse(
             dead_letters=taken.entries,
             next_page_token=taken.next_page_token,
             silent_brokers=self._cluster.silent(answers),
         )
+        if search.reached is not None and not answer.next_page_token:
+            answer.next_page_token = page.token_behind(_key_of(search.reached))
+            if len(search.found) < page.limit:
+                answer.searched_to.CopyFrom(search.reached)
+        return answer
 
     async def RedriveDeadLetters(
         self, request: letter_pb.RedriveDeadLettersRequest, context: _Context
@@ -123,29 +138,52 @@ class DeadLetterServicer(DeadLetterServiceServicer):
         answer.failures.extend(list(failures)[:FAILURES_MAX])
         return answer
 
-    async def _read(
-        self,
-        broker: LiveBroker,
-        request: letter_pb.ListDeadLettersRequest,
-        wanted: DeadLetterFilter,
-        page: PageRequest,
-        *,
-        limit: int,
-    ) -> Sequence[letter_pb.DeadLetter]:
-        """Dead letters of a broker behind the page before."""
-        here = replace(wanted, broker_name=broker.broker_name)
-        if page.last and page.last[0] == broker.broker_name:
-            name, queue_id, queue_offset = page.last
-            behind = _behind(request.consumer_group, str(name), int(queue_id), int(queue_offset))
-            here = replace(here, behind=behind)
-        found: list[letter_pb.DeadLetter] = []
-        letters = self._cluster.reader.read(request.consumer_group, here)
-        async with aclosing(letters) as reading:  # type: ignore[type-var]
-            async for letter in reading:
-                found.append(_letter_message(letter, request.body_bytes_max))
-                if len(found) >= limit:
-                    break
-        return found
+    async def _look(self, search: _Search, brokers: Sequence[LiveBroker], answers: Answers) -> None:
+        """Look for a page of dead letters, broker by broker, for as long as one call may."""
+        end_s = asyncio.get_running_loop().time() + SEARCH_SECONDS_MAX
+        for broker in brokers:
+            if search.is_behind(broker):
+                continue
+            try:
+                # Who falls silent while it is read is asked again for longer than callers wait.
+                async with asyncio.timeout_at(end_s + CALL_SECONDS_MAX):
+                    await self._read(search, broker, end_s)
+            except (ServiceUnavailable, DeadlinePassed) as error:
+                answers.leave_out(broker.broker_name, error)
+            except TimeoutError:
+                silent = DeadlinePassed(f"{broker_peer(broker)} does not go on", retriable=True)
+                answers.leave_out(broker.broker_name, silent)
+            if search.is_full or search.reached is not None:
+                return
+
+    async def _read(self, search: _Search, broker: LiveBroker, end_s: float) -> None:
+        now_s = asyncio.get_running_loop().time
+        chunks = self._cluster.reader.chunks(search.group, search.wanted_of(broker))
+        async with aclosing(chunks) as read:
+            async for chunk in read:
+                search.take(chunk)
+                if search.is_full:
+                    return
+                if now_s() >= end_s:
+                    search.reached = _place_at(chunk.queue, chunk.last)
+                    return
+
+    async def _with_dead_letters(self, group: str, answers: Answers) -> list[LiveBroker]:
+        """The brokers that answer and have dead letters of a group, by name."""
+        topic = dead_letter_topic(group)
+
+        async def at(broker: LiveBroker) -> LiveBroker | None:
+            asked = ListQueueBoundsRequest(topic=topic)
+            stub = self._doors.pulls(broker.address)
+            call = stub.ListQueueBounds(asked, timeout=CALL_SECONDS_MAX)
+            try:
+                await answer_to_question(call, broker_peer(broker))
+            except TopicNotFound:
+                return None
+            return broker
+
+        found = [broker for broker in await answers.ask(at) if broker is not None]
+        return sorted(found, key=lambda broker: broker.broker_name)
 
     async def _must_be_known(self, group: str) -> None:
         """A group without dead letters that nobody knows may be mistyped.
@@ -163,6 +201,53 @@ class DeadLetterServicer(DeadLetterServiceServicer):
         known = {name for names in await answers.ask(at) for name in names}
         if group not in known:
             raise group_not_found(group)
+
+
+class _Search:
+    """One call's search for a page of dead letters.
+
+    Attributes:
+        group: The group.
+        found: What it has found; one more than the page holds tells of another.
+        reached: Where its time ended.
+    """
+
+    def __init__(
+        self, request: letter_pb.ListDeadLettersRequest, wanted: DeadLetterFilter, page: PageRequest
+    ) -> None:
+        self.group = request.consumer_group
+        self.found: list[letter_pb.DeadLetter] = []
+        self.reached: letter_pb.DeadLetterPlace | None = None
+        self._wanted = wanted
+        self._page = page
+        self._body_bytes_max = request.body_bytes_max
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more is needed."""
+        return len(self.found) > self._page.limit
+
+    def is_behind(self, broker: LiveBroker) -> bool:
+        """Whether the pages before have told all of a broker."""
+        last = self._page.last
+        return last is not None and broker.broker_name < str(last[0])
+
+    def wanted_of(self, broker: LiveBroker) -> DeadLetterFilter:
+        """Which dead letters of a broker are still to be looked at."""
+        here = replace(self._wanted, broker_name=broker.broker_name)
+        last = self._page.last
+        if last is None or last[0] != broker.broker_name:
+            return here
+        name, queue_id, queue_offset = last
+        behind = _behind(self.group, str(name), int(queue_id), int(queue_offset))
+        return replace(here, behind=behind)
+
+    def take(self, chunk: DeadLetterChunk) -> None:
+        """Take in what was read, as far as it is needed."""
+        room = self._page.limit + 1 - len(self.found)
+        self.found += (
+            _letter_message(letter, self._body_bytes_max) for letter in chunk.letters[:room]
+        )
 
 
 class _Progress:
@@ -230,7 +315,10 @@ def _filter(query: letter_pb.DeadLetterQuery) -> DeadLetterFilter:
 
 
 def _place_of(letter: letter_pb.DeadLetter) -> tuple[str, int, int]:
-    place = letter.place
+    return _key_of(letter.place)
+
+
+def _key_of(place: letter_pb.DeadLetterPlace) -> tuple[str, int, int]:
     return place.broker_name, place.queue_id, place.queue_offset
 
 

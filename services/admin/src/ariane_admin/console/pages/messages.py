@@ -31,6 +31,7 @@ from ariane_admin.console.blocks import (
     span,
     to,
 )
+from ariane_admin.console.change import NotDone
 from ariane_admin.console.pages.topics import moment
 
 SECTION: Final = "Messages"
@@ -167,7 +168,8 @@ async def dead_letters(ask: Asker, request: Request) -> Page:
     blocks: list[Block] = [
         search,
         *silence(told),
-        _letters(told.dead_letters, more),
+        *_unfinished(told),
+        _letters(told, more),
         Form(
             "Send these back",
             "/dead-letters/redrive",
@@ -185,13 +187,19 @@ async def dead_letters(ask: Asker, request: Request) -> Page:
 
 
 async def exported(ask: Asker, request: Request) -> AsyncIterator[bytes]:
-    """All dead letters of a search as lines of JSON, with whole bodies in base64."""
+    """All dead letters of a search as lines of JSON, with whole bodies in base64.
+
+    Raises:
+        NotDone: A broker is silent: an export with holes looks whole.
+    """
     query = request.query_params
     asked = letter_pb.ListDeadLettersRequest(
         consumer_group=query.get("group", ""), query=letter_query(query), page_size=100
     )
     while True:
         told = await ask(ask.api.dead_letters.ListDeadLetters, asked)
+        for silent in told.silent_brokers:
+            raise NotDone(f"Broker {silent.broker_name} did not answer: {silent.error.message}")
         for letter in told.dead_letters:
             row = MessageToDict(letter, preserving_proto_field_name=True)
             yield json.dumps(row, ensure_ascii=False).encode() + b"\n"
@@ -340,14 +348,18 @@ def _table(found: Sequence[Message], more: str) -> Table:
     return Table("", ("Stored", "Place", "Tag", "Keys", "Body"), rows, "No message.", more)
 
 
-def _letters(found: Sequence[letter_pb.DeadLetter], more: str) -> Table:
+def _unfinished(told: letter_pb.ListDeadLettersResponse) -> Sequence[Notice]:
+    """What is said of a search that takes long: how far it has come."""
+    if not told.HasField("searched_to"):
+        return ()
+    return (Notice(f"Searched so far up to {_place(told.searched_to)}; there are more behind it."),)
+
+
+def _letters(told: letter_pb.ListDeadLettersResponse, more: str) -> Table:
     rows = [
         (
             Cell(moment(each, "give_up_time"), kind="time"),
-            Cell(
-                f"{each.place.broker_name}/{each.place.queue_id}/{each.place.queue_offset}",
-                kind="code",
-            ),
+            Cell(_place(each.place), kind="code"),
             Cell(each.origin_topic, to("topics", each.origin_topic)),
             Cell(each.reason.lower().replace("_", " ")),
             Cell(each.cause, kind="bad"),
@@ -355,7 +367,13 @@ def _letters(found: Sequence[letter_pb.DeadLetter], more: str) -> Table:
             Cell(_short(each.message.body), kind="body"),
             Cell("sent back", kind="good") if each.redriven else Cell(""),
         )
-        for each in found
+        for each in told.dead_letters
     ]
     columns = ("Given up", "Place", "From", "Why", "Last error", "Keys", "Body", "")
+    if told.HasField("searched_to"):
+        return Table("", columns, rows, "None found so far.", more, "Search on")
     return Table("", columns, rows, "No dead letter.", more)
+
+
+def _place(place: letter_pb.DeadLetterPlace) -> str:
+    return f"{place.broker_name}/{place.queue_id}/{place.queue_offset}"
