@@ -325,23 +325,23 @@ def copy_there(source, target):
 def copy_store(tmp_path):
     """Copy the store as it is now, which is what a killed process leaves."""
 
-    def state():
+    def state(source):
         """What the files of one moment have in common."""
         stats = {}
-        for path in (tmp_path / "store").rglob("*"):
+        for path in source.rglob("*"):
             with suppress(FileNotFoundError):
                 stat = path.stat()
                 stats[path] = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
         return stats
 
-    def copy_store():
-        copy = tmp_path / "copy"
+    def copy_store(source="store", copy="copy"):
+        source, copy = tmp_path / source, tmp_path / copy
         # Files that were copied before and after the broker wrote are of no moment that there was.
         for _ in range(20):
-            before = state()
+            before = state(source)
             shutil.rmtree(copy, ignore_errors=True)
-            shutil.copytree(tmp_path / "store", copy, copy_function=copy_there)
-            if state() == before:
+            shutil.copytree(source, copy, copy_function=copy_there)
+            if state(source) == before:
                 break
         return copy
 

@@ -148,6 +148,7 @@ class BrokerLife:
                 _log.warning("recovery_finding", finding=finding)
             await self.state.load(self.store.queues(), self.required_topics)
             await self.log_states.restore(self.state.has_topic)
+            await self.state.set_back_offsets()
             if self.primary is not None:
                 await loop.run_in_executor(self.threads.state, self.primary.begin)
         except (StorageError, OSError) as error:

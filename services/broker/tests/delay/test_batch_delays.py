@@ -110,6 +110,7 @@ class Broker:
                 begin = store.min_offset
             for stretch in store.stretches(begin):
                 state.replay(stretch.between(begin, store.max_offset))
+            state.forget_lost(lambda queue: store.queue_end(*queue))
             state.keep_topics(lambda topic: True)
         self.log = DyingLog(store)
         log = broker_log(self.log, FlushedAtOnce(store))

@@ -87,6 +87,7 @@ class Delays:
             state.clear()
             for stretch in self.store.stretches(0):
                 state.replay(stretch)
+            state.forget_lost(lambda queue: self.store.queue_end(*queue))
             state.keep_topics(lambda topic: True)
 
     def topic(self, name):

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ariane_broker.log.derived.log_states import LogStates
+from ariane_broker.queue_key import QueueKey
 from ariane_storage import Store
 from ariane_storage.disk.os_disk import OsDisk
 from ariane_storage.errors import StorePoisoned
@@ -20,7 +21,7 @@ class SeenOffsets:
         self.matters_since_ms = matters_since_ms
         self.change_count = 0
         self.offsets = []
-        self.known_topics = None
+        self.known_topics = self.end = None
 
     def replay(self, stretch):
         self.offsets += stretch.commit_log_offsets.tolist()
@@ -35,6 +36,10 @@ class SeenOffsets:
 
     def clear(self):
         self.offsets = []
+
+    def forget_lost(self, end_of):
+        assert self.known_topics is None
+        self.end = end_of(QueueKey("flights", 0))
 
     def keep_topics(self, is_known_topic):
         self.known_topics = is_known_topic("flights")
@@ -87,6 +92,7 @@ async def test_each_is_shown_what_came_after_its_snapshot_and_nothing_twice(stor
     await restored(store, executor, file, one, two, three)
     assert one.offsets == two.offsets == three.offsets == first + second + third
     assert one.known_topics is True
+    assert one.end == 21
 
 
 async def test_only_what_changed_is_saved_and_never_before_it_is_restored(store, executor, file):
@@ -96,7 +102,6 @@ async def test_only_what_changed_is_saved_and_never_before_it_is_restored(store,
     await states.save()
     assert file("one").load() is None
     await states.restore(lambda _: True)
-    await states.save()
     saved = file("one").load()
     append(store)
     await states.save()
@@ -113,6 +118,8 @@ async def test_a_snapshot_that_cannot_be_believed_is_as_good_as_none(store, exec
     one = SeenOffsets("one")
     await restored(store, executor, file, one)
     assert one.offsets == offsets
+    # Nor is it believed once the log has grown beyond its place.
+    assert file("one").load() == {"offsets": offsets, "commitLogOffset": store.max_offset}
 
 
 async def test_a_machine_that_needs_little_does_not_shorten_the_walk_of_another(
@@ -130,12 +137,12 @@ async def test_a_machine_that_needs_little_does_not_shorten_the_walk_of_another(
 async def test_a_log_that_cannot_be_flushed_gets_no_snapshot(store, executor, file, monkeypatch):
     append(store)
     one = SeenOffsets("one")
-    states = await restored(store, executor, file, one)
 
     def poisoned():
         raise StorePoisoned("gone")
 
     monkeypatch.setattr(store, "flush", poisoned)
+    states = await restored(store, executor, file, one)
     await states.save()
     assert file("one").load() is None
 
@@ -155,6 +162,7 @@ async def test_what_changes_while_a_snapshot_is_saved_is_saved_with_the_next(
 
     monkeypatch.setattr(store, "flush", change_meanwhile)
     before = list(one.offsets)
+    one.change_count += 1
     await states.save()
     assert file("one").load()["offsets"] == before
     monkeypatch.setattr(store, "flush", flush)
@@ -169,8 +177,6 @@ async def test_the_log_keeps_what_came_after_the_oldest_snapshot(store, file, ex
     states.keep(resting, file("resting"), "resting.json")
     append(store)
     await states.restore(lambda topic: True)
-    assert states.needed_from == 0
-    await states.save()
     saved = store.max_offset
     assert states.needed_from == saved
     append(store)

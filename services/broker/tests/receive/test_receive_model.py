@@ -133,6 +133,7 @@ class ReceiveMachine(RuleBasedStateMachine):
             begin = self.table.load(self.snapshot)
         for stretch in self.store.stretches(begin):
             self.table.replay(stretch.between(begin, self.store.max_offset))
+        self.table.forget_lost(lambda queue: self.store.queue_end(*queue))
         log = ReceiveLog(
             broker_log(self.store, FlushedAtOnce(self.store)),
             self.table,

@@ -130,3 +130,15 @@ def test_an_outcome_that_memory_forgets_is_written_nevertheless_once_there_is_ro
     again = TransactionTable(decision_count_max=1)
     again.load(json.loads(json.dumps(table.document(7))))
     assert again.owed() == table.owed()
+
+
+def test_no_op_record_names_a_half_message_that_is_lost():
+    """It would settle the next one, which gets its queue offset."""
+    table = TransactionTable(decision_count_max=9)
+    for place in range(4):
+        table.stored(HalfMessage(f"t-{place}", "orders", 0, "pay", place, place, 0))
+    for place in (1, 2):
+        table.decided(Decision(f"t-{place}", "orders", Outcome.COMMIT, place))
+    table.forget_lost({(HALF_TOPIC, 0): 2}.__getitem__)
+    assert [half.transaction_id for half, _ in table.owed()] == ["t-1"]
+    assert [half.transaction_id for half in table.pending()] == ["t-0"]

@@ -161,6 +161,11 @@ class LevelQueues:
         """Note deliveries that a stretch of the log shows."""
         self._origins.append(delivered_origins(stretch))
 
+    def forget_lost(self, end_of: Callable[[QueueKey], int]) -> None:
+        """Forget deliveries of records behind the ends of their queues."""
+        for level, progress in self._progress.items():
+            progress.lower_end(end_of(queue_of(level)))
+
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:  # noqa: ARG002 - a message of a topic that does not stand is dropped when it is due.
         """After the replay: find out which records of the queues were delivered."""
         origins = np.unique(np.concatenate([np.empty(0, np.int64), *self._origins]))

@@ -216,6 +216,12 @@ class QueueWindow:
             self.end = max(self.end, offset)
             self._due_ms = None
 
+    def lower_end(self, end: int) -> None:
+        """Note that the queue ends at an offset: nobody has looked at anything behind it."""
+        if end < self.end:
+            self._cut(int(np.searchsorted(self.rows["offset"], end)), len(self))
+            self.end, self._due_ms = end, None
+
     def gap(self, offset: int, now_ms: int) -> tuple[int, int]:
         """What an owner of the queue may read from an offset on.
 

@@ -17,6 +17,7 @@ from ariane_broker.receive.ranges import offsets_of
 from ariane_broker.receive.receive_events import EventFlag, EventKind, ReceiveEvent, decode_events
 from ariane_broker.topics.system_topics import RECEIVE_TOPIC
 from ariane_record import ConsumerOffset
+from ariane_servicekit import get_logger
 from ariane_storage.log.scan import Stretch
 
 FILE_NAME: Final = "config/receiving.json"
@@ -26,6 +27,8 @@ SERIALS_PER_MS: Final = 1 << 20
 log has lost the last ones: a broker does not start within the millisecond in which it died."""
 
 _HOLDERS_MAX: Final = 4096
+
+_log = get_logger(__name__)
 
 
 class ReceiveTable(SnapshotState):
@@ -119,6 +122,21 @@ class ReceiveTable(SnapshotState):
         for fields in records_where(stretch, is_of_topic(stretch, RECEIVE_TOPIC)):
             for event in decode_events(fields.body):
                 self.apply(event)
+
+    def forget_lost(self, end_of: Callable[[QueueKey], int]) -> None:
+        """Forget that messages behind the ends of their queues were received."""
+        for group, queue, window in self._all():
+            end, known = end_of(queue), window.end
+            if end < known:
+                window.lower_end(end)
+                _log.warning(
+                    "received_messages_lost",
+                    consumer_group=group,
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    begin_queue_offset=end,
+                    end_queue_offset=known,
+                )
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
         """Forget what was received from topics that do not stand."""

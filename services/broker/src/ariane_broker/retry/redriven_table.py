@@ -66,6 +66,11 @@ class RedrivenTable(SnapshotState):
 
     # The state over the log.
 
+    def forget_lost(self, end_of: Callable[[QueueKey], int]) -> None:
+        """Forget that letters behind the ends of their queues were sent back."""
+        for queue, progress in self._progress.items():
+            progress.lower_end(end_of(queue))
+
     def replay(self, stretch: Stretch) -> None:
         """Note what a stretch of the log shows as sent back."""
         places = stretch.places

@@ -136,7 +136,6 @@ class BrokerState:
             await self._save(self._files.offsets, self._offsets.document())
         if topics is not None and not self._files.topics.used_backup:
             await self._forget_offsets_without_topic()
-        await self._set_back_offsets()
         if groups is None and not (topics is None and not known_queues):
             self._found("the settings of consumer groups were lost; defaults are used")
         if groups is None or self._files.groups.used_backup:
@@ -151,8 +150,11 @@ class BrokerState:
             self._found(f"offsets of topics that do not stand were forgotten: {', '.join(gone)}")
             await self._save(self._files.offsets, self._offsets.document())
 
-    async def _set_back_offsets(self) -> None:
-        """Set consumer offsets beyond the end of their queue back to it, durably."""
+    async def set_back_offsets(self) -> None:
+        """Set consumer offsets beyond the end of their queue back to it, durably.
+
+        For after the replay of the log, which may raise offsets of groups that receive.
+        """
         changes = self._offsets.set_back(self._end_of_queue)
         if changes:
             told = "; ".join(

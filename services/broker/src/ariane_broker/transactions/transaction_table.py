@@ -20,8 +20,10 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Final
 
+from ariane_broker.log.broker_log import SYSTEM_QUEUE_ID
 from ariane_broker.log.derived.log_rows import is_committed, is_of_topic, records_where
 from ariane_broker.log.derived.snapshots import SnapshotState
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.transactions.transaction_records import (
     Decision,
     HalfMessage,
@@ -33,7 +35,10 @@ from ariane_broker.transactions.transaction_records import (
 )
 from ariane_record import RecordFields
 from ariane_record.names import CHECKS_EXHAUSTED_TOPIC, HALF_TOPIC, OP_TOPIC
+from ariane_servicekit import get_logger
 from ariane_storage.log.scan import Stretch
+
+_log = get_logger(__name__)
 
 _row_of_half = attrgetter(*HalfMessage.__match_args__)
 _row_of_decision = attrgetter(*Decision.__match_args__)
@@ -131,18 +136,30 @@ class TransactionTable(SnapshotState):
         self._pending[transaction_id] = replace(self._pending[transaction_id], parked=True)
         self.change_count += 1
 
-    def forget_before(self, commit_log_offset: int) -> list[HalfMessage]:
-        """Forget half messages whose records are deleted, and return them."""
-        lost = [
-            half for half in self._pending.values() if half.commit_log_offset < commit_log_offset
-        ]
+    def forget_before(self, commit_log_offset: int) -> None:
+        """Forget half messages whose records are deleted."""
+        self._forget(lambda half: half.commit_log_offset < commit_log_offset)
+
+    def _forget(self, is_lost: Callable[[HalfMessage], bool]) -> None:
+        lost = list(filter(is_lost, self._pending.values()))
         for half in lost:
             del self._pending[half.transaction_id]
             del self._ids[half.queue_offset]
+            _log.error(
+                "half_message_lost",
+                transaction_id=half.transaction_id,
+                topic=half.topic,
+                commit_log_offset=half.commit_log_offset,
+            )
         self.change_count += len(lost)
-        return lost
 
     # The state over the log.
+
+    def forget_lost(self, end_of: Callable[[QueueKey], int]) -> None:
+        """Forget half messages behind the end of their queue; no op record may name them."""
+        end = end_of(QueueKey(HALF_TOPIC, SYSTEM_QUEUE_ID))
+        self._forget(lambda half: half.queue_offset >= end)
+        self._owed = {offset: owed for offset, owed in self._owed.items() if offset < end}
 
     def replay(self, stretch: Stretch) -> None:
         """Note what a stretch of the log shows of transactions."""

@@ -61,13 +61,7 @@ class TransactionUpkeep:
     async def turn(self) -> None:
         """Write owed op records, and store ageing half messages anew."""
         self.settle()
-        for half in self._table.forget_before(self._log.store.min_offset):
-            _log.error(
-                "half_message_lost",
-                transaction_id=half.transaction_id,
-                topic=half.topic,
-                commit_log_offset=half.commit_log_offset,
-            )
+        self._table.forget_before(self._log.store.min_offset)
         if not self._table.pending_count:
             return
         old: int = self._log.store.offset_before(

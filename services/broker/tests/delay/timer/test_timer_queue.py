@@ -235,7 +235,7 @@ def test_what_retention_deleted_is_not_waited_for(begin, pending):
 def test_a_queue_that_ends_sooner_has_nothing_delivered_behind_its_end():
     progress = QueueProgress()
     progress.mark(np.array([0, 1, 2, 5]))
-    progress.lower_begin(2)
+    progress.lower_end(2)
     assert progress.begin == 2
     assert progress.pending(np.arange(2, 7)).all()
 

@@ -93,11 +93,7 @@ def mark_origins(log: Store, queue: QueueKey, progress: QueueProgress, origins: 
         progress: The queue's progress.
         origins: Ends of the records that were taken out, ascending.
     """
-    begin, end = log.queue_bounds(*queue)
-    progress.raise_begin(begin)
-    if progress.begin > end and not len(rows_from(log, queue, progress.begin - 1, 1)):
-        # The snapshot knew records that the log has since lost in a power failure.
-        progress.lower_begin(end)
+    progress.raise_begin(log.queue_bounds(*queue)[0])
     queue_offset = progress.begin
     while len(origins):
         rows = rows_from(log, queue, queue_offset, SCAN_COUNT)

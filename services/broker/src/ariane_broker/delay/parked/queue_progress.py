@@ -80,7 +80,7 @@ class QueueProgress:
             self.begin = queue_offset
             self._settle()
 
-    def lower_begin(self, end: int) -> None:
+    def lower_end(self, end: int) -> None:
         """Note that the queue ends at a queue offset: nothing behind it was delivered."""
         self._marks = self._marks[: max(0, end - self.begin)]
         self.begin = min(self.begin, end)

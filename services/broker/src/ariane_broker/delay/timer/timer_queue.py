@@ -252,6 +252,10 @@ class TimerQueue(SnapshotState):
         """Note deliveries that a stretch of the log shows."""
         self._origins.append(delivered_origins(stretch))
 
+    def forget_lost(self, end_of: Callable[[QueueKey], int]) -> None:
+        """Forget deliveries of records behind the end of the queue."""
+        self._progress.lower_end(end_of(TIMER_QUEUE))
+
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:  # noqa: ARG002 - a message of a topic that does not stand is dropped when it is due.
         """All is replayed: see which records of the queue wait, and when each part is due."""
         origins = np.unique(np.concatenate([np.empty(0, np.int64), *self._origins]))

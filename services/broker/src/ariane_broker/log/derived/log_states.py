@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ariane_broker.durable.saved_state import StateFile
+from ariane_broker.queue_key import QueueKey
 from ariane_servicekit import get_logger
 from ariane_storage.errors import StateFileDamaged, StorePoisoned
 from ariane_storage.log.scan import Stretch
@@ -82,8 +83,19 @@ class LogState(Protocol):
         """Forget everything; the log is then read again."""
         ...
 
+    def forget_lost(self, end_of: Callable[[QueueKey], int], /) -> None:
+        """After the replay: forget messages behind the ends of their queues.
+
+        Where the last messages of a queue are damaged, and its files had none of them yet, the next
+        ones get their queue offsets.
+
+        Args:
+            end_of: The next queue offset of a queue.
+        """
+        ...
+
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
-        """After the replay: forget the state of topics that no longer exist."""
+        """After ``forget_lost``: forget the state of topics that no longer exist."""
         ...
 
 
@@ -138,16 +150,20 @@ class LogStates:
 
         Raises:
             StorageError: The log cannot be read.
+            OSError: The disk failed: what was forgotten would come back.
         """
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._executor, self._restore)
-        counts = [kept.state.change_count for kept in self._kept]
         for kept in self._kept:
+            kept.state.forget_lost(self._end_of)
             kept.state.keep_topics(is_known_topic)
         self._restored = True
-        if counts != [kept.state.change_count for kept in self._kept]:
-            # The snapshots, and the log before this place, have topics that may be created anew.
-            await self.save()
+        # What the snapshots, and the log before this place, say of lost messages and of topics that
+        # are gone would count for later ones of the same places and names.
+        await self.save()
+
+    def _end_of(self, queue: QueueKey) -> int:
+        return self._log.queue_end(*queue)
 
     async def save(self) -> None:
         """Save a snapshot of each state that changed.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
+
+from ariane_broker.queue_key import QueueKey
 
 
 class SnapshotState:
@@ -26,6 +28,9 @@ class SnapshotState:
             KeyError: The contents are not of this state; so with TypeError and ValueError.
         """
         raise NotImplementedError
+
+    def forget_lost(self, end_of: Callable[[QueueKey], int]) -> None:
+        """Do nothing: the state knows no messages by their queue offsets."""
 
     def document(self, commit_log_offset: int) -> dict[str, Any]:
         """Make a snapshot.
