@@ -1,4 +1,4 @@
-"""The page of figures in ``docs/``: everything that is kept in ``bench/results/``, as tables.
+"""The page of figures in ``docs/``, made from everything in ``bench/results/``.
 
 .venv/bin/python bench/page.py
 """
@@ -12,6 +12,7 @@ from typing import Any
 
 import peers_page
 from measure import RESULTS_PATH
+from readme_figures import README_PATH, with_figures
 
 PAGE_PATH = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 _TITLES = {
@@ -20,7 +21,7 @@ _TITLES = {
     "delay": "Delay",
     "filters": "Filters, on a store in one process",
     "latency": "From sender to listener",
-    "receive": "Receiving, beside owning the queues",
+    "receive": "Receiving, compared with owning queues",
     "replication": "Failover",
     "served_filters": "Filters, pulled from a broker and a FilterServer",
     "spark": "Spark",
@@ -28,21 +29,24 @@ _TITLES = {
 }
 _FRONT = """# Benchmarks
 
-Ourselves beside other message queues, in turn on one machine; then ourselves beside what that
-machine can do. Written by `make bench` and `make bench-peers` from `bench/results/`; do not edit.
-How it is measured: [bench/README.md](../bench/README.md).
+ArianeMQ compared with other message queues, in turn on one machine, and then with what that
+machine can do. `make bench` and `make bench-peers` write this page from `bench/results/`; do not
+edit it. [bench/README.md](../bench/README.md) says how it is measured.
 """
-_LIMITS_FRONT = """## Ourselves alone, beside what the machine can do
+_LIMITS_FRONT = """## ArianeMQ alone, compared with what the machine can do
 
-A figure says something only beside its limit of the same run. "Of limit" is the fraction of the
-limit's speed that we reach, pair by pair: the median, and the range in parentheses.
+A figure is worth something only next to its limit of the same run. "Of limit" is the fraction of
+the limit's speed that we reach, pair by pair: the median and, in parentheses, the range.
 """
 _REPEATED = ("ns/record at best", "ns/record limit at best", "% of limit at best")
-"""What only says the columns again."""
+"""Extra figures that repeat what the columns say."""
 
 
 def write_page() -> Path:
-    """Write the page from all results that are kept; returns its path."""
+    """Write the page and the figures of the README from all results; returns the page's path."""
+    if peers_page.ROWS_PATH.exists():
+        rows = json.loads(peers_page.ROWS_PATH.read_text())
+        README_PATH.write_text(with_figures(README_PATH.read_text(), rows))
     parts = [_FRONT, peers_page.section(), _LIMITS_FRONT]
     for path in sorted(RESULTS_PATH.glob("*.json")):
         if path in {peers_page.ROWS_PATH, peers_page.RUNS_PATH}:

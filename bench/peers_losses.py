@@ -1,7 +1,6 @@
-"""Where we lose, and why, as far as it was measured: a line for each ratio, with the CPU of both.
+"""Where we lose: a line for each ratio that misses its floor or is below 1, with the CPU of both.
 
-A row is here when it misses its floor, or when they are faster. Of times there is nothing to add
-to their table, so only those below a floor are here.
+A row of times is here only when it misses its floor: its own table says the rest.
 """
 
 from __future__ import annotations
@@ -14,13 +13,14 @@ from of_limit import LIMITS
 
 _FRONT = """### Where we lose, and why
 
-Below their floor first, in bold; then what else they are faster at. CPU is what all processes of a
-side took for a message, in clients and in servers, and how many cores that kept busy: medians over
-the pairs. Where both cores are busy, CPU is what decides; where they are not, waiting does."""
+Ratios below their floor come first, in bold; then the other works at which the peer is faster.
+CPU is the processor time per message of all processes of a side, clients plus servers, and the
+number of cores that they kept busy: medians over the pairs. Where both cores are busy, CPU time
+decides; where they are not, waiting does."""
 
 
 def losses(rows: Sequence[Mapping[str, Any]], runs: Mapping[str, Any]) -> Iterator[str]:
-    """The passage, from all rows and what they were made from; nothing where we never lose."""
+    """The passage, from all rows and their runs; empty when we never lose."""
     below = [row for row in rows if row["floor"] is not None and row["ratio"] < row["floor"]]
     slower = [
         row
@@ -40,7 +40,7 @@ def _table(
     slower: Sequence[Mapping[str, Any]],
     runs: Mapping[str, Any],
 ) -> Iterator[str]:
-    yield "| Work | Beside | Ratio | Floor | CPU, ours | CPU, theirs |"
+    yield "| Work | Compared with | Ratio | Floor | CPU, ours | CPU, theirs |"
     yield "|---|---|---:|---:|---|---|"
     for row in (*below, *slower):
         ratio = f"**{row['ratio']:.3g}**" if row in below else f"{row['ratio']:.3g}"
@@ -63,7 +63,7 @@ def _legs_of(row: Mapping[str, Any], runs: Mapping[str, Any]) -> list[dict[str, 
 
 
 def _cpu_words(legs: Sequence[Mapping[str, Any]]) -> str:
-    """What clients and servers of one side took, and how many cores that kept busy."""
+    """Processor time of clients and servers of one side, and how many cores that kept busy."""
     if not legs:
         return ""
     client, server = (

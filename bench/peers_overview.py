@@ -1,4 +1,4 @@
-"""Who is faster at what, in one screen: a sentence, a picture, and a line for each peer."""
+"""The first screen of the page: which side is faster at what, as a sentence, a picture, a table."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from of_limit import LIMITS
 from ratio_picture import picture_of
 
 _PICTURE = "peers-overview.svg"
-_TOLD = ("msg/s", "rows/s")
+_SPEEDS = ("msg/s", "rows/s")
 _SHORTER = {
-    "catch-up consuming, a listener call per message": "a listener call a message",
-    "catch-up consuming, a listener call per batch of up to 32": "a listener call for 32",
-    "catch-up consuming, columns": "columns out",
+    "catch-up consuming, a listener call per message": "consume, a call per message",
+    "catch-up consuming, a listener call per batch of up to 32": "consume, a call per 32",
+    "catch-up consuming, columns": "consume columns",
     "fan-out to 4 groups, a listener call per batch of up to 32": "fan-out to 4 groups",
-    "receiving and acknowledging without owning queues": "receiving",
-    "explicit batches of 1,000 objects": "batches of objects",
-    "explicit batches of 250 objects": "batches of objects",
-    "columns of": "columns in,",
-    "single sends, one at a time": "one send at a time",
-    "single sends, ": "sends, ",
+    "receiving and acknowledging without owning queues": "receive and acknowledge",
+    "explicit batches of 1,000 objects": "send batches",
+    "explicit batches of 250 objects": "send batches",
+    "columns of": "send columns of",
+    "single sends, one at a time": "send one at a time",
     "Spark: ": "",
     ", 1 KiB": "",
     ", flushing synchronously": ", flushing",
@@ -30,13 +29,13 @@ _SHORTER = {
     " quorum queues": "",
     "the bytes as a bare gRPC echo": "gRPC echo",
 }
-"""Of works and of whom they stand beside, for the first screen."""
-_LEGEND = """Each bar is one work beside one peer: how many times as fast as they we are, by a
-scale on which each line is twice the one before. Green: we are faster. Yellow: they are, and the
-floor that was agreed on is reached. Red: the floor is missed. The blue line is the floor, the
-dashed one the goal, the black one the range over the pairs. In the table, bold, is the ratio of
-each work, by peer; messages of 1 KiB unless said. Every figure stands in the tables further
-below."""
+"""Shorter words for works and peers, for the first screen."""
+_LEGEND = """Each bar is one work compared with one peer. Its length is our speed divided by
+theirs, on a scale where each line is twice the one before. Green: we are faster. Yellow: they
+are faster, and the agreed floor is reached. Red: the floor is missed. The blue line is the
+floor, the dashed line the goal, the black line the range over the pairs. The table gives the
+ratio of each work in bold, by peer. Messages have 1 KiB unless a size is given. Every figure is
+in the tables further below."""
 
 
 def overview(rows: Sequence[dict[str, Any]], pictures: Path) -> Iterator[str]:
@@ -46,12 +45,12 @@ def overview(rows: Sequence[dict[str, Any]], pictures: Path) -> Iterator[str]:
         return
     floors = sum(row["ratio"] >= row["floor"] for row in asked)
     goals = sum(row["ratio"] >= row["goal"] for row in asked if row["goal"] is not None)
-    beside = [row for row in rows if row["unit"] in _TOLD and _is_peer(row)]
+    beside = compared(rows)
     faster = sum(row["ratio"] >= 1 for row in beside)
     yield (
         f"**We are faster in {faster} of {len(beside)} comparisons of speed.** Of {len(asked)}"
-        f" ratios that have a floor, {floors} reach it, and {goals} reach their goal."
-        f" Lost in all runs: {sum(row['lost'] for row in rows)}."
+        f" ratios with a floor, {floors} reach it, and {goals} reach their goal."
+        f" Messages that we lost in all runs: {sum(row['lost'] for row in rows)}."
     )
     pictures.mkdir(parents=True, exist_ok=True)
     (pictures / _PICTURE).write_text(picture_of([_shorter(row) for row in asked]))
@@ -61,8 +60,13 @@ def overview(rows: Sequence[dict[str, Any]], pictures: Path) -> Iterator[str]:
         yield "\n".join(_by_peer(beside))
 
 
+def compared(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows that compare our speed with that of another message queue."""
+    return [row for row in rows if row["unit"] in _SPEEDS and _is_peer(row)]
+
+
 def _by_peer(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    yield "| Beside | We are faster at | They are faster at |"
+    yield "| Compared with | We are faster at | They are faster at |"
     yield "|---|---|---|"
     for peer in dict.fromkeys(row["against"] for row in rows):
         of_peer = sorted((row for row in rows if row["against"] == peer), key=_by_ratio)
@@ -72,10 +76,11 @@ def _by_peer(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def _works(rows: Iterator[dict[str, Any]]) -> str:
-    return "; ".join(f"{_short(row['work'])} **{row['ratio']:.2g}**" for row in rows)
+    return "; ".join(f"{short(row['work'])} **{row['ratio']:.2g}**" for row in rows)
 
 
-def _short(work: str) -> str:
+def short(work: str) -> str:
+    """A work, or what it was compared with, in fewer words."""
     for words, fewer in _SHORTER.items():
         work = work.replace(words, fewer)
     return work
@@ -87,8 +92,8 @@ def _by_ratio(row: dict[str, Any]) -> float:
 
 def _shorter(row: dict[str, Any]) -> dict[str, Any]:
     """A row with a label that fits beside its bar."""
-    against = "what is allowed" if row["against"] == "-" else _short(row["against"])
-    return {**row, "work": _short(row["work"]), "against": against}
+    against = "what is allowed" if row["against"] == "-" else short(row["against"])
+    return {**row, "work": short(row["work"]), "against": against}
 
 
 def _is_peer(row: dict[str, Any]) -> bool:

@@ -1,6 +1,6 @@
-"""Ourselves beside other message queues, for the page.
+"""The part of the page that compares us with other message queues.
 
-Tables, pictures, where we lose, and who was skipped: made from ``results/latest.json`` and
+Tables, pictures, losses and skipped peers are made from ``results/latest.json`` and
 ``latest-runs.json``, which ``make bench-peers`` keeps (and ``bench/spark.py``, of Spark's connector
 to Kafka); every figure in the text is one of theirs.
 """
@@ -26,33 +26,47 @@ from peer_bench.registry import PEERS
 ROWS_PATH = RESULTS_PATH / "latest.json"
 RUNS_PATH = RESULTS_PATH / "latest-runs.json"
 PICTURES_PATH = Path(__file__).parents[1] / "docs" / "pictures"
-_TITLE = "## Beside other message queues"
+_TITLE = "## Compared with other message queues"
 _HOW = """### How to read the tables, and how to repeat them
 
-Both sides run on this machine, with all their processes, and are asked in turn; each pair gives
-one ratio, ours over theirs (of times and of CPU, theirs over ours), above 1 where we are better:
-the median, and the range in parentheses. "Sustained" works have legs of ten seconds and more,
-"burst" works of a second or two, which are answered out of memory. Sustained works are told twice:
-until all is acknowledged, and until all can be consumed, since RocketMQ acknowledges messages
-before it makes them ready, and falls behind where they are small. "Its BatchProducer" is
-RocketMQ's own tool, by the rate that it prints; all other rows of RocketMQ are of our driver of
-its client. Kafka's are of its own tools. All that was sent was consumed again and compared, but
-for what RocketMQ's tool sent; of what Kafka's tools consume only count and bytes are known. "Lost"
-is what of ours was refused, did not come, or came altered. "Of limit" is our figure as a fraction
-of what bare gRPC calls or a bare gRPC stream do with the same bytes in the same run, without a
-queue (of a work that flushes, of writing and flushing; of times, of what a lone bare call takes):
-above 1 where messages that we send together would be calls of their own. Of 256 topics each is a
-stream of its own in NATS, which is what has its own queue, limits and consumers there; "1 stream"
-has them as subjects of one stream, which costs its server less. One at a time we send with
-`busy_wait_s` of a millisecond, which is not the default: a core waits awake for the answer. By
-default the last ratios were 0.41 to 0.57 beside RocketMQ and 0.51 to 0.57 beside aiokafka, 990 to
-1,650 messages a second of ours: compare our numbers with the table's, not the ratios alone, for
-theirs differ from run to run, too.
+**Pairs.** Both sides run on this machine, with all their processes, and take turns. Each pair of
+runs gives one ratio: our figure divided by theirs; for times and CPU, theirs divided by ours.
+Above 1, we are better. The tables show the median ratio and, in parentheses, its range.
 
-To repeat it: `make bench-peers`, below seventy minutes, or `make bench-peers QUICK=1`, some
-five; `make bench-peers ONLY="kafka latency"` runs some peers or works, and the others stay as they
-are. Who is taken from where, and how each is driven: [bench/peers](../bench/peers/README.md). Your
-own cluster: [`ariane bench`](command-line.md#ariane-bench-latency)."""
+**Bursts and sustained works.** A sustained work runs for ten seconds or more. A burst runs for a
+second or two, which the memory absorbs. A sustained work is timed twice: until all messages are
+acknowledged, and until all can be consumed. RocketMQ acknowledges a message before consumers can
+have it, and falls behind when messages are small.
+
+**Clients.** "Its BatchProducer" is RocketMQ's own tool, with the rate that it prints. All other
+rows of RocketMQ use our driver of its Java client. The rows of Kafka with "its tools" use
+Kafka's own tools.
+
+**Verification.** All messages that were sent are consumed again and compared. There are two
+exceptions: the messages of RocketMQ's tool, and those that Kafka's tools consume, of which only
+count and bytes are known. "Lost" counts our messages that were refused, did not arrive, or
+arrived altered.
+
+**Of limit** is our figure as a fraction of what bare gRPC calls, or a bare gRPC stream, do with
+the same bytes in the same run, without a queue. For works that flush, the limit is writing and
+flushing the bytes; for times, it is one bare call. The fraction exceeds 1 where we send messages
+together that the limit sends in one call each.
+
+**256 topics.** In NATS, each of the 256 topics is a stream of its own, because a stream has its
+own queue, limits and consumers. In the rows with "1 stream" they are subjects of one stream,
+which costs its server less.
+
+**Sends one at a time** use `busy_wait_s` of one millisecond, which is not the default: a core
+stays busy while it waits for the answer. With the default, the last ratios were 0.41 to 0.57
+compared with RocketMQ, and 0.51 to 0.57 compared with aiokafka; we sent 990 to 1,650 messages a
+second. Compare these numbers with the table's and not the ratios alone: the peers' figures
+differ between runs, too.
+
+To repeat everything, run `make bench-peers`, which takes less than seventy minutes, or `make
+bench-peers QUICK=1`, which takes five. `make bench-peers ONLY="kafka latency"` runs some peers
+or works and keeps the other rows. [bench/peers](../bench/peers/README.md) says where each peer
+comes from and how it is driven. To measure your own cluster, use [`ariane
+bench`](command-line.md#ariane-bench-latency)."""
 
 
 class _Group(NamedTuple):
@@ -64,7 +78,7 @@ class _Group(NamedTuple):
 
 
 def section() -> str:
-    """The part of the page; empty while nothing was measured. Draws the pictures anew."""
+    """The part of the page, empty before the first measurement; draws the pictures anew."""
     if not ROWS_PATH.exists():
         return ""
     rows = _by_work(json.loads(ROWS_PATH.read_text()))
@@ -81,8 +95,8 @@ def section() -> str:
     parts.extend((*losses(rows, runs), *_passages(runs)))
     if limits:
         parts.append(
-            "### Beside what the machine can do\n\nThe same works beside the bytes of their bodies"
-            " alone, without a queue:"
+            "### Compared with what the machine can do\n\nThe same works, compared with moving the"
+            " bytes of their bodies alone, without a queue:"
         )
         parts.append("\n".join(_limits_table(limits)))
     return "\n\n".join(parts)
@@ -101,7 +115,7 @@ def _groups(rows: Sequence[dict[str, Any]]) -> Iterator[_Group]:
         _Group("sending", "Sending", []),
         _Group("consuming", "Consuming", []),
         _Group("latency", "End to end, and lateness of delayed messages", []),
-        _Group("ourselves", "Beside ourselves, and beside what was agreed on", []),
+        _Group("ourselves", "Compared with ourselves, and with agreed limits", []),
     )
     for row in rows:
         groups[_group_number(row)].rows.append(row)
@@ -117,7 +131,7 @@ def _group_number(row: Mapping[str, Any]) -> int:
 
 
 def _table(rows: Sequence[dict[str, Any]], every: Sequence[dict[str, Any]]) -> Iterator[str]:
-    yield "| Work | Beside | Ours | Theirs | Ratio | Floor | Goal | Of limit | Lost |"
+    yield "| Work | Compared with | Ours | Theirs | Ratio | Floor | Goal | Of limit | Lost |"
     yield "|---|---|---:|---:|---:|---:|---:|---:|---:|"
     for row in rows:
         reached = fraction(row, every)
@@ -126,7 +140,7 @@ def _table(rows: Sequence[dict[str, Any]], every: Sequence[dict[str, Any]]) -> I
 
 
 def _limits_table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    yield "| Work | Beside | Ours | Limit | Of limit | Floor | Goal | Lost |"
+    yield "| Work | Compared with | Ours | Limit | Of limit | Floor | Goal | Lost |"
     yield "|---|---|---:|---:|---:|---:|---:|---:|"
     for row in rows:
         yield f"| {' | '.join((*_cells(row), str(row['lost'])))} |"
@@ -153,16 +167,16 @@ def _measured_on(rows: Sequence[dict[str, Any]], runs: Mapping[str, Any]) -> Ite
     quick = [
         key for key, run in runs.items() if any(leg.get("quick") for leg in run.get("legs", ()))
     ]
-    word = f"; of quick runs, with few messages and short warm-ups: {', '.join(quick)}"
+    word = f"; quick runs, with few messages and short warm-ups: {', '.join(quick)}"
     yield (
         f"{begin} to {end}; {machine}; pairs: {', '.join(map(str, pairs))}{word if quick else ''}."
     )
 
 
 def _passages(runs: Mapping[str, Any]) -> Iterator[str]:
-    """What they lost, who was skipped, and what nobody has run."""
+    """What peers lost, which peers were skipped, and which works were never run."""
     lists = (
-        ("Theirs that were refused or did not come", _lost_by_them(runs)),
+        ("Messages that peers refused or lost", _lost_by_them(runs)),
         ("Skipped here", _skipped(runs)),
         ("Not measured here", _not_measured(runs)),
     )
@@ -172,7 +186,7 @@ def _passages(runs: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _lost_by_them(runs: Mapping[str, Any]) -> Iterator[str]:
-    """Their figures count what came: whoever reads them is to know what did not."""
+    """Messages that peers lost: their figures count only those that came."""
     for key, run in runs.items():
         lost: dict[str, int] = {}
         for leg in run.get("legs", ()):
@@ -191,7 +205,7 @@ def _skipped(runs: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _not_measured(runs: Mapping[str, Any]) -> Iterator[str]:
-    """Works of peers of which nothing is kept, not even why: nobody has run them."""
+    """Works of peers without any result, not even a failure: they were never run."""
     for peer in PEERS:
         run = runs.get(peer.key, {})
         known = {*run.get("took_s", ()), *run.get("failed", ())}

@@ -53,7 +53,7 @@ def test_tables_pictures_and_who_was_skipped(page):
     )
     assert "| 1.23 ms |" in said
     assert "**We are faster in 3 of 3 comparisons of speed.** Of 3 ratios" in said
-    assert "that have a floor, 3 reach it, and 0 reach their goal." in said
+    assert "with a floor, 3 reach it, and 0 reach their goal." in said
     assert "- rabbit: no Erlang\n- q, batches: failed" in said
     assert "Where we lose" not in said
     assert "| Queue <1> | catch-up **2.5**; batches **2** |  |" in said
@@ -77,14 +77,14 @@ def test_rows_of_quick_runs_and_losses_of_peers_are_told(page):
     page.RUNS_PATH.write_text(json.dumps({"q": {"legs": legs, "contenders": {"Queue 1": {}}}}))
     said = page.section()
     assert "quick run" not in said.partition("pairs: 5")[2]
-    assert "### Theirs that" not in said
+    assert "Messages that peers" not in said
     quick = [{**each, "quick": True, "lost": 0, "failures": 0} for each in legs]
     quick[1] |= {"lost": 3, "failures": 2}
     quick[0] |= {"lost": 9}
     page.RUNS_PATH.write_text(json.dumps({"q": {"legs": quick, "contenders": {"Queue 1": {}}}}))
     said = page.section()
-    assert "pairs: 5; of quick runs, with few messages and short warm-ups: q." in said
-    assert "### Theirs that were refused or did not come\n\n- q, batches: 5\n" in said
+    assert "pairs: 5; quick runs, with few messages and short warm-ups: q." in said
+    assert "### Messages that peers refused or lost\n\n- q, batches: 5\n" in said
 
 
 def test_what_was_never_measured_is_told(page):
@@ -162,7 +162,7 @@ def test_the_first_screen_tells_who_is_faster_and_colours_its_bars(page):
     page.ROWS_PATH.write_text(json.dumps(rows))
     said = page.section()
     assert "**We are faster in 1 of 3 comparisons of speed.**" in said
-    assert "| Queue 1 | batches **1.5** | singles **0.7**; columns in, 128 B **0.4** |" in said
+    assert "| Queue 1 | batches **1.5** | singles **0.7**; send columns of 128 B **0.4** |" in said
     drawn = ET.fromstring((page.PICTURES_PATH / "peers-overview.svg").read_text())  # noqa: S314 - our own picture.
     bars = [part.get("fill") for part in drawn.iter() if part.tag.endswith("rect")]
     assert bars[1:] == ["#2b7a4b", "#2b7a4b", "#c9a227", "#b5472f"]
