@@ -20,7 +20,7 @@ from tools.workspace import ROOT, members
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
 
 ARROWS = "Arrows point one way"
-PURE_STORE = "Store, records and conditions know no RPC"
+PURE_STORE = "Store, records, order and conditions know no RPC"
 ONLY_SPARK = "Only Spark imports pyspark"
 NO_TEST_TOOLS = "What people install knows no test tools"
 ONE_STORE = "Only the broker opens a store"
@@ -52,12 +52,14 @@ BAD_IMPORTS = [
     (ARROWS, "ariane_storage", "ariane_servicekit"),
     (ARROWS, "ariane_record", "ariane_storage"),
     (ARROWS, "ariane_record", "ariane_sql92"),
+    (ARROWS, "ariane_ordering", "ariane_record"),
     (ARROWS, "ariane_sql92", "ariane_storage"),
     (ARROWS, "ariane_broker", "pytest_ariane"),
     (PURE_STORE, "ariane_storage", "grpc"),
     (PURE_STORE, "ariane_storage", "asyncio"),
     (PURE_STORE, "ariane_record", "google.protobuf"),
     (PURE_STORE, "ariane_sql92", "asyncio"),
+    (PURE_STORE, "ariane_ordering", "google.protobuf"),
     (PURE_STORE, "ariane_record", "ariane.common.v1.message_pb2"),
     (ONLY_SPARK, "ariane_sdk", "pyspark"),
     (ONLY_SPARK, "ariane_broker", "pyspark.sql"),

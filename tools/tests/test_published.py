@@ -77,6 +77,13 @@ def test_what_a_member_imports_comes_with_it(member):
     assert unmet(member) == {}
 
 
+@pytest.mark.parametrize("service", ["ariane-namesrv", "ariane-txn-checker"])
+def test_services_that_read_no_records_carry_nothing_for_them(service):
+    brought = needs(service, frozenset())
+    assert {"ariane-servicekit", "grpcio"} < brought
+    assert brought & {"ariane-record", "ariane-sdk", "isal", "numpy"} == set()
+
+
 def test_an_import_that_nothing_brings_is_found(tmp_path):
     member = Member(tmp_path, {"name": "ariane-record", "dependencies": ["numpy"]})
     module = tmp_path / "src" / "mine" / "module.py"

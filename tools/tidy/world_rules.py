@@ -14,6 +14,7 @@ from typing import Final
 from tools.tidy.sources import Finding, Sources
 
 CORES: Final = (
+    "storage/ordering/src/*",
     "storage/record/src/*",
     "storage/sql92/src/*",
     "storage/src/*",

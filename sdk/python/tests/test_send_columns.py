@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ariane_record import java_string_hash
+from ariane_ordering import java_string_hash
 from ariane_record.decoding.arrow import COLUMN_NAMES
 from ariane_record.single.compression import Compression, original_body
 from ariane_record.single.producer_sequence import stored_sequence

@@ -26,7 +26,7 @@ from ariane.namesrv.v1.registration_service_pb2_grpc import RegistrationServiceS
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_namesrv.app import NamesrvApp
 from ariane_namesrv.settings import NamesrvSettings
-from ariane_record import java_string_hash
+from ariane_ordering import java_string_hash
 from ariane_servicekit import serving
 from ariane_servicekit.running.processes import ServiceProcess
 from ariane_testkit.contract import unimplemented_methods

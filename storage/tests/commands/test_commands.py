@@ -16,8 +16,8 @@ import yaml
 import zstandard
 from click.testing import CliRunner
 
+from ariane_ordering import java_string_hash
 from ariane_record import BlockEncoder, SystemFlag
-from ariane_record.checksums.java_hash import java_string_hash
 from ariane_storage import Store
 from ariane_storage.commands import store as store_group
 from ariane_storage.queues.consume_queue_entry import ENTRY, ENTRY_BYTES, holes

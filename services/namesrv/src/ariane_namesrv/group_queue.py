@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ariane_namesrv.registration import PRIMARY_ID, BrokerRoute, Permission
-from ariane_record.message_groups import BrokerQueue, group_position, queues_in_order
+from ariane_ordering import BrokerQueue, group_position, queues_in_order
 
 
 def group_queue(

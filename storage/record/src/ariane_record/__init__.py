@@ -1,6 +1,6 @@
 """Records: message bytes that are the same on the wire and on disk."""
 
-from ariane_record.checksums.java_hash import java_string_hash, key_hash, tag_code
+from ariane_record.checksums.java_hash import key_hash, tag_code
 from ariane_record.encoding.block import KEYS_MAX, BlockEncoder, encode_block
 from ariane_record.encoding.record_block import RecordBlock
 from ariane_record.errors import (
@@ -56,7 +56,6 @@ __all__ = [
     "encode_properties",
     "encode_record",
     "is_system_topic",
-    "java_string_hash",
     "key_hash",
     "record_checksum_ok",
     "tag_code",

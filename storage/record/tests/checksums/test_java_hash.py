@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from ariane_record.checksums.java_hash import (
     CHUNK_UNITS,
     hash_units,
-    java_string_hash,
     java_string_hashes,
     key_hash,
     key_hashes,
@@ -45,14 +44,8 @@ def key_with_hash(topic, word):
         ("😀", 1772899),
     ],
 )
-def test_hash_is_javas(text, expected):
-    assert java_string_hash(text) == expected
+def test_the_code_of_a_tag_is_javas_hash(text, expected):
     assert tag_code(text) == expected
-
-
-@given(st.text(st.characters(), max_size=300))
-def test_hash_equals_its_definition(text):
-    assert java_string_hash(text) == plain_hash(text)
 
 
 @given(st.lists(st.text(st.characters(), max_size=80), max_size=40))

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ariane_ordering import java_string_hash
 from ariane_record.checksums.checksum import masked_crc32
-from ariane_record.checksums.java_hash import java_string_hash, key_hash
+from ariane_record.checksums.java_hash import key_hash
 from ariane_record.encoding.block import EMPTY_CRC_PROPERTY, KEYS_MAX, BlockEncoder, encode_block
 from ariane_record.errors import BlockFull, IllegalProperty, RecordTooLarge
 from ariane_record.layout import CRC_PROPERTY_BYTES

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane_record.checksums.java_hash import java_string_hash
+from ariane_ordering import java_string_hash
 from ariane_record.errors import IllegalMessageId
 from ariane_record.single.message_id import (
     UniqueIdGenerator,

@@ -19,11 +19,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_ordering import java_string_hash
 from ariane_record import PropertyName
 from ariane_record.checksums.java_hash import (
     POWERS,
     hash_units,
-    java_string_hash,
     java_string_hashes,
     row_hashes,
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
-from ariane_record.message_groups import queues_in_order
+from ariane_ordering import queues_in_order
 from ariane_sdk.message import MessageQueue
 
 PRIMARY_ID = 0

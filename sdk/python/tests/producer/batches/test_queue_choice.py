@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane_record import java_string_hash
+from ariane_ordering import java_string_hash
 from ariane_sdk import MessageQueue
 from ariane_sdk.producer.batches.queue_choice import (
     GROUPS_REMEMBERED_MAX,

@@ -16,6 +16,7 @@ from ariane_broker.rpc.wire.delay_wire import delay_of
 from ariane_broker.rpc.wire.stored_message import EncodingDefaults, plain_message, type_of
 from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
+from ariane_ordering import group_position
 from ariane_record import (
     BlockEncoder,
     BlockFull,
@@ -24,7 +25,6 @@ from ariane_record import (
     RecordFields,
 )
 from ariane_record.layout import Host
-from ariane_record.message_groups import group_position
 from ariane_record.names import TRACE_PARENT, TRACE_TOPIC
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.writing.append import Appended

@@ -37,7 +37,8 @@ from ariane_broker.transactions.transaction_records import (
     half_properties,
 )
 from ariane_broker.transactions.transaction_table import TransactionTable
-from ariane_record import BlockEncoder, BlockFull, java_string_hash
+from ariane_ordering import group_position
+from ariane_record import BlockEncoder, BlockFull
 from ariane_record.errors import RecordError
 from ariane_record.layout import Host
 from ariane_record.names import HALF_TOPIC
@@ -246,7 +247,7 @@ class Halves:
                 raise queue_not_found(wish.topic, wish.queue_id, count)
             return wish.queue_id
         if wish.message.message_group:
-            return java_string_hash(wish.message.message_group) % max(1, count)
+            return group_position(wish.message.message_group, max(1, count))
         self._turn += 1
         return self._turn % max(1, count)
 

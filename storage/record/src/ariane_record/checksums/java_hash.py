@@ -1,31 +1,22 @@
 """Java's string hash, which the store uses for tags and for the keys of the index.
 
-``hash(text) = sum(unit[i] * 31 ** (n - 1 - i))`` over the n UTF-16 units of a text, kept to 32 bits
-and read as signed. Being a polynomial, it has a vector form for many texts at once.
+``java_string_hash`` is that of one text. Being a polynomial, it has a vector form for many at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from operator import mul
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_ordering.java_hash import MULTIPLIER, java_string_hash, signed
 from ariane_record.encoding.row_octets import differing_places
 
 _WORD_MASK: Final = 0xFFFFFFFF
 _SIGN_BIT: Final = 0x80000000
-_MULTIPLIER: Final = 31
-
-# One C call per unit of a short text: powers from the highest to the lowest, so that the end of
-# the table fits a text of any shorter length.
-_SHORT_UNITS_MAX: Final = 256
-_POWERS_DESCENDING: Final = tuple(
-    pow(_MULTIPLIER, exponent, 1 << 32) for exponent in range(_SHORT_UNITS_MAX - 1, -1, -1)
-)
 
 # The vector form works through texts in chunks of this many units, which bounds its tables, and
 # has a fixed price of some 20 us, for which the scalar form hashes this many units.
@@ -39,29 +30,8 @@ def _powers(factor: int) -> NDArray[np.uint32]:
     return np.multiply.accumulate(factors, dtype=np.uint32)
 
 
-POWERS: Final = _powers(_MULTIPLIER)
-_INVERSE_POWERS: Final = _powers(pow(_MULTIPLIER, -1, 1 << 32))
-
-
-def _signed(word: int) -> int:
-    return word - (1 << 32) if word & _SIGN_BIT else word
-
-
-def java_string_hash(text: str) -> int:
-    """``String.hashCode()``: signed 32 bits over the UTF-16 units of ``text``."""
-    units: bytes | memoryview[int]
-    if text.isascii():
-        units = text.encode("ascii")
-    else:
-        units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
-    count = len(units)
-    if count <= _SHORT_UNITS_MAX:
-        powers = _POWERS_DESCENDING[_SHORT_UNITS_MAX - count :]
-        return _signed(sum(map(mul, units, powers)) & _WORD_MASK)
-    word = 0
-    for unit in units:
-        word = (word * _MULTIPLIER + unit) & _WORD_MASK
-    return _signed(word)
+POWERS: Final = _powers(MULTIPLIER)
+_INVERSE_POWERS: Final = _powers(pow(MULTIPLIER, -1, 1 << 32))
 
 
 @lru_cache(maxsize=4096)
@@ -81,7 +51,7 @@ def index_hash(hash_sum: int) -> int:
     Args:
         hash_sum: The hash of topic and key, or another number with the same lowest 32 bits.
     """
-    word = abs(_signed(hash_sum & _WORD_MASK))
+    word = abs(signed(hash_sum))
     return 0 if word == _SIGN_BIT else word
 
 
@@ -189,7 +159,7 @@ def row_hashes(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
     if 2 * len(places) > length:
         words = np.zeros(count, np.uint32)
         for place in range(length):
-            words *= np.uint32(_MULTIPLIER)
+            words *= np.uint32(MULTIPLIER)
             words += rows[:, place]
         return words
     hash_of_first = java_string_hash(first.tobytes().decode("ascii")) & _WORD_MASK

@@ -18,9 +18,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_ordering import java_string_hash
 from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.checksums.crc_algebra import CrcFolder, row_crcs
-from ariane_record.checksums.java_hash import java_string_hash, tag_code
+from ariane_record.checksums.java_hash import tag_code
 from ariane_record.checksums.record_sums import block_crc, record_crcs_of_parts
 from ariane_record.encoding.block import EMPTY_CRC_PROPERTY, RECORD_CRCS_COUNT_MIN
 from ariane_record.encoding.loose_block import LooseBlock

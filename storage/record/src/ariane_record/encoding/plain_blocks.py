@@ -20,8 +20,9 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_ordering import java_string_hash
 from ariane_record.checksums.checksum import crc32 as crc32_of
-from ariane_record.checksums.java_hash import index_hash, java_string_hash
+from ariane_record.checksums.java_hash import index_hash
 from ariane_record.encoding.block import pack_unowned_header, record_crcs_of
 from ariane_record.encoding.plain_topic import PLAIN_RECORD_END, PlainTopic, TagShape
 from ariane_record.encoding.record_block import RecordBlock

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ariane_record.checksums.java_hash import java_string_hash, tag_code
+from ariane_ordering import java_string_hash
+from ariane_record.checksums.java_hash import tag_code
 from ariane_record.encoding.block import EMPTY_CRC_PROPERTY
 from ariane_record.layout import (
     HEADER_BYTES,

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_record.checksums.java_hash import java_string_hash
+from ariane_ordering import java_string_hash
 from ariane_record.errors import IllegalMessageId
 from ariane_record.layout import CommitLogOffset, Host
 from ariane_record.single.addresses import ip_text, packed_ip

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from math import gcd
 from typing import Final
 
-from ariane_record.message_groups import group_position
+from ariane_ordering import group_position
 from ariane_sdk.message import MessageQueue
 
 SPREAD_CALLS_MAX: Final = 16

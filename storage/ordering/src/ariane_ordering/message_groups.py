@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ariane_record.checksums.java_hash import java_string_hash
+from ariane_ordering.java_hash import java_string_hash
 
 ORDERS_REMEMBERED_MAX: Final = 1024
 """Queue orders that are remembered: a topic is asked about again and again."""

@@ -1,0 +1,6 @@
+"""The order of messages: which queue those of one message group go to."""
+
+from ariane_ordering.java_hash import java_string_hash
+from ariane_ordering.message_groups import BrokerQueue, group_position, queues_in_order
+
+__all__ = ["BrokerQueue", "group_position", "java_string_hash", "queues_in_order"]
