@@ -92,7 +92,7 @@ def test_a_line_that_is_not_taken_is_found(line):
 
 def test_the_table_of_the_dashboard_names_tests_that_there_are():
     page = (ROOT / "docs" / "admin.md").read_text()
-    table = page.partition("## RocketMQ's dashboard")[2]
+    table = page.partition("## Compared with RocketMQ's dashboard")[2]
     rows = [line.split("|")[1:-1] for line in table.splitlines() if line.startswith("|")][2:]
     assert len(rows) > 25
     found = {
