@@ -68,7 +68,7 @@ class Workload:
 
     def encode(self) -> RecordBlock:
         """All rows as one block, column by column."""
-        digits = self._ids.next_ids(self.count)
+        digits = self._ids.next_ids(self.count).digits
         return encode_columns(
             "bench",
             MessageColumns.of(**self.arrays),

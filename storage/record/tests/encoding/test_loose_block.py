@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 
 from ariane_record import BlockEncoder, ProducerSequence
 from ariane_record.checksums.checksum import crc32
-from ariane_record.checksums.java_hash import row_hashes
+from ariane_record.checksums.crc_algebra import CrcFolder
 from ariane_record.encoding.block import record_crcs_of
 from ariane_record.encoding.loose_block import LooseBlock
-from ariane_record.encoding.plain_block import PlainShape
-from ariane_record.single.message_id import UniqueIds
+from ariane_record.encoding.plain_block import encode_plain_block
+from ariane_record.encoding.plain_topic import PlainTopic
+from ariane_record.single.message_id import IdRun, UniqueIds
 from ariane_record.single.producer_sequence import EMPTY_SEQUENCE, stored_sequence
 
 FIRST, SECOND = ProducerSequence(7, 1, 42), ProducerSequence(1 << 60, 3, 1 << 40)
@@ -44,12 +45,19 @@ def test_a_block_that_goes_elsewhere_is_the_one_made_for_there(count):
 )
 def test_sums_that_were_put_together_are_those_of_the_bytes(lengths, even, sequenced):
     bodies = [bytes([length % 251]) * (lengths[0] if even else length) for length in lengths]
-    digits = np.frombuffer(bytes(range(32)) * len(bodies), np.uint8).reshape(-1, 32)
-    ids = UniqueIds(digits, row_hashes(digits))
-    shape = PlainShape("orders", "created", id_bytes=32)
+    ids = UniqueIds([IdRun("0" * 28, 40, 40 + len(bodies))])
+    topic = PlainTopic("orders", id_bytes=32)
 
-    found = np.array([len(body) for body in bodies], np.int32)
-    loose = shape.encode(bodies, found, ids, born_timestamp_ms=5, sequenced=sequenced)
+    loose = encode_plain_block(
+        topic,
+        topic.shape_of("created"),
+        bodies,
+        np.array([len(body) for body in bodies], np.int32),
+        ids,
+        born_timestamp_ms=5,
+        sequenced=sequenced,
+        folder=CrcFolder(),
+    )
     block = (loose.at(SECOND) if sequenced else loose).joined()
 
     assert block.size_bytes == loose.size_bytes == int(loose.sizes.sum())

@@ -2,19 +2,17 @@
 
 from enum import Enum
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_record import BlockEncoder, ProducerSequence
-from ariane_record.checksums.java_hash import row_hashes
 from ariane_record.encoding.plain_blocks import (
     PlainRun,
     encode_plain_run,
     encode_plain_runs,
 )
 from ariane_record.encoding.plain_topic import TAG_BYTES_MAX, TAGS_KEPT_MAX, PlainTopic
-from ariane_record.single.message_id import UniqueIds
+from ariane_record.single.message_id import IdRun, UniqueIds
 
 BORN_MS = 1_700_000_000_000
 
@@ -23,12 +21,6 @@ messages = st.lists(
     min_size=1,
     max_size=8,
 )
-
-
-def ids(count, width):
-    texts = [f"{number * 7919:0{width}X}" for number in range(count)]
-    digits = np.frombuffer("".join(texts).encode(), np.uint8).reshape(count, width)
-    return texts, digits
 
 
 @given(
@@ -42,7 +34,9 @@ def ids(count, width):
     width=st.sampled_from([32, 56]),
 )
 def test_they_are_what_the_encoder_makes(blocks, repeats, sequenced, width):
-    texts, digits = ids(sum(len(each) * repeats for _, each in blocks), width)
+    count = sum(len(each) * repeats for _, each in blocks)
+    unique_ids = UniqueIds([IdRun(f"{0xABCDEF:0{width - 4}X}", 0x12FC, 0x12FC + count)])
+    texts = unique_ids.texts()
     topics = {topic: PlainTopic(topic, id_bytes=width) for topic, _ in blocks}
     place = 0
     runs, sequences, expected, one_by_one = [], [], [], []
@@ -62,7 +56,7 @@ def test_they_are_what_the_encoder_makes(blocks, repeats, sequenced, width):
         own_texts = texts[place - len(run.bodies) : place]
         one_by_one.append(encode_plain_run(run, sequences[-1], own_texts))
 
-    found = list(encode_plain_runs(runs, sequences, UniqueIds(digits, row_hashes(digits))))
+    found = list(encode_plain_runs(runs, sequences, unique_ids))
 
     assert len(found) == len(expected)
     for block, wanted in zip(found + one_by_one, expected * 2, strict=True):

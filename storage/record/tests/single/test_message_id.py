@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_ordering import java_string_hash
+from ariane_record.checksums.checksum import crc32
 from ariane_record.errors import IllegalMessageId
 from ariane_record.single.message_id import (
     UniqueIdGenerator,
@@ -117,19 +118,15 @@ def test_generators_of_one_process_differ_by_origin(clock):
     assert first.next_id() != second.next_id()
 
 
-def texts(digits):
-    return [row.tobytes().decode("ascii") for row in digits]
-
-
 @pytest.mark.parametrize("ip", ["127.0.0.1", "2001:db8::1"])
 def test_many_ids_are_those_that_would_have_come_one_by_one(clock, ip):
     one_by_one = UniqueIdGenerator(clock, ip=ip, pid=1, origin=2)
     at_once = UniqueIdGenerator(clock, ip=ip, pid=1, origin=2)
 
-    for count, step in ((3, 0), (70_000, 5), (0, 0), (65_536, -900), (1, 2000)):
+    for count, step in ((3, 0), (70_000, 5), (65_536, -900), (1, 2000)):
         clock.now_ms += step
         expected = [one_by_one.next_id() for _ in range(count)]
-        assert texts(at_once.next_ids(count)) == expected
+        assert at_once.next_ids(count).texts() == expected
         assert at_once.next_id() == one_by_one.next_id()
 
 
@@ -137,17 +134,30 @@ def test_many_ids_at_the_end_of_a_month_are_all_different():
     clock = SteppedClock(milliseconds(2026, 4, 1) - 1)
     generator = UniqueIdGenerator(clock, ip="127.0.0.1", pid=1, origin=0)
 
-    ids = texts(generator.next_ids(150_000))
+    ids = generator.next_ids(150_000).texts()
 
     assert len(set(ids)) == len(ids)
     assert int(ids[-1][20:28], 16) == 1
 
 
-def test_ids_of_a_run_have_the_hashes_of_their_texts():
+@pytest.mark.parametrize("used_before", [0, 65_000])
+def test_many_ids_have_the_hashes_and_sums_of_their_texts(used_before):
+    generator = UniqueIdGenerator(lambda: 1_700_000_000_000, ip="10.0.0.1", pid=1, origin=2)
+    if used_before:
+        generator.next_ids(used_before)
+    ids = generator.next_ids(1000)
+    texts = ids.texts()
+    assert [row.tobytes().decode() for row in ids.digits] == texts
+    assert len(ids) == len(set(texts)) == 1000
+    assert ids.hash_words.view(np.int32).tolist() == [java_string_hash(text) for text in texts]
+    assert ids.pair_crcs.tolist() == [crc32(text.encode() + b"\x02") for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"), [(0, 1000), (3, 536), (500, 600), (536, 540), (999, 1000)]
+)
+def test_some_of_many_ids_are_those_between(begin, end):
     generator = UniqueIdGenerator(lambda: 1_700_000_000_000, ip="10.0.0.1", pid=1, origin=2)
     generator.next_ids(65_000)
-    run = generator.next_id_run(1000)
-    texts = run.texts()
-    assert [row.tobytes().decode() for row in run.digits] == texts
-    assert len(set(texts)) == len(texts)
-    assert run.hash_words.view(np.int32).tolist() == [java_string_hash(text) for text in texts]
+    ids = generator.next_ids(1000)
+    assert ids.part(begin, end).texts() == ids.texts()[begin:end]

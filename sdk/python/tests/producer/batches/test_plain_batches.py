@@ -11,6 +11,7 @@ from datetime import timedelta
 import grpc
 import pytest
 
+from ariane_record.encoding.plain_topic import TAG_BYTES_MAX
 from ariane_sdk import Message, Producer, ProducerSettings, errors
 from ariane_sdk.producer.intake.plain_messages import COUNT_MIN, PlainMessages
 
@@ -128,9 +129,26 @@ def test_one_that_is_not_plain_makes_all_go_one_by_one(other):
     assert PlainMessages.of([*plain(), other], body_bytes_max=200) is None
 
 
-def test_a_few_or_an_illegal_tag_go_one_by_one():
+def test_a_few_go_one_by_one():
     assert PlainMessages.of(plain(COUNT_MIN - 1), body_bytes_max=200) is None
-    assert PlainMessages.of(plain(tag="a || b"), body_bytes_max=200) is None
+
+
+async def test_an_illegal_tag_is_told_for_each(world):
+    async with Producer(world.name_servers) as producer:
+        with pytest.raises(errors.BatchSendError) as caught:
+            await producer.send_batch(plain(tag="a || b"))
+    kinds = {type(outcome) for outcome in caught.value.outcomes}
+    assert kinds == {errors.MessageIllegal}
+    assert len(caught.value.outcomes) == COUNT
+
+
+async def test_messages_with_a_long_tag_are_stored_all_the_same(world):
+    tag = "x" * (TAG_BYTES_MAX + 1)
+    async with Producer(world.name_servers) as producer:
+        results = await producer.send_batch(plain(tag=tag))
+    stored = by_id(world.brokers["broker-a"])
+    assert len(results) == len(stored) == COUNT
+    assert {message.tag for message in stored.values()} == {tag}
 
 
 def test_messages_without_properties_have_the_same_ones_for_good():

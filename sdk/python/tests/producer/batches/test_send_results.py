@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ariane_record.single.message_id import IdRun, UniqueIds
 from ariane_sdk import SendResult
 from ariane_sdk.message import AcknowledgedLevel, MessageQueue
 from ariane_sdk.producer.batches.send_results import JoinedResults, SendResults, StoredBatch
@@ -17,7 +18,7 @@ def results():
         message_queue=QUEUE,
         first_queue_offset=70,
         commit_log_offsets=np.array([100, 110, 130, 160, 200], np.int64),
-        unique_ids=np.frombuffer("".join(IDS).encode(), np.uint8).reshape(5, 32),
+        unique_ids=UniqueIds([IdRun("0" * 28, 0, 5)]),
         acknowledged_level=AcknowledgedLevel.FLUSHED,
         store_timestamp_ms=5,
         broker_address="127.0.0.1:1",

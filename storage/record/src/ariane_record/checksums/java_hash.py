@@ -82,11 +82,15 @@ def key_hashes_behind(
         lengths: UTF-16 units of each key, fewer than ``CHUNK_UNITS``.
     """
     # hash(prefix + key) = hash(prefix) * 31 ** len(key) + hash(key)
-    lifted = prefix_words * POWERS[lengths] + words
-    signed = lifted.view(np.int32)
-    np.abs(signed, out=signed)
-    signed[lifted == _SIGN_BIT] = 0
-    return signed
+    return index_hashes_of(prefix_words * POWERS[lengths] + words)
+
+
+def index_hashes_of(words: NDArray[np.uint32]) -> NDArray[np.int32]:
+    """``index_hash`` of many, whose memory is used."""
+    hashes = words.view(np.int32)
+    np.abs(hashes, out=hashes)
+    hashes[words == _SIGN_BIT] = 0
+    return hashes
 
 
 def java_string_hashes(texts: Sequence[str]) -> NDArray[np.int32]:

@@ -1,13 +1,16 @@
-"""Blocks of plain messages: a body, perhaps a tag, and a unique id; all made in one go.
+"""A block of many plain messages of one tag: a body, a unique id, and nothing that differs more.
 
-What ``BlockEncoder`` makes of such messages one by one, byte for byte. Everything beside the body
-has one shape, so that it is made by column, and C puts the records together::
+What ``BlockEncoder`` makes of such messages one by one, byte for byte. The rows of a table are the
+records without their bodies: one row as often as there are messages, in which the few octets that
+differ are then set by column. Bodies of one length have room in the rows, and are copied there by
+column, too; all others stay where they are, and C puts the pieces together when a request is made::
 
-    header | body | topic, length of the properties, tag, id, __CRC32#
-    ------   ----   --------------------------------------------------
-    numpy    given  numpy: the same bytes but for the id
+    even      | header  body  tail |          uneven   | header | body | tail  header | body | ...
+              | header  body  tail |                     ------   ----   ------------   ----
+              | ...                |                      rows    given      rows       given
 
-Nothing is put together here: the sums of records and of the block follow from those of the pieces.
+The first record may have a producer sequence, and is apart from the rows. No record is gone through
+for its sum: CRC-32 is linear, so that the sums follow from those of the bodies.
 """
 
 from __future__ import annotations
@@ -18,194 +21,150 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_ordering import java_string_hash
 from ariane_record.checksums.checksum import crc32 as crc32_of
-from ariane_record.checksums.crc_algebra import CrcFolder, row_crcs
-from ariane_record.checksums.java_hash import tag_code
-from ariane_record.checksums.record_sums import block_crc, record_crcs_of_parts
-from ariane_record.encoding.block import EMPTY_CRC_PROPERTY, RECORD_CRCS_COUNT_MIN
+from ariane_record.checksums.crc_algebra import CrcFolder, shifted
+from ariane_record.checksums.java_hash import index_hashes_of
+from ariane_record.checksums.record_sums import (
+    block_crc,
+    even_record_crcs,
+    record_crcs_of_parts,
+)
+from ariane_record.encoding.block import RECORD_CRCS_COUNT_MIN, pack_unowned_header
 from ariane_record.encoding.loose_block import LooseBlock
+from ariane_record.encoding.plain_topic import PLAIN_RECORD_END, PlainTopic, TagShape
 from ariane_record.layout import (
     CRC_MASK,
     CRC_PROPERTY_BYTES,
     HEADER,
     HEADER_BYTES,
-    PROPERTY_NAME_END,
-    PROPERTY_VALUE_END,
-    PropertyName,
+    MAGIC_V1,
+    ByteBuffer,
 )
-from ariane_record.single.counted_topic import counted_topic
 from ariane_record.single.message_id import UniqueIds
-from ariane_record.single.producer_sequence import EMPTY_SEQUENCE
+from ariane_record.single.producer_sequence import EMPTY_SEQUENCE, SEQUENCE_BYTES
 
-_HASH_FACTOR: Final = 31
-_WORD: Final = 1 << 32
-_SIGN_BIT: Final = np.int32(np.iinfo(np.int32).min)
-_LENGTH_BYTES: Final = 2
-
-# Which piece of a block is which part of the first record.
-_TAIL: Final = 2
-_SEQUENCE: Final = 3
-_SEQUENCED_PIECES: Final = 5
+_SIZE_BYTES: Final = 4
 
 
-class PlainShape:
-    """The bytes of plain messages of one topic and tag, except their bodies.
+def encode_plain_block(
+    topic: PlainTopic,
+    shape: TagShape,
+    bodies: Sequence[bytes],
+    body_lengths: NDArray[np.int32],
+    unique_ids: UniqueIds,
+    *,
+    born_timestamp_ms: int,
+    sequenced: bool,
+    folder: CrcFolder,
+) -> LooseBlock:
+    """A block of plain messages of one topic and tag.
 
-    Attributes:
+    Args:
         topic: The topic.
-        tag: The tag, or nothing.
-        overhead_bytes: Bytes of a record beside its body, a producer sequence excepted.
+        shape: Of the tag, as the topic says.
+        bodies: The body of each message; at least one.
+        body_lengths: Bytes of each: int32[count].
+        unique_ids: The id of each.
+        born_timestamp_ms: When they were made, milliseconds since the epoch.
+        sequenced: Whether the first record gets room for a producer sequence.
+        folder: Adds up sums.
     """
-
-    __slots__ = (
-        "_before_id",
-        "_counted_topic",
-        "_id_bytes",
-        "_magic",
-        "overhead_bytes",
-        "tag",
-        "topic",
+    count = len(bodies)
+    sizes = body_lengths + np.int32(shape.overhead_bytes)
+    even = bool((body_lengths == body_lengths[0]).all())
+    body_crcs = np.fromiter(map(crc32_of, bodies), np.uint32, count)
+    rows = _rows(shape, len(bodies[0]) if even else 0, unique_ids, born_timestamp_ms)
+    headers: NDArray[np.void] = rows[:, :HEADER_BYTES].view(HEADER)[:, 0]
+    headers["size"] = sizes
+    headers["body_crc"] = body_crcs & np.uint32(CRC_MASK)
+    headers["body_length"] = body_lengths
+    tail_bytes = shape.overhead_bytes - HEADER_BYTES
+    others: Sequence[ByteBuffer]
+    if even:
+        _put_bodies(rows[:, HEADER_BYTES:-tail_bytes], bodies)
+        crcs = even_record_crcs(rows, body_crcs, unique_ids.pair_crcs, tail_bytes=tail_bytes)
+        others = (rows[1:].reshape(-1).data,)
+    else:
+        crcs = record_crcs_of_parts(
+            np.ascontiguousarray(rows[:, :HEADER_BYTES]),
+            body_crcs,
+            _tail_crcs(shape, unique_ids),
+            body_bytes=body_lengths,
+            tail_bytes=tail_bytes - CRC_PROPERTY_BYTES,
+        )
+        others = _pieces(rows[1:], bodies[1:])
+    first = _first_record(shape, rows[0].tobytes(), bodies[0], sequenced=sequenced)
+    first_bytes = b"".join(first)
+    if sequenced:
+        sizes[0] += SEQUENCE_BYTES
+        crcs[0] = crc32_of(first_bytes[:-CRC_PROPERTY_BYTES])
+    ends = np.cumsum(sizes, dtype=np.int64)
+    return LooseBlock(
+        topic=topic.name,
+        pieces=(*first, *others),
+        size_bytes=int(ends[-1]),
+        sizes=sizes,
+        tag_codes=np.full(count, shape.code, np.int32),
+        key_counts=np.ones(count, np.uint8),
+        key_hashes=index_hashes_of(unique_ids.hash_words + np.uint32(topic.hash_before_id)),
+        crc32=crc32_of(others[0], crc32_of(first_bytes)) if even else block_crc(crcs, ends, folder),
+        record_crcs=crcs if count >= RECORD_CRCS_COUNT_MIN else None,
+        sequence_piece=1 if sequenced else None,
+        sequence_start=len(first[0]),
     )
 
-    def __init__(self, topic: str, tag: str, *, id_bytes: int) -> None:
-        """Make it.
 
-        Args:
-            topic: The topic.
-            tag: The tag, or nothing; without 0x01 and 0x02.
-            id_bytes: Length of unique ids.
-
-        Raises:
-            RecordTooLarge: The topic does not fit into its length field.
-        """
-        self.topic = topic
-        self.tag = tag
-        self._magic, self._counted_topic = counted_topic(topic)
-        tag_pair = _name(PropertyName.TAGS) + tag.encode() + PROPERTY_VALUE_END if tag else b""
-        self._before_id = tag_pair + _name(PropertyName.UNIQUE_ID)
-        self._id_bytes = id_bytes
-        self.overhead_bytes = HEADER_BYTES + len(self._tail_ends(b"", b"")[0]) + id_bytes
-        self.overhead_bytes += len(PROPERTY_VALUE_END + EMPTY_CRC_PROPERTY)
-
-    def encode(
-        self,
-        bodies: Sequence[bytes],
-        body_lengths: NDArray[np.int32],
-        unique_ids: UniqueIds,
-        *,
-        born_timestamp_ms: int,
-        sequenced: bool,
-        folder: CrcFolder | None = None,
-    ) -> LooseBlock:
-        """A block.
-
-        Args:
-            bodies: The body of each message; at least one.
-            body_lengths: Bytes of each: int32[count].
-            unique_ids: The id of each, of ``id_bytes`` digits.
-            born_timestamp_ms: When they were made, milliseconds since the epoch.
-            sequenced: Whether the first record gets room for a producer sequence.
-            folder: Adds up sums; kept by callers that encode often.
-        """
-        count = len(bodies)
-        body_crcs = np.fromiter(map(crc32_of, bodies), np.uint32, count)
-        tails = self._tails(unique_ids.digits)
-        sizes = body_lengths + np.int32(self.overhead_bytes)
-        if sequenced:
-            sizes[0] += len(EMPTY_SEQUENCE)
-        headers: NDArray[np.void] = np.zeros(count, HEADER)
-        headers["size"] = sizes
-        headers["magic"] = self._magic
-        headers["body_crc"] = body_crcs & np.uint32(CRC_MASK)
-        headers["born_timestamp"] = born_timestamp_ms
-        headers["body_length"] = body_lengths
-        crcs = record_crcs_of_parts(
-            headers,
-            body_crcs,
-            row_crcs(tails),
-            body_bytes=body_lengths,
-            tail_bytes=tails.shape[1],
-        )
-        pieces = _pieces(headers, bodies, tails)
-        if sequenced:
-            before, room, behind = self._sequenced_tail(unique_ids.digits[0].tobytes())
-            # The field's place in the record now holds the header of the next record.
-            behind += pieces[_TAIL][tails.shape[1] :]
-            pieces[_TAIL : _TAIL + 1] = before, room, behind
-            crcs[0] = _crc_of_first(pieces, int(sizes[0]))
-        ends = np.cumsum(sizes, dtype=np.int64)
-        size_bytes = int(ends[-1])
-        return LooseBlock(
-            topic=self.topic,
-            pieces=pieces,
-            size_bytes=size_bytes,
-            sizes=sizes,
-            tag_codes=np.full(count, tag_code(self.tag), np.int32),
-            key_counts=np.ones(count, np.uint8),
-            key_hashes=_id_hashes(self.topic, unique_ids),
-            crc32=block_crc(crcs, ends, folder or CrcFolder()),
-            record_crcs=crcs if count >= RECORD_CRCS_COUNT_MIN else None,
-            sequence_piece=_SEQUENCE if sequenced else None,
-            sequence_start=HEADER_BYTES + len(bodies[0]) + len(pieces[_TAIL]),
-        )
-
-    def _tails(self, unique_ids: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The bytes behind the body of each record, one row each."""
-        before, after = self._tail_ends(b"", b"")
-        before_bytes = len(before)
-        width = before_bytes + self._id_bytes + len(after)
-        tails = np.empty((len(unique_ids), width), np.uint8)
-        tails[:, :before_bytes] = np.frombuffer(before, np.uint8)
-        tails[:, before_bytes : before_bytes + self._id_bytes] = unique_ids
-        tails[:, before_bytes + self._id_bytes :] = np.frombuffer(after, np.uint8)
-        return tails
-
-    def _sequenced_tail(self, unique_id: bytes) -> tuple[bytes, bytes, bytes]:
-        """What follows the body of the first record: before the sequence, that, and from it on."""
-        begin, end = self._tail_ends(EMPTY_SEQUENCE, unique_id)
-        before, room, rest = begin.rpartition(EMPTY_SEQUENCE)
-        return before, room, rest + end
-
-    def _tail_ends(self, sequence: bytes, unique_id: bytes) -> tuple[bytes, bytes]:
-        """The bytes behind a body: before the id, and from it on."""
-        first = sequence + self._before_id
-        last = unique_id + PROPERTY_VALUE_END + EMPTY_CRC_PROPERTY
-        length = len(first) + len(last) + (0 if unique_id else self._id_bytes)
-        return self._counted_topic + length.to_bytes(_LENGTH_BYTES, "big") + first, last
+def _rows(
+    shape: TagShape, body_bytes: int, unique_ids: UniqueIds, born_timestamp_ms: int
+) -> NDArray[np.uint8]:
+    """The records, with zeros for bodies and for what their headers say of them."""
+    header = pack_unowned_header(0, MAGIC_V1, 0, 0, 0, born_timestamp_ms, 0)
+    before_id = header + bytes(body_bytes) + shape.before_id
+    id_end = len(before_id) + unique_ids.digit_count
+    row = before_id + bytes(unique_ids.digit_count) + PLAIN_RECORD_END
+    rows = np.frombuffer(bytearray(row) * len(unique_ids), np.uint8).reshape(-1, len(row))
+    unique_ids.write(rows[:, len(before_id) : id_end])
+    return rows
 
 
-def _pieces(
-    headers: NDArray[np.void], bodies: Sequence[bytes], tails: NDArray[np.uint8]
-) -> list[bytes]:
+def _put_bodies(room: NDArray[np.uint8], bodies: Sequence[bytes]) -> None:
+    """Copy bodies of one length into their room in the rows."""
+    width = room.shape[1]
+    if width:
+        # As one element each: numpy copies such faster than octets.
+        element = f"V{width}"
+        room.view(element)[:, 0] = np.frombuffer(b"".join(bodies), element)
+
+
+def _first_record(
+    shape: TagShape, row: bytes, body: bytes, *, sequenced: bool
+) -> tuple[bytes, ...]:
+    """The first record: before its sequence, that, and what follows; or all in one piece."""
+    header, tail = row[:HEADER_BYTES], row[HEADER_BYTES - shape.overhead_bytes :]
+    if not sequenced:
+        return (header + body + tail,)
+    size = int.from_bytes(header[:_SIZE_BYTES]) + SEQUENCE_BYTES
+    header = size.to_bytes(_SIZE_BYTES) + header[_SIZE_BYTES:]
+    behind = shape.behind_sequence + tail[len(shape.before_id) :]
+    return header + body + shape.before_sequence, EMPTY_SEQUENCE, behind
+
+
+def _tail_crcs(shape: TagShape, unique_ids: UniqueIds) -> NDArray[np.uint32]:
+    """The sum of the bytes between the body and the last property of each record."""
+    pair_bytes = unique_ids.digit_count + 1
+    return unique_ids.pair_crcs ^ np.uint32(shifted(crc32_of(shape.before_id), pair_bytes))
+
+
+def _pieces(rows: NDArray[np.uint8], bodies: Sequence[bytes]) -> Sequence[bytes]:
     """Bodies, and the bytes around them: the tail of one record, the header of the next."""
-    count, width = tails.shape
-    between = np.empty((count - 1, width + HEADER_BYTES), np.uint8)
-    between[:, :width] = tails[:-1]
-    between[:, width:] = headers[1:].view(np.uint8).reshape(-1, HEADER_BYTES)
+    count, width = rows.shape
+    if not count:
+        return ()
+    octets = rows.reshape(-1)
+    last = len(octets) - width + HEADER_BYTES
     pieces = [b""] * (2 * count + 1)
-    pieces[0] = headers[:1].tobytes()
+    pieces[0] = octets[:HEADER_BYTES].tobytes()
     pieces[1::2] = bodies
-    pieces[2:-1:2] = between.view(f"V{between.shape[1]}").ravel().tolist()
-    pieces[-1] = tails[-1].tobytes()
+    pieces[2:-1:2] = octets[HEADER_BYTES:last].view(f"V{width}").tolist()
+    pieces[-1] = octets[last:].tobytes()
     return pieces
-
-
-def _crc_of_first(pieces: Sequence[bytes], size_bytes: int) -> int:
-    """``RecordBlock.record_crcs`` of the first record of a sequenced block."""
-    record = b"".join(pieces[:_SEQUENCED_PIECES])
-    return crc32_of(record[: size_bytes - CRC_PROPERTY_BYTES])
-
-
-def _name(name: str) -> bytes:
-    return name.encode() + PROPERTY_NAME_END
-
-
-def _id_hashes(topic: str, unique_ids: UniqueIds) -> NDArray[np.int32]:
-    """``key_hash`` of each id: the hash of Java is a polynomial of its characters."""
-    width = unique_ids.digits.shape[1]
-    before = java_string_hash(f"{topic}#") * pow(_HASH_FACTOR, width, _WORD) % _WORD
-    words = unique_ids.hash_words + np.uint32(before)
-    hashes = np.abs(words.view(np.int32))
-    hashes[hashes == _SIGN_BIT] = 0
-    return hashes

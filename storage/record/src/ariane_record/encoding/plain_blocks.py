@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ariane_ordering import java_string_hash
 from ariane_record.checksums.checksum import crc32 as crc32_of
-from ariane_record.checksums.java_hash import index_hash
+from ariane_record.checksums.java_hash import index_hash, index_hashes_of
 from ariane_record.encoding.block import pack_unowned_header, record_crcs_of
 from ariane_record.encoding.plain_topic import PLAIN_RECORD_END, PlainTopic, TagShape
 from ariane_record.encoding.record_block import RecordBlock
@@ -35,7 +35,6 @@ from ariane_record.single.producer_sequence import (
     encode_sequences,
 )
 
-_SIGN_BIT: Final = np.int32(np.iinfo(np.int32).min)
 _PIECES: Final = 5
 
 _before_of = attrgetter("before_id")
@@ -198,7 +197,7 @@ def encode_plain_columns(
         else [b"".join(islice(pieces, each * _PIECES)) for each in plain.counts],
         sizes=sizes,
         tag_codes=np.fromiter(map(_code_of, shapes), np.int32, count),
-        key_hashes=_made_positive(
+        key_hashes=index_hashes_of(
             unique_ids.hash_words + np.repeat(hashes_before_ids, plain.counts)
         ),
     )
@@ -365,13 +364,6 @@ def _headers(
     headers["body_length"] = body_lengths
     encoded: list[bytes] = headers.view(f"V{HEADER_BYTES}").tolist()
     return encoded
-
-
-def _made_positive(words: NDArray[np.uint32]) -> NDArray[np.int32]:
-    """Hashes of keys as the index has them: ``java_hash.key_hash``."""
-    hashes = np.abs(words.view(np.int32))
-    hashes[hashes == _SIGN_BIT] = 0
-    return hashes
 
 
 def _chained(lists: list[list[Item]]) -> list[Item]:

@@ -86,6 +86,8 @@ class PlainTopic:
         Args:
             tag: The tag, or nothing; without 0x01 and 0x02.
         """
+        if tag in self.shapes:
+            return self.shapes[tag]
         if not self._topic_part:
             return None
         try:

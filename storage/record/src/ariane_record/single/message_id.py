@@ -12,7 +12,7 @@ A unique id is given by the producer before the message is sent, so that a repea
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from ipaddress import ip_address
@@ -22,8 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_ordering import java_string_hash
+from ariane_record.checksums.checksum import crc32
+from ariane_record.checksums.crc_algebra import BYTE_CRCS, zero_shift
 from ariane_record.errors import IllegalMessageId
-from ariane_record.layout import CommitLogOffset, Host
+from ariane_record.layout import PROPERTY_VALUE_END, CommitLogOffset, Host
 from ariane_record.single.addresses import ip_text, packed_ip
 
 _PLACE: Final = struct.Struct(">iq")
@@ -32,6 +34,7 @@ _IPV6_PLACE_BYTES: Final = 16 + _PLACE.size
 
 _COUNTER_LAST: Final = 0xFFFF
 _COUNTER_DIGITS: Final = 4
+_COUNTER: Final = f"V{_COUNTER_DIGITS}"
 _NO_COUNTER: Final = "0" * _COUNTER_DIGITS
 _DECEMBER: Final = 12
 _HASH_FACTOR: Final = 31
@@ -50,22 +53,97 @@ class MessagePlace(NamedTuple):
     commit_log_offset: CommitLogOffset
 
 
-class UniqueIds(NamedTuple):
-    """New unique ids.
+class IdRun(NamedTuple):
+    """Unique ids that differ in their counter only.
 
     Attributes:
-        digits: Their hex digits as ASCII, a row for each id: uint8[count, 32], or 56 digits.
-        hash_words: ``java_hash`` of each, as words: uint32[count].
+        stamp: The digits before the counter.
+        begin: The first counter.
+        end: Behind the last one.
     """
 
-    digits: NDArray[np.uint8]
-    hash_words: NDArray[np.uint32]
+    stamp: str
+    begin: int
+    end: int
+
+
+class UniqueIds:
+    """New unique ids; their digits, hashes and sums are made when they are asked for."""
+
+    __slots__ = ("_runs",)
+
+    def __init__(self, runs: Sequence[IdRun]) -> None:
+        """Take ids, run after run; mostly there is one."""
+        self._runs = runs
+
+    def __len__(self) -> int:
+        return sum([run.end - run.begin for run in self._runs])
+
+    @property
+    def digit_count(self) -> int:
+        """Hex digits of each id."""
+        return len(self._runs[0].stamp) + _COUNTER_DIGITS
+
+    @property
+    def digits(self) -> NDArray[np.uint8]:
+        """Their hex digits as ASCII, a row for each id: uint8[count, 32], or 56 digits."""
+        rows = np.empty((len(self), self.digit_count), np.uint8)
+        self.write(rows)
+        return rows
+
+    def write(self, rows: NDArray[np.uint8]) -> None:
+        """Write the digits into rows of that shape, which need not lie back to back."""
+        done = 0
+        for stamp, begin, end in self._runs:
+            part = rows[done : (done := done + end - begin)]
+            part[:, :-_COUNTER_DIGITS] = np.frombuffer(stamp.encode("ascii"), np.uint8)
+            counters = _counter_digits()[begin:end]
+            part[:, -_COUNTER_DIGITS:].view(_COUNTER)[:] = counters.view(_COUNTER)
+
+    @property
+    def hash_words(self) -> NDArray[np.uint32]:
+        """``java_hash`` of each, as words: uint32[count]."""
+        return self._by_run(
+            lambda stamp, begin, end: (
+                _counter_hashes()[begin:end]
+                + np.uint32(java_string_hash(stamp + _NO_COUNTER) % _WORD)
+            )
+        )
+
+    @property
+    def pair_crcs(self) -> NDArray[np.uint32]:
+        """CRC-32 of each, with the end of its property behind it: uint32[count]."""
+        return self._by_run(
+            lambda stamp, begin, end: (
+                _counter_crcs()[begin:end]
+                ^ np.uint32(crc32((stamp + _NO_COUNTER).encode("ascii") + PROPERTY_VALUE_END))
+            )
+        )
+
+    def part(self, begin: int, end: int) -> UniqueIds:
+        """Neighbouring ids."""
+        runs: list[IdRun] = []
+        first = 0
+        for run in self._runs:
+            begins = run.begin + max(begin - first, 0)
+            ends = min(run.begin + end - first, run.end)
+            if begins < ends:
+                runs.append(IdRun(run.stamp, begins, ends))
+            first += run.end - run.begin
+        return UniqueIds(runs)
 
     def texts(self) -> list[str]:
         """Each as a text."""
-        width = self.digits.shape[1]
+        width = self.digit_count
         text = self.digits.tobytes().decode("ascii")
         return [text[start : start + width] for start in range(0, len(text), width)]
+
+    def _by_run(
+        self, words_of: Callable[[str, int, int], NDArray[np.uint32]]
+    ) -> NDArray[np.uint32]:
+        if len(self._runs) == 1:
+            return words_of(*self._runs[0])
+        return np.concatenate([words_of(*run) for run in self._runs])
 
 
 def encode_offset_message_id(store_host: Host, commit_log_offset: int) -> str:
@@ -147,39 +225,23 @@ class UniqueIdGenerator:
             self._enter_millisecond(self._latest_ms + 1)
         return unique_id
 
-    def next_id_run(self, count: int) -> UniqueIds:
-        """As ``next_ids``, with the forms of ids that are used most."""
-        digits = np.empty((count, self.digit_count), np.uint8)
-        words = np.empty(count, np.uint32)
-        done = 0
-        for stamp, begin, end in self._runs(count):
-            run = slice(done, done := done + end - begin)
-            digits[run, :-_COUNTER_DIGITS] = np.frombuffer(stamp.encode("ascii"), np.uint8)
-            digits[run, -_COUNTER_DIGITS:] = _counter_digits()[begin:end]
-            words[run] = _counter_hashes()[begin:end]
-            words[run] += np.uint32(java_string_hash(stamp + _NO_COUNTER) % _WORD)
-        return UniqueIds(digits, words)
-
-    def next_ids(self, count: int) -> NDArray[np.uint8]:
+    def next_ids(self, count: int) -> UniqueIds:
         """Many new unique ids: what as many calls of ``next_id`` in one millisecond would give.
 
         Args:
-            count: How many.
-
-        Returns:
-            Their hex digits as ASCII, a row for each id: uint8[count, 32], or 56 digits.
+            count: How many, 1 or more.
         """
-        return self.next_id_run(count).digits
+        return UniqueIds(list(self._runs(count)))
 
-    def _runs(self, count: int) -> Iterator[tuple[str, int, int]]:
-        """So many counters, by the digits before them: these, the first, and the end."""
+    def _runs(self, count: int) -> Iterator[IdRun]:
+        """So many counters, by the digits before them."""
         now_ms = self._clock_ms()
         if now_ms > self._latest_ms:
             self._enter_millisecond(now_ms)
         while count:
             counter = self._counter
             end = min(counter + count, _COUNTER_LAST + 1)
-            yield self._stamp, counter, end
+            yield IdRun(self._stamp, counter, end)
             count -= end - counter
             self._counter = end
             if end > _COUNTER_LAST:
@@ -211,6 +273,15 @@ def _counter_hashes() -> NDArray[np.uint32]:
         words *= np.uint32(_HASH_FACTOR)
         words += column - np.uint32(ord("0"))
     return words
+
+
+@cache
+def _counter_crcs() -> NDArray[np.uint32]:
+    """What the digits of every counter add to ``pair_crcs``, less those of zeros."""
+    crcs = np.zeros(_COUNTER_LAST + 1, np.uint32)
+    for place, column in enumerate(_counter_digits().T):
+        crcs ^= zero_shift(BYTE_CRCS, _COUNTER_DIGITS - place)[column ^ ord("0")]
+    return crcs
 
 
 @cache

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from ariane.broker.v1.send_service_pb2 import AppendResult
 from ariane_record.encoding.loose_block import LooseBlock
+from ariane_record.single.message_id import UniqueIds
 from ariane_sdk.checks.delay import AT_ONCE, AT_TIMES
 from ariane_sdk.message import MessageQueue
 from ariane_sdk.producer.batches.send_batch import (
@@ -23,7 +24,7 @@ class BlockBatch(SendBatch):
     """A batch that was encoded as a whole: it takes no more messages and has one outcome.
 
     Attributes:
-        unique_ids: The unique id of each message, hex digits as ASCII: uint8[count, digits].
+        unique_ids: The unique id of each message.
     """
 
     __slots__ = ("_block_bytes", "_sizes", "_times_ms", "unique_ids")
@@ -32,7 +33,7 @@ class BlockBatch(SendBatch):
         self,
         queue: MessageQueue,
         block: LooseBlock,
-        unique_ids: NDArray[np.uint8],
+        unique_ids: UniqueIds,
         *,
         choose_other: ChooseQueue | None,
         sequenced: bool,

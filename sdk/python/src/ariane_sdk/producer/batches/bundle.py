@@ -192,7 +192,7 @@ class Bundle:
             self._born_timestamps_ms,
             self._sequences,
         )
-        unique_ids = self._settings.unique_ids.next_id_run(len(self._futures))
+        unique_ids = self._settings.unique_ids.next_ids(len(self._futures))
         blocks = encode_plain_columns(plain, unique_ids, in_one_piece=True)
         self._sent = _Sent(blocks, unique_ids.texts())
         # The garbage collector scans every object that is alive.

@@ -37,9 +37,9 @@ class ColumnOutcomes:
         # A batch of all rows needs no index array: a slice is faster.
         chosen = slice(None) if len(rows) == len(self._broker) else rows
         if self._unique_ids is None:
-            width = batch.unique_ids.shape[1]
-            self._unique_ids = np.full((len(self._broker), width), ord("-"), np.uint8)
-        self._unique_ids[chosen] = batch.unique_ids
+            shape = len(self._broker), batch.unique_ids.digit_count
+            self._unique_ids = np.full(shape, ord("-"), np.uint8)
+        self._unique_ids[chosen] = batch.unique_ids.digits
         if batch.error is not None:
             self.refuse(rows, batch.error)
         else:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane.broker.v1.send_service_pb2 import AppendResult
+from ariane_record.single.message_id import UniqueIds
 from ariane_sdk.message import AcknowledgedLevel, MessageQueue, SendResult, send_results
 
 
@@ -21,7 +22,7 @@ class StoredBatch(NamedTuple):
         message_queue: The queue that holds the batch.
         first_queue_offset: Queue offset of the first message; the others follow.
         commit_log_offsets: Byte position of each record in the commit log of the broker: int64.
-        unique_ids: The id of each message, its digits as ASCII: uint8[count, digits].
+        unique_ids: The id of each message.
         acknowledged_level: The level that the broker acknowledged.
         store_timestamp_ms: When the batch was stored.
         broker_address: The broker, "host:port".
@@ -31,7 +32,7 @@ class StoredBatch(NamedTuple):
     message_queue: MessageQueue
     first_queue_offset: int
     commit_log_offsets: NDArray[np.int64]
-    unique_ids: NDArray[np.uint8]
+    unique_ids: UniqueIds
     acknowledged_level: AcknowledgedLevel
     store_timestamp_ms: int
     broker_address: str
@@ -42,7 +43,7 @@ class StoredBatch(NamedTuple):
         cls,
         queue: MessageQueue,
         sizes: NDArray[np.int32],
-        unique_ids: NDArray[np.uint8],
+        unique_ids: UniqueIds,
         result: AppendResult,
         broker_address: str,
     ) -> Self:
@@ -91,8 +92,12 @@ class SendResults(Sequence[SendResult]):
 
     def __iter__(self) -> Iterator[SendResult]:
         batch, places = self._batch, self._places
+        if not places:
+            return iter(())
         chosen = np.arange(places.start, places.stop, places.step)
-        digits = batch.unique_ids[chosen]
+        lowest, highest = sorted((places[0], places[-1]))
+        ids = batch.unique_ids.part(lowest, highest + 1)
+        digits = np.ascontiguousarray(ids.digits[:: places.step])
         width = digits.shape[1]
         first = batch.first_queue_offset
         results = send_results(

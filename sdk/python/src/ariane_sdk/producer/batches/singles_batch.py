@@ -11,15 +11,12 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ariane.broker.v1.send_service_pb2 import AppendResult
 from ariane_record import RecordBlock
 from ariane_record.encoding.plain_blocks import PlainRun, encode_plain_run, encode_plain_runs
 from ariane_record.encoding.plain_topic import PlainTopic, TagShape
 from ariane_record.layout import ByteBuffer
-from ariane_record.single.message_id import UniqueIdGenerator
+from ariane_record.single.message_id import UniqueIdGenerator, UniqueIds
 from ariane_sdk.checks.delay import AT_ONCE
 from ariane_sdk.message import Message, MessageQueue, SendResult
 from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, ChooseQueue, SendBatch
@@ -41,7 +38,7 @@ class SinglesBatch(SendBatch):
         unique_ids: Makes the ids of messages.
     """
 
-    __slots__ = ("_digits", "cut_count", "run", "unique_ids")
+    __slots__ = ("_run_of_ids", "cut_count", "run", "unique_ids")
 
     def __init__(
         self,
@@ -64,8 +61,8 @@ class SinglesBatch(SendBatch):
         )
         self.run: PlainRun | None = PlainRun(plain_topic, sequenced=sequenced)
         self.unique_ids = unique_ids
-        # Ids stay digits, and no texts are made, where no sender waits for a single message.
-        self._digits: NDArray[np.uint8] | None = None
+        # No texts are made of ids where no sender waits for a single message.
+        self._run_of_ids: UniqueIds | None = None
         self.cut_count = cut_count
 
     @property
@@ -73,7 +70,7 @@ class SinglesBatch(SendBatch):
         """Number of messages in the batch."""
         if self.run is not None:
             return len(self.run.bodies)
-        return len(self._unique_ids if self._digits is None else self._digits)
+        return len(self._unique_ids if self._run_of_ids is None else self._run_of_ids)
 
     @property
     def size_bytes(self) -> int:
@@ -135,13 +132,12 @@ class SinglesBatch(SendBatch):
             encoder.add(body, tag=shape.tag, unique_id=unique_id, born_timestamp_ms=born_ms)
             self._unique_ids.append(unique_id)
 
-    def encoded_as(self, block: RecordBlock, unique_ids: list[str] | NDArray[np.uint8]) -> None:
+    def encoded_as(self, block: RecordBlock, unique_ids: list[str] | UniqueIds) -> None:
         """Take the encoded form of the plain messages.
 
         Args:
             block: The records, with the sequence of the batch.
-            unique_ids: The id of each message: texts, or digits as uint8[count, digits] where no
-                sender waits for a single message.
+            unique_ids: The id of each message; no texts where no sender waits for a single one.
         """
         self.run = None
         self._block = block
@@ -149,7 +145,7 @@ class SinglesBatch(SendBatch):
         if isinstance(unique_ids, list):
             self._unique_ids = unique_ids
         else:
-            self._digits = unique_ids
+            self._run_of_ids = unique_ids
 
     def wait_for(self, futures: Iterable[asyncio.Future[SendResult]]) -> None:
         """Take the futures of the senders; the batch must have none yet."""
@@ -162,9 +158,10 @@ class SinglesBatch(SendBatch):
 
     def _results(self, result: AppendResult, broker_address: str) -> Sequence[SendResult]:
         """Make the result of each message."""
-        if self._digits is None or self._block is None:
+        if self._run_of_ids is None or self._block is None:
             return super()._results(result, broker_address)
-        batch = StoredBatch.of(self.queue, self._block.sizes, self._digits, result, broker_address)
+        sizes, ids = self._block.sizes, self._run_of_ids
+        batch = StoredBatch.of(self.queue, sizes, ids, result, broker_address)
         return SendResults(batch, range(self.count))
 
     def _take_back(self, position: int) -> bool:
@@ -185,10 +182,11 @@ def encode_together(batches: Sequence[SendBatch]) -> None:
             few_ids = [batch.unique_ids.next_id() for _ in run.bodies]
             batch.encoded_as(encode_plain_run(run, batch.sequence, few_ids), few_ids)
         return
-    new_ids = waiting[0].unique_ids.next_id_run(count)
-    texts = [] if all(batch.awaited_whole for batch in waiting) else new_ids.texts()
+    new_ids = waiting[0].unique_ids.next_ids(count)
+    awaited_whole = all(batch.awaited_whole for batch in waiting)
+    texts = [] if awaited_whole else new_ids.texts()
     blocks = encode_plain_runs(runs, [batch.sequence for batch in waiting], new_ids)
     del runs  # Freed once encoded: the garbage collector scans all that lives.
     ends = list(accumulate(counts))
     for batch, block, begin, end in zip(waiting, blocks, chain((0,), ends), ends, strict=False):
-        batch.encoded_as(block, texts[begin:end] or new_ids.digits[begin:end])
+        batch.encoded_as(block, texts[begin:end] or new_ids.part(begin, end))

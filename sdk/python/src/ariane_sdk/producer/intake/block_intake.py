@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ariane_record.checksums.crc_algebra import CrcFolder
 from ariane_record.encoding.loose_block import LooseBlock
-from ariane_record.encoding.plain_block import PlainShape
-from ariane_record.encoding.plain_topic import TagShape
+from ariane_record.encoding.plain_block import encode_plain_block
+from ariane_record.encoding.plain_topic import PlainTopic, TagShape
 from ariane_record.single.message_id import UniqueIdGenerator, UniqueIds
 from ariane_sdk.errors import DeadlinePassed
 from ariane_sdk.message import MessageQueue
@@ -25,6 +25,7 @@ from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
 
 UNIQUE_ID_DIGITS_MAX: Final = 56
+"""Digits of an id of a producer with an IPv6 address."""
 
 
 class BlockIntake:
@@ -57,7 +58,7 @@ class BlockIntake:
         self._settings = settings
         self._clock = clock
         self._unique_ids = unique_ids
-        self.new_unique_ids = unique_ids.next_id_run
+        self.new_unique_ids = unique_ids.next_ids
         self._folder = CrcFolder()
 
     def turns(self) -> SendTurns:
@@ -75,13 +76,16 @@ class BlockIntake:
 
     def plain_block(
         self,
-        shape: PlainShape,
+        topic: PlainTopic,
+        shape: TagShape,
         bodies: Sequence[bytes],
         lengths: NDArray[np.int32],
-        unique_ids: UniqueIds,
-    ) -> LooseBlock:
+    ) -> tuple[LooseBlock, UniqueIds]:
         """Encode messages that have a body, perhaps a tag, and nothing else."""
-        return shape.encode(
+        unique_ids = self.new_unique_ids(len(bodies))
+        block = encode_plain_block(
+            topic,
+            shape,
             bodies,
             lengths,
             unique_ids,
@@ -89,6 +93,7 @@ class BlockIntake:
             sequenced=self._settings.idempotent,
             folder=self._folder,
         )
+        return block, unique_ids
 
     def send_run(self, lane: TopicLane, bodies: Sequence[bytes], shape: TagShape) -> SinglesBatch:
         """Send plain messages as one batch, encoded together with others in the same request.
@@ -114,7 +119,7 @@ class BlockIntake:
     def send(
         self,
         lane: TopicLane,
-        encode: Callable[[], tuple[LooseBlock, NDArray[np.uint8]]],
+        encode: Callable[[], tuple[LooseBlock, UniqueIds]],
         *,
         queue: MessageQueue | None = None,
         delivery_times_ms: NDArray[np.int64] | None = None,
@@ -125,7 +130,7 @@ class BlockIntake:
 
         Args:
             lane: Their topic.
-            encode: Makes the block and the unique ids: uint8[count, digits].
+            encode: Makes the block and the unique ids.
             queue: The queue that they must go to; ``None``: any queue will do.
             delivery_times_ms: When each message is to be delivered; ``None``: at once.
             deadline_s: When to give up, by the monotonic clock, if sooner than usual.

@@ -21,7 +21,8 @@ from ariane_record.encoding.columns.column_encoder import encode_columns, record
 from ariane_record.encoding.columns.message_columns import MessageColumns
 from ariane_record.encoding.columns.packed_columns import ColumnPacking
 from ariane_record.encoding.loose_block import LooseBlock
-from ariane_record.encoding.plain_block import PlainShape
+from ariane_record.encoding.plain_topic import PlainTopic
+from ariane_record.single.message_id import UniqueIds
 from ariane_sdk.errors import ArianeError
 from ariane_sdk.message import MessageQueue
 from ariane_sdk.message_tables import TablePart, table_parts
@@ -223,8 +224,8 @@ class ColumnsIntake:
         rows_max = ROWS_AT_ONCE_MAX
         if share.queue is None and count:
             rows_max = min(rows_max, lane.share_count(count, spread_count))
-        if not messages.have_properties and 0 < count <= rows_max:
-            shape = PlainShape(lane.topic, "", id_bytes=UNIQUE_ID_DIGITS_MAX)
+        shape = lane.plain.shape_of("")
+        if shape is not None and not messages.have_properties and 0 < count <= rows_max:
             beside = shape.overhead_bytes + COLUMN_BYTES + DELIVERY_TIME_BYTES
             if own_octets(messages.body).size + beside * count <= self._settings.batch_bytes_max:
                 return iter(((0, count),))
@@ -249,34 +250,30 @@ class ColumnsIntake:
             lane.check_groups()
         return self._blocks.send(
             lane,
-            partial(self._encoded, lane.topic, share.messages),
+            partial(self._encoded, lane.plain, share.messages),
             queue=share.queue,
             delivery_times_ms=share.delivery_times_ms,
             deadline_s=call.deadline_s,
             sent_in=call.sent_in,
         )
 
-    def _encoded(
-        self, topic: str, messages: MessageColumns
-    ) -> tuple[LooseBlock, NDArray[np.uint8]]:
+    def _encoded(self, topic: PlainTopic, messages: MessageColumns) -> tuple[LooseBlock, UniqueIds]:
         """Encode rows as a block; returns it with the unique ids."""
-        unique_ids = self._blocks.new_unique_ids(len(messages))
-        digits = unique_ids.digits
-        id_bytes = digits.shape[1]
+        shape = topic.shape_of("")
         bodies = messages.small_bodies()
-        if bodies is not None:
-            shape = PlainShape(topic, "", id_bytes=id_bytes)
+        if bodies is not None and shape is not None:
             lengths = lengths_of(messages.body).astype(np.int32)
-            return self._blocks.plain_block(shape, bodies, lengths, unique_ids), digits
+            return self._blocks.plain_block(topic, shape, bodies, lengths)
+        unique_ids = self._blocks.new_unique_ids(len(messages))
         sequenced = self._settings.idempotent
         block = encode_columns(
-            topic,
+            topic.name,
             messages,
-            unique_ids=even_binaries(digits, id_bytes, pa.string()),
+            unique_ids=even_binaries(unique_ids.digits, unique_ids.digit_count, pa.string()),
             born_timestamp_ms=self._clock.now_ms(),
             sequenced=sequenced,
         )
-        return LooseBlock.of(block, sequenced=sequenced), digits
+        return LooseBlock.of(block, sequenced=sequenced), unique_ids
 
 
 def _windows(sizes: NDArray[np.int64], bytes_max: int, rows_max: int) -> Iterator[tuple[int, int]]:

@@ -13,7 +13,7 @@ from ariane_sdk.checks.delay import AT_ONCE, delay_kind
 from ariane_sdk.checks.demand import Demand
 from ariane_sdk.checks.limits import checked_tag, checked_topic
 from ariane_sdk.checks.message_types import TYPE_ERRORS, check_sequence, check_types
-from ariane_sdk.errors import MessageIllegal
+from ariane_sdk.errors import MessageIllegal, NameIllegal
 from ariane_sdk.message import Message, MessageQueue, SendResult
 from ariane_sdk.producer.batches.open_batches import OpenBatches
 from ariane_sdk.producer.batches.send_batch import SendBatch
@@ -162,13 +162,14 @@ class Intake:
         if demand is not None:
             return await self._mixed.take_all(messages, demand)
         plain = PlainMessages.of(messages, body_bytes_max=self._plain_bytes_max)
-        if plain is not None:
-            # The garbage collector scans all objects that are alive: thousands of messages that
-            # only wait here would cost more in scans than in encoding.
-            del messages
-            lane = partial(self.lane_of, plain.topic, grouped=False)
-            return await self._plain.take_all(plain, lane)
-        return await self._mixed.take_all(messages)
+        shape = None if plain is None else self._shape_of(plain.topic, plain.tag)
+        if plain is None or shape is None:
+            return await self._mixed.take_all(messages)
+        # The garbage collector scans all objects that are alive: thousands of messages that only
+        # wait here would cost more in scans than in encoding.
+        del messages
+        lane = partial(self.lane_of, plain.topic, grouped=False)
+        return await self._plain.take_all(plain, shape, lane)
 
     async def lane_of(self, topic: str, *, grouped: bool) -> TopicLane:
         """Return the lane of a topic, once its route is known.
@@ -278,6 +279,13 @@ class Intake:
             lane.follow(route)
         self._lanes[topic] = lane
         return lane
+
+    def _shape_of(self, topic: str, tag: str) -> TagShape | None:
+        """The shape of messages; None if they are not plain, or break a rule."""
+        try:
+            return _new_shape(self._lane(topic), tag)
+        except NameIllegal:
+            return None
 
     def _follow(self, route: Route) -> None:
         lane = self._lanes.get(route.topic)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ariane_record.encoding.loose_block import LooseBlock
-from ariane_record.encoding.plain_block import PlainShape
+from ariane_record.encoding.plain_topic import TagShape
 from ariane_sdk.errors import ArianeError
 from ariane_sdk.message import SendResult
 from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, SendBatch
 from ariane_sdk.producer.batches.send_results import JoinedResults, SendResults
 from ariane_sdk.producer.batches.topic_lane import TopicLane
-from ariane_sdk.producer.intake.block_intake import UNIQUE_ID_DIGITS_MAX, BlockIntake
+from ariane_sdk.producer.intake.block_intake import BlockIntake
 from ariane_sdk.producer.intake.plain_messages import PlainMessages
 
 SHARE_BYTES_MAX: Final = 256 << 10
@@ -33,28 +32,37 @@ class PlainIntake:
         self._batch_bytes_max = batch_bytes_max
 
     async def take_all(
-        self, messages: PlainMessages, learn_lane: Callable[[], Awaitable[TopicLane]]
+        self,
+        messages: PlainMessages,
+        shape: TagShape,
+        learn_lane: Callable[[], Awaitable[TopicLane]],
     ) -> Sequence[SendResult | ArianeError]:
-        """Send messages, and wait for their outcomes."""
+        """Send messages, and wait for their outcomes.
+
+        Args:
+            messages: The messages.
+            shape: Of their tag.
+            learn_lane: Gives the lane of their topic once its route is known.
+        """
         try:
             lane = await learn_lane()
         except ArianeError as error:
             return [error] * len(messages.bodies)
         with self._blocks.spreading(lane) as spread_count:
-            return await self._send_all(lane, messages, spread_count)
+            return await self._send_all(lane, messages, shape, spread_count)
 
     async def _send_all(
-        self, lane: TopicLane, messages: PlainMessages, spread_count: int
+        self, lane: TopicLane, messages: PlainMessages, shape: TagShape, spread_count: int
     ) -> Sequence[SendResult | ArianeError]:
         """Send messages, with a least number for each queue, and wait for their outcomes."""
         sent: list[tuple[SendBatch | ArianeError, int]] = []
         count_max = lane.share_count(len(messages.bodies), spread_count)
         turns = self._blocks.turns()
         taken_bytes = 0
-        for part in self._cuts(messages, count_max):
+        for part in self._cuts(messages, shape, count_max):
             await turns.next(taken_bytes)
             try:
-                batch = self._send(lane, part, share=count_max < len(messages.bodies))
+                batch = self._send(lane, part, shape, share=count_max < len(messages.bodies))
             except ArianeError as error:
                 sent.append((error, len(part.bodies)))
             else:
@@ -68,9 +76,10 @@ class PlainIntake:
             return JoinedResults(stored)
         return list(chain.from_iterable(outcomes))
 
-    def _cuts(self, messages: PlainMessages, count_max: int) -> Iterator[PlainMessages]:
+    def _cuts(
+        self, messages: PlainMessages, shape: TagShape, count_max: int
+    ) -> Iterator[PlainMessages]:
         """Divide messages into batches; a message that is larger than a batch stands alone."""
-        shape = PlainShape(messages.topic, messages.tag, id_bytes=UNIQUE_ID_DIGITS_MAX)
         beside = COLUMN_BYTES + shape.overhead_bytes
         ends = np.cumsum(messages.lengths + np.int64(beside))
         begin = behind = 0
@@ -81,27 +90,23 @@ class PlainIntake:
             yield messages.slice(begin, end)
             begin, behind = end, int(ends[end - 1])
 
-    def _send(self, lane: TopicLane, messages: PlainMessages, *, share: bool) -> SendBatch:
+    def _send(
+        self, lane: TopicLane, messages: PlainMessages, shape: TagShape, *, share: bool
+    ) -> SendBatch:
         """Send the messages of one batch.
 
         Args:
             lane: Their topic.
             messages: The messages.
+            shape: Of their tag.
             share: Whether batches for other queues are sent with this one: then all are encoded in
                 one go, at the price of one copy more.
         """
         if share and int(messages.lengths.sum()) <= SHARE_BYTES_MAX:
-            shape = lane.plain.shapes.get(messages.tag) or lane.plain.shape_of(messages.tag)
-            if shape is not None:
-                return self._blocks.send_run(lane, messages.bodies, shape)
-
-        def encode() -> tuple[LooseBlock, NDArray[np.uint8]]:
-            unique_ids = self._blocks.new_unique_ids(len(messages.bodies))
-            id_bytes = unique_ids.digits.shape[1]
-            shape = PlainShape(lane.topic, messages.tag, id_bytes=id_bytes)
-            block = self._blocks.plain_block(shape, messages.bodies, messages.lengths, unique_ids)
-            return block, unique_ids.digits
-
+            return self._blocks.send_run(lane, messages.bodies, shape)
+        encode = partial(
+            self._blocks.plain_block, lane.plain, shape, messages.bodies, messages.lengths
+        )
         return self._blocks.send(lane, encode)
 
 

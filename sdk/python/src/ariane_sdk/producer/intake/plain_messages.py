@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_sdk.checks.delay import AT_ONCE
-from ariane_sdk.checks.limits import checked_tag
-from ariane_sdk.errors import MessageIllegal
 from ariane_sdk.message import Message
 
 COUNT_MIN: Final = 64
@@ -70,10 +68,6 @@ class PlainMessages(NamedTuple):
             return None
         lengths = np.fromiter(map(len, bodies), np.int64, count)
         if int(lengths.max()) > body_bytes_max:
-            return None
-        try:
-            checked_tag(tag)
-        except MessageIllegal:
             return None
         return cls(topic, tag, bodies, lengths.astype(np.int32))
 

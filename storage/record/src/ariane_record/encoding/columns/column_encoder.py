@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.checksums.crc_algebra import row_crcs
 from ariane_record.checksums.java_hash import tag_code
-from ariane_record.checksums.record_sums import record_crcs_of_parts
+from ariane_record.checksums.record_sums import record_crcs_of_parts, without_last_property
 from ariane_record.encoding.block import (
     EMPTY_CRC_PROPERTY,
     RECORD_CRCS_COUNT_MIN,
@@ -257,8 +257,13 @@ def _record_crcs(
         tail_crcs = np.fromiter(map(crc32_of, tails.to_pylist()), np.uint32, count)
         tail_bytes = lengths
     crcs = record_crcs_of_parts(
-        headers, body_crcs, tail_crcs, body_bytes=headers["body_length"], tail_bytes=tail_bytes
+        headers.view(np.uint8).reshape(-1, HEADER_BYTES),
+        body_crcs,
+        tail_crcs,
+        body_bytes=headers["body_length"],
+        tail_bytes=tail_bytes,
     )
+    crcs = without_last_property(crcs)
     crcs[0] = crc32_of(records[: int(sizes[0]) - CRC_PROPERTY_BYTES])
     return crcs
 
