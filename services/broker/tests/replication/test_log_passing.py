@@ -9,7 +9,9 @@ import pytest
 from ariane_broker.replication.log_feed import CHUNK_BYTES, WINDOW_BYTES, LogFeed
 from ariane_broker.replication.log_taker import CannotFollow, LogTaker, Welcome
 from ariane_broker.replication.state_copies import StateCopies, StatePart
+from ariane_record import BlockEncoder
 from ariane_storage import Store
+from ariane_storage.config import StoreConfig
 from ariane_storage.errors import StateFileDamaged
 from ariane_storage.log.epoch_history import common_end
 from ariane_storage.testing import FaultyDisk, FixedClock, block_of, small_config
@@ -44,12 +46,12 @@ def follow(primary, replica, forgotten):
     taker = LogTaker(replica, lambda: forgotten.append(True))
     welcome = welcome_of(primary, replica)
     taker.agree(welcome)
-    feed = LogFeed(primary, welcome.begin, gathers=True)
+    feed = LogFeed(primary, welcome.begin, busy_chunk_count=2)
     epochs = []
     while (run := feed.take()) is not None:
         epochs.append(run.epoch)
         taker.take(run)
-        feed.progressed(replica.max_offset)
+        feed.progressed(replica.copying.next_offset)
     return epochs
 
 
@@ -82,10 +84,10 @@ def test_what_a_primary_lost_and_wrote_anew_is_not_confirmed(opened):
     def take_all():
         welcome = welcome_of(one, other)
         taker.agree(welcome)
-        feed = LogFeed(one, welcome.begin, gathers=True)
+        feed = LogFeed(one, welcome.begin, busy_chunk_count=2)
         while (run := feed.take()) is not None:
             taker.take(run)
-            feed.progressed(other.max_offset)
+            feed.progressed(other.copying.next_offset)
 
     fill(one, "lost", blocks=2)
     take_all()
@@ -119,7 +121,7 @@ def test_no_more_is_on_its_way_than_a_window(tmp_path):
     body = b"x" * 3000
     while store.max_offset < WINDOW_BYTES + 3 * CHUNK_BYTES:
         store.append_block(block_of("flights", [body] * 200), 0)
-    feed, sent = LogFeed(store, 0, gathers=True), 0
+    feed, sent = LogFeed(store, 0, busy_chunk_count=2), 0
     while (run := feed.take()) is not None:
         assert len(run.content) <= CHUNK_BYTES
         sent += len(run.content)
@@ -138,7 +140,7 @@ def grow(store, feed, body=b"small"):
 def test_small_chunks_gather_while_a_replica_is_busy(opened):
     store = opened()
     store.copying.begin_epoch(1)
-    feed = LogFeed(store, 0, gathers=True)
+    feed = LogFeed(store, 0, busy_chunk_count=2)
     ends = []
     for _ in range(2):
         ends.append(grow(store, feed))
@@ -155,7 +157,7 @@ def test_small_chunks_gather_while_a_replica_is_busy(opened):
 def test_nothing_gathers_where_a_replica_tells_its_flushes(opened):
     store = opened()
     store.copying.begin_epoch(1)
-    feed = LogFeed(store, 0, gathers=False)
+    feed = LogFeed(store, 0, busy_chunk_count=None)
     for _ in range(5):
         begin, end = store.max_offset, grow(store, feed)
         run = feed.take()
@@ -165,7 +167,7 @@ def test_nothing_gathers_where_a_replica_tells_its_flushes(opened):
 def test_whole_chunks_do_not_wait_and_end_behind_a_record(tmp_path):
     store = Store.open(tmp_path / "s", small_config(segment_bytes=64 << 20))
     store.copying.begin_epoch(1)
-    feed, ends = LogFeed(store, 0, gathers=True), set()
+    feed, ends = LogFeed(store, 0, busy_chunk_count=2), set()
     while store.max_offset < 4 * CHUNK_BYTES:
         ends.add(grow(store, feed, b"x" * 3000))
     for _ in range(3):
@@ -173,6 +175,20 @@ def test_whole_chunks_do_not_wait_and_end_behind_a_record(tmp_path):
         assert CHUNK_BYTES // 2 < len(run.content) <= CHUNK_BYTES
         assert run.begin + len(run.content) in ends
     store.close()
+
+
+@pytest.mark.parametrize("body_bytes", [2 * CHUNK_BYTES, WINDOW_BYTES + CHUNK_BYTES])
+def test_a_record_larger_than_chunks_or_the_window_passes(tmp_path, body_bytes):
+    config = StoreConfig(segment_bytes=64 << 20, record_bytes_max=32 << 20)
+    one, other = (Store.open(tmp_path / name, config) for name in ("one", "other"))
+    one.copying.begin_epoch(1)
+    encoder = BlockEncoder("flights", size_bytes_max=32 << 20)
+    encoder.add(b"x" * body_bytes, born_timestamp_ms=0)
+    one.append_block(encoder.finish(), 0)
+    follow(one, other, [])
+    assert other.max_offset == one.max_offset > body_bytes
+    one.close()
+    other.close()
 
 
 def test_state_files_travel_when_they_differ(tmp_path):

@@ -15,6 +15,7 @@ from ariane.replication.v1.log_service_pb2 import (
     ReplicaProgress,
 )
 from ariane_broker.replication.log_feed import LogFeed
+from ariane_broker.replication.primary import Progress
 from ariane_broker.rpc.servicers.replication_servicers import LogServicer
 from ariane_servicekit.errors import ServiceError
 from ariane_storage import Store
@@ -35,15 +36,15 @@ class NotingPrimary:
     def __init__(self, store):
         self.reign = SimpleNamespace(broker_id=0, epoch=1)
         self.state_version = 0
-        self.feed = LogFeed(store, 0, gathers=False)
+        self.feed = LogFeed(store, 0, busy_chunk_count=None)
         self.hellos, self.progress, self.gone = [], [], []
 
     def follow(self, hello):
         self.hellos.append(hello)
         return self.feed, "the copy"
 
-    def progressed(self, copy, feed, *offsets):
-        self.progress.append((copy, feed, *offsets))
+    def progressed(self, copy, feed, progress):
+        self.progress.append((copy, feed, progress))
 
     def left(self, copy, feed):
         self.gone.append((copy, feed))
@@ -132,11 +133,14 @@ async def test_progress_is_noted_and_the_end_of_the_replica_ends_the_stream(foll
     stream = follow(FollowLogRequest(hello=HELLO))
     await told(stream)
     progress = ReplicaProgress(
-        written_commit_log_offset=30, flushed_commit_log_offset=20, state_version=4
+        received_commit_log_offset=40,
+        written_commit_log_offset=30,
+        flushed_commit_log_offset=20,
+        state_version=4,
     )
     said.put_nowait(FollowLogRequest(progress=progress))
     await told(stream)
-    assert primary.progress == [("the copy", primary.feed, 30, 20, 4)]
+    assert primary.progress == [("the copy", primary.feed, Progress(40, 30, 20, 4))]
     said.put_nowait(None)
     async with asyncio.timeout(5):
         assert all([response.HasField("heartbeat") async for response in stream])

@@ -117,22 +117,28 @@ class ReplicaProgress(_message.Message):
     WRITTEN_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     FLUSHED_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     STATE_VERSION_FIELD_NUMBER: _builtins.int
+    RECEIVED_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     written_commit_log_offset: _builtins.int
     """Everything before it is written."""
     flushed_commit_log_offset: _builtins.int
     """Everything before it is forced to disk; never beyond the written one."""
     state_version: _builtins.int
     """The version of what was decided (topics, groups) that the replica has put in its place."""
+    received_commit_log_offset: _builtins.int
+    """Everything before it has come; beyond the written one where a record has come in part. What is
+    on its way is counted from here.
+    """
     def __init__(
         self,
         *,
         written_commit_log_offset: _builtins.int = ...,
         flushed_commit_log_offset: _builtins.int = ...,
         state_version: _builtins.int = ...,
+        received_commit_log_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flushed_commit_log_offset", b"flushed_commit_log_offset", "state_version", b"state_version", "written_commit_log_offset", b"written_commit_log_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flushed_commit_log_offset", b"flushed_commit_log_offset", "received_commit_log_offset", b"received_commit_log_offset", "state_version", b"state_version", "written_commit_log_offset", b"written_commit_log_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -201,7 +207,7 @@ class PrimaryWelcome(_message.Message):
     max_commit_log_offset: _builtins.int
     """The primary's end, exclusive."""
     window_bytes: _builtins.int
-    """How many bytes the primary sends beyond the replica's written offset before it waits."""
+    """How many bytes the primary sends beyond what the replica has received before it waits."""
     @_builtins.property
     def epochs(self) -> _containers.RepeatedCompositeFieldContainer[_replica_pb2.EpochStart]:
         """The epochs in the primary's log, oldest first, so that the replica can check the next field."""
@@ -258,7 +264,7 @@ class LogChunk(_message.Message):
     """The primary's end, exclusive."""
     log_bytes: _builtins.bytes
     """The bytes as they lie in one segment; records may begin before or end behind them. Not empty;
-    2 MiB at most by default. Last, so that a reader meets the rest before the block.
+    4 MiB at most by default. Last, so that a reader meets the rest before the block.
     """
     def __init__(
         self,

@@ -253,6 +253,7 @@ class ReplicaClient:
                 written_commit_log_offset=store.max_offset,
                 flushed_commit_log_offset=store.flushed_offset,
                 state_version=self._state_version,
+                received_commit_log_offset=store.copying.next_offset,
             )
             await call.write(log_pb.FollowLogRequest(progress=progress))
 

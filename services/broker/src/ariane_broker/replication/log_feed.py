@@ -2,18 +2,19 @@
 
 ::
 
-    written by the replica     sent                    end of the log
+    received by the replica    sent                    end of the log
     |                          |                       |
     v                          v                       v
     +--------------------------+-----------------------+
     |<--- at most a window --->| the next chunks       |
     +--------------------------+-----------------------+
 
-A chunk costs a replica much more than its bytes do: it is read, checked and filed as one. While two
-are on their way the replica is busy, and what is appended meanwhile goes out together as soon as it
-has written the first of them; a whole chunk does not wait. Nobody waits longer for that, since the
-replica writes one chunk after the other. Chunks end behind a record where that is known, because a
-record that comes in two parts is copied once more.
+A chunk costs a replica much more than its bytes do: it is read, checked and filed as one. While
+some are on their way the replica is busy, and what is appended meanwhile goes out together as soon
+as it has taken the first of them; a whole chunk does not wait. Chunks end behind a record where
+that is known, because a record that comes in two parts is copied once more. What counts is what the
+replica has received, not what it has written: it writes whole records, and one may be larger than
+all that is on its way.
 """
 
 from __future__ import annotations
@@ -29,10 +30,7 @@ from ariane_storage.store import Store
 WINDOW_BYTES: Final = 16 << 20
 """Bytes on their way to a replica: enough to fill a fast line for as long as a round trip takes."""
 
-CHUNK_BYTES: Final = 2 << 20
-
-_ON_THEIR_WAY: Final = 2
-"""Chunks that keep a replica busy: one that it writes, and one that comes meanwhile."""
+CHUNK_BYTES: Final = 4 << 20
 
 _ENDS_KEPT: Final = 4096
 
@@ -60,21 +58,21 @@ class LogFeed:
         is_closed: Whether nothing more goes to it.
     """
 
-    def __init__(self, store: Store, begin: int, *, gathers: bool) -> None:
+    def __init__(self, store: Store, begin: int, *, busy_chunk_count: int | None) -> None:
         """Begin.
 
         Args:
             store: Whose log.
             begin: Commit-log offset of what goes out first.
-            gathers: Whether small chunks wait for one another while the replica is busy. Not where
-                it tells what it has flushed: bytes must lie there when its next flush begins.
+            busy_chunk_count: With so many chunks on their way the replica has enough to do, and
+                small ones wait for one another. None: they never wait.
         """
         self._store = store
-        self._gathers = gathers
+        self._busy_chunk_count = busy_chunk_count
         self._sent = begin
         self._chunk_ends: deque[int] = deque()
         self._record_ends: deque[int] = deque(maxlen=_ENDS_KEPT)
-        self._written = begin
+        self._received = begin
         self._woken = asyncio.Event()
         self._is_held = False
         self.is_closed = False
@@ -88,9 +86,9 @@ class LogFeed:
         self._record_ends.append(self._store.max_offset)
         self._woken.set()
 
-    def progressed(self, written: int) -> None:
-        """The replica has written everything before this."""
-        self._written = written
+    def progressed(self, received: int) -> None:
+        """The replica has received everything before this."""
+        self._received = received
         if self._is_held:
             self._woken.set()
 
@@ -106,7 +104,7 @@ class LogFeed:
             StorageError: The log cannot be read there, or retention was faster.
         """
         copying = self._store.copying
-        room = self._written + WINDOW_BYTES - self._sent
+        room = self._received + WINDOW_BYTES - self._sent
         self._is_held = room <= 0 or self._is_busy()
         if self._is_held or self._sent >= self._store.max_offset:
             return None
@@ -123,10 +121,11 @@ class LogFeed:
     def _is_busy(self) -> bool:
         """Whether the replica has enough to do, so that what is there may become a whole chunk."""
         ends = self._chunk_ends
-        while ends and ends[0] <= self._written:
+        while ends and ends[0] <= self._received:
             ends.popleft()
+        count = self._busy_chunk_count
         is_whole = self._store.max_offset - self._sent >= CHUNK_BYTES
-        return self._gathers and len(ends) >= _ON_THEIR_WAY and not is_whole
+        return count is not None and len(ends) >= count and not is_whole
 
     def _chunk_end(self, end_max: int) -> int:
         """Behind the last record that is known to end there, else where a chunk ends at most."""

@@ -23,6 +23,12 @@ from ariane_storage.store import Store
 CATCH_UP_STEP_S: Final = 0.005
 """How often it is looked whether replicas have caught up before a primary resigns."""
 
+GATHERING_CHUNKS: Final = 1
+"""Chunks that keep a replica busy that nobody waits for: while it has one, the next one grows."""
+
+PROMPT_CHUNKS: Final = 2
+"""The same where senders wait for it: one that it writes, and one that comes meanwhile."""
+
 _log = get_logger(__name__)
 
 
@@ -46,6 +52,22 @@ class Hello(NamedTuple):
     segment_bytes: int
     known_epoch: int
     address: str
+
+
+class Progress(NamedTuple):
+    """How far a replica says that it is.
+
+    Attributes:
+        received: Every byte before it has come.
+        written: Every record before it is written.
+        flushed: Every record before it is on its disk.
+        state_version: Which change of topics and groups it has.
+    """
+
+    received: int
+    written: int
+    flushed: int
+    state_version: int
 
 
 class Primary:
@@ -207,12 +229,17 @@ class Primary:
         begin = self._begin_of(hello)
         if (earlier := self._feeds.get(hello.broker_id)) is not None:
             earlier.close()
-        feed = self._feeds[hello.broker_id] = LogFeed(
-            self._store, begin, gathers=not self._is_sync_flush
-        )
+        feed = LogFeed(self._store, begin, busy_chunk_count=self._busy_chunk_count)
+        self._feeds[hello.broker_id] = feed
         copy = self.copies.attached(hello.broker_id, hello.address, self._monotonic())
         _log.info("replica_attached", broker_id=hello.broker_id, begin_commit_log_offset=begin)
         return feed, copy
+
+    @property
+    def _busy_chunk_count(self) -> int | None:
+        if self._is_sync_flush:
+            return None  # Bytes must lie there when the replica's next flush begins.
+        return PROMPT_CHUNKS if self._is_replicated else GATHERING_CHUNKS
 
     def _begin_of(self, hello: Hello) -> int:
         store = self._store
@@ -229,16 +256,14 @@ class Primary:
             raise log_diverged(f"what follows {common} is not kept any more", begin, end)
         return common
 
-    def progressed(
-        self, copy: Copy, feed: LogFeed, written: int, flushed: int, state_version: int
-    ) -> None:
+    def progressed(self, copy: Copy, feed: LogFeed, progress: Progress) -> None:
         """Take note of how far a replica has copied the log."""
         if self._feeds.get(copy.broker_id) is not feed:
             return  # An earlier stream of it.
         end, now_s = self._store.max_offset, self._monotonic()
-        copy.state_version = state_version
-        copy.progressed(written, flushed, end=end, now_s=now_s)
-        feed.progressed(written)
+        copy.state_version = progress.state_version
+        copy.progressed(progress.written, progress.flushed, end=end, now_s=now_s)
+        feed.progressed(progress.received)
         self.advance()
 
     def left(self, copy: Copy, feed: LogFeed) -> None:

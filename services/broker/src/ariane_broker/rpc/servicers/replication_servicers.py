@@ -22,7 +22,7 @@ from ariane.replication.v1.state_service_pb2_grpc import StateServiceServicer
 from ariane_broker.replication.copies import Copy
 from ariane_broker.replication.log_feed import WINDOW_BYTES, LogFeed, LogRun
 from ariane_broker.replication.operating import SetOperations, SetStatus
-from ariane_broker.replication.primary import Hello, Primary
+from ariane_broker.replication.primary import Hello, Primary, Progress
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.state_copies import StateCopies
 from ariane_record.checksums.checksum import crc32
@@ -88,14 +88,7 @@ class LogServicer(LogServiceServicer):
         """Take note of how far the replica is, until it ends the stream."""
         try:
             async for request in requests:
-                progress = request.progress
-                self._primary.progressed(
-                    copy,
-                    feed,
-                    progress.written_commit_log_offset,
-                    progress.flushed_commit_log_offset,
-                    progress.state_version,
-                )
+                self._primary.progressed(copy, feed, _progress(request.progress))
         finally:
             feed.close()
 
@@ -234,6 +227,15 @@ class ReplicaSetServicer(ReplicaSetServiceServicer):
         return set_pb.RemoveReplicaResponse(
             replica_set=set_message(self._operations.names, changed)
         )
+
+
+def _progress(progress: log_pb.ReplicaProgress) -> Progress:
+    return Progress(
+        received=progress.received_commit_log_offset,
+        written=progress.written_commit_log_offset,
+        flushed=progress.flushed_commit_log_offset,
+        state_version=progress.state_version,
+    )
 
 
 def epoch_messages(store: Store) -> list[replica_pb.EpochStart]:
