@@ -64,7 +64,7 @@ def test_a_frozen_broker_fails_the_task_once_and_a_repeated_one_reads_all(loaded
     assert 0 < len(offsets) < COUNT
     assert str(caught.value) == (
         f"broker broker-a at {broker.address} has sent nothing of a range for 1 s,"
-        " and does not answer whether it lives"
+        " and does not answer a probe"
     )
     again = [row for batch in task(loaded_cluster) for row in batch["queueOffset"].to_pylist()]
     assert again == list(range(COUNT))

@@ -140,7 +140,7 @@ class LifeWatch:
                 return error
             return DeadlinePassed(
                 f"{stream.peer} has sent nothing of a range for {self._silence_s:g} s, and does not"
-                " answer whether it lives",
+                " answer a probe",
                 retriable=True,
             )
         return None

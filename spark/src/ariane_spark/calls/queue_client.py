@@ -163,9 +163,9 @@ class QueueClient:
             fetch: How.
 
         Raises:
-            DeadlinePassed: The broker sends nothing for as long as one request may take, nor does
-                it answer whether it lives. A slow one is waited for, and how long chunks are worked
-                on does not count.
+            DeadlinePassed: The broker sends nothing for as long as one request may take, and does
+                not answer a probe. A slow broker is waited for, and the time spent on chunks does
+                not count.
             ArianeError: The read failed; chunks before it are valid.
         """
         # A stream that is dropped before its first chunk is cancelled by gRPC as it goes.

@@ -56,27 +56,27 @@ OPTIONS: Final = (
     Option(
         "topic",
         EVERYWHERE,
-        "The topic. When writing, it counts more than the column of that name.",
+        "The topic. When writing, it takes precedence over the column of that name.",
         "required to read; to write, the column `topic`",
     ),
     Option("topics", READ, "Several topics, separated by commas, in place of `topic`."),
     Option(
         "topicsPattern",
         READ,
-        "All topics whose whole name matches this regular expression of Python, in place of"
-        " `topic`; a stream notices new ones.",
+        "All topics whose whole name matches this regular expression (Python), in place of"
+        " `topic`; a stream notices new topics.",
     ),
     Option(
         "assign",
         READ,
-        'Certain queues only, in place of `topic`: `{"orders": {"broker-a": [0, 1]}}` or'
+        'Only these queues, in place of `topic`: `{"orders": {"broker-a": [0, 1]}}` or'
         ' `["orders/broker-a/0"]`.',
     ),
     Option(
         "tag",
         READ,
         "Only messages with this tag, or one of several joined by two vertical bars. Filtered in"
-        " the broker; limits and lag count what is left out, too.",
+        " the broker; limits and lag count rejected messages, too.",
         "all messages",
     ),
     Option(
@@ -84,7 +84,7 @@ OPTIONS: Final = (
         READ,
         "Only messages whose properties fulfil this condition in SQL92, such as"
         " `origin = 'JFK' AND dep_delay > 60`; not with `tag`, which is the property `TAGS`."
-        " Filtered in the broker; limits and lag count what is left out, too.",
+        " Filtered in the broker; limits and lag count rejected messages, too.",
         "all messages",
     ),
     Option(
@@ -93,7 +93,7 @@ OPTIONS: Final = (
         "`earliest`, `latest` (streams only) or JSON,"
         ' `{"orders": {"broker-a": {"0": 23}}}` or `{"orders/broker-a/0": 23}`, with -1 for the'
         " latest and -2 for the earliest; a queue that is not named starts at its earliest."
-        " Counts for a new query only: one with a checkpoint goes on from there.",
+        " Applies to a new query only: a query with a checkpoint continues from there.",
         "`latest` for streams, else `earliest`",
     ),
     Option(
@@ -112,15 +112,15 @@ OPTIONS: Final = (
     Option(
         "startingOffsetsByTimestampStrategy",
         READ,
-        "What a queue does that has no message stored at or after its starting time: `latest`, it"
-        " starts at its end; `error`, the query fails.",
+        "What to do with a queue that has no message stored at or after its starting time:"
+        " `latest`, start at its end; `error`, fail the query.",
         "`latest`",
     ),
     Option(
         "group",
         READ,
-        "Start where this consumer group stands. A queue that it has no offset for starts as"
-        " `startingOffsets` or one of its siblings says. Counts for a new query only.",
+        "Start at the offsets of this consumer group. A queue without an offset of the group starts"
+        " as `startingOffsets` or one of its variants says. Applies to a new query only.",
     ),
     Option(
         "endingOffsets",
@@ -143,98 +143,97 @@ OPTIONS: Final = (
     Option(
         "failOnDataLoss",
         READ,
-        "Whether to fail when messages that were to be read are not kept any more. If not, they"
-        " are skipped, counted and logged.",
+        "Whether to fail if messages to be read no longer exist. If not, they are skipped, counted"
+        " and logged.",
         "`true`",
     ),
     Option(
         "onDamagedBody",
         READ,
-        "What is done with a message whose compressed body is damaged, where bodies are read:"
-        " `fail`, naming the message, or `null` in the column of its body.",
+        "What to do with a message whose compressed body is damaged, if bodies are read: `fail`,"
+        " naming the message, or `null` in its column `body`.",
         "`fail`",
     ),
     Option(
         "maxOffsetsPerTrigger",
         (Use.STREAM_READ,),
-        "Messages of one micro-batch at most, shared among queues in proportion to their backlog;"
+        "The most messages of one micro-batch, divided among queues in proportion to their backlog;"
         " at least one of each.",
         "no limit",
     ),
     Option(
         "maxBytesPerTrigger",
         (Use.STREAM_READ,),
-        "Bytes of one micro-batch at most, about: brokers estimate them from the newest message of"
+        "About the most bytes of one micro-batch: brokers estimate them from the newest message of"
         " each queue. At least one message of each.",
         "no limit",
     ),
     Option(
         "minOffsetsPerTrigger",
         (Use.STREAM_READ,),
-        "Wait until there are so many messages, but no longer than `maxTriggerDelay`.",
+        "Wait until there are this many messages, but no longer than `maxTriggerDelay`.",
         "1",
     ),
     Option(
         "maxTriggerDelay",
         (Use.STREAM_READ,),
-        "How long to wait for `minOffsetsPerTrigger` at most, since the start of the query or its"
-        " last micro-batch, such as `500ms`, `10s` or `15m`.",
+        "The longest wait for `minOffsetsPerTrigger`, since the start of the query or its last"
+        " micro-batch, such as `500ms`, `10s` or `15m`.",
         "`15m`",
     ),
     Option(
         "commitGroup",
         (Use.STREAM_READ,),
-        "Store the progress of the query as that of this consumer group, so that the queue's own"
-        " tools show its lag. Nothing ever reads it back: the checkpoint alone counts.",
+        "Store the progress of the query as the offsets of this consumer group, so that the"
+        " queue's own tools show its lag. They are never read back: only the checkpoint counts.",
     ),
     Option(
         "minPartitions",
         READ,
-        "Spark partitions at least; large queues are split for it.",
+        "The fewest Spark partitions; large queues are split to reach it.",
         "as many as tasks run at once, more for large ranges",
     ),
-    Option("maxPartitions", READ, "Spark partitions at most.", "number of queues"),
+    Option("maxPartitions", READ, "The most Spark partitions.", "number of queues"),
     Option(
         "maxRecordsPerPartition",
         READ,
-        "Messages of one queue in one Spark partition at most; larger ranges are split.",
+        "The most messages of one queue in one Spark partition; larger ranges are split.",
         "no limit",
     ),
     Option(
         "columns",
         READ,
-        "Which columns, separated by commas, where no schema is given. Bodies that are not asked"
-        " for are not fetched.",
+        "The columns, separated by commas, if no schema is given. Without `body`, bodies are not"
+        " fetched.",
         "all but `brokerName`",
     ),
     Option(
         "includeProperties",
         READ,
-        "Whether the column `properties` is among those where neither `columns` nor a schema is"
-        " given.",
+        "Whether the default columns, without `columns` and a schema, include `properties`.",
         "`true`",
     ),
     Option(
         "fetchMaxBytes",
         READ,
-        "About how many bytes of messages make one Arrow batch, 65536 to 4194304; where no bodies"
-        " are read, four times as many, but no more than that.",
+        "About how many bytes of messages make one Arrow batch, 65536 to 4194304; four times as"
+        " many if no bodies are read, up to the same maximum.",
         "2097152",
     ),
     Option(
         "offsetCacheMs",
         (Use.STREAM_READ,),
-        "How long the ends of the queues are remembered between two triggers, in milliseconds.",
+        "How long the ends of the queues are cached between two triggers, in milliseconds.",
         "500",
     ),
     Option(
         "requestTimeoutMs",
         READ,
         "How long one request may take, in milliseconds; and how long a broker may send nothing of"
-        " a range before it is asked whether it lives.",
+        " a range before the reader checks that it is alive.",
         "10000",
     ),
-    Option("numRetries", READ, "How often a request that failed on its way is repeated.", "8"),
+    Option("numRetries", READ, "How often a request that failed in transit is repeated.", "8"),
     Option(
         "retryBackoffMs",
         READ,
@@ -244,45 +243,45 @@ OPTIONS: Final = (
     Option(
         "otlpEndpoint",
         READ,
-        "Collector that is told by OTLP over gRPC which traces a task has read: `http://host:4317`."
-        " One span a task, for messages of sampled spans (extra `otlp` of the package).",
+        "An OTLP collector over gRPC, `http://host:4317`, which gets one span per task that reads"
+        " messages of sampled spans (extra `otlp` of the package).",
         "none",
     ),
     Option(
         "deliveryGuarantee",
         (Use.WRITE,),
         "`at-least-once`: a task ends only when all its messages are acknowledged. `exactly-once`:"
-        " the messages of a micro-batch, or of a whole write, become visible together, and once"
-        " however often it is repeated.",
+        " the messages of a micro-batch, or of a whole write, become visible together, and only"
+        " once however often it is repeated.",
         "`at-least-once`",
     ),
     Option(
         "sinkId",
         (Use.WRITE,),
-        "Exactly once in streams: tells writes of one query apart that go to the same topic, or to"
-        " topics named by a column.",
+        "Exactly once in streams: distinguishes writes of one query to the same topic, or to topics"
+        " named by a column.",
         "the option `topic`",
     ),
     Option(
         "writeId",
         (Use.WRITE,),
         "Exactly once outside streams: names the write to its topic, so that the whole job may be"
-        " repeated and still writes once. Each write needs another one: the same name with other"
-        " rows fails.",
-        "drawn at random",
+        " repeated and still writes once. Each write needs a different name: the same name with"
+        " other rows fails.",
+        "random",
     ),
     Option(
         "onChangedBatch",
         (Use.WRITE,),
-        "Exactly once: what is done when a micro-batch, or a named write, comes again with other"
-        " rows than were committed: `fail`, or `skip` it with a warning and leave what stands.",
+        "Exactly once: what to do if a micro-batch or named write is repeated with other rows than"
+        " were committed: `fail`, or `skip` it with a warning and keep the committed rows.",
         "`fail`",
     ),
     Option(
         "maxInFlight",
         (Use.WRITE,),
-        "At least once: requests to one broker under way at the same time, 1 to 64. Exactly once,"
-        " each task has one.",
+        "At least once: concurrent requests to one broker, 1 to 64. Exactly once, each task has"
+        " one.",
         "1",
     ),
     Option(
@@ -294,40 +293,40 @@ OPTIONS: Final = (
     Option(
         "compression",
         (Use.WRITE,),
-        "Compress large bodies: `lz4`, `zstd` or `zlib`. Readers see them as they were.",
+        "Compress large bodies: `lz4`, `zstd` or `zlib`. Readers see the original bodies.",
         "`none`",
     ),
     Option(
         "compressBytesMin",
         (Use.WRITE,),
-        "Bodies of fewer bytes are never compressed.",
+        "Smaller bodies are never compressed, in bytes.",
         "4096",
     ),
     Option(
         "compressionLevel",
         (Use.WRITE,),
-        "From 1, fast, to 9, small.",
+        "From 1 (fast) to 9 (small).",
         "5",
     ),
     Option(
         "onBadRow",
         (Use.WRITE,),
-        "What becomes of a row that cannot be a message, such as one without a body: `fail`, the"
-        " write fails and names it; `deadLetter`, it goes to `deadLetterTopic` as JSON, with the"
-        " property `refusedBecause`, and the others are written.",
+        "What to do with a row that cannot become a message, such as one without a body: `fail`,"
+        " the write fails and names the row; `deadLetter`, the row goes to `deadLetterTopic` as"
+        " JSON, with the property `refusedBecause`, and the others are written.",
         "`fail`",
     ),
     Option(
         "deadLetterTopic",
         (Use.WRITE,),
-        "Where bad rows go; with `onBadRow=deadLetter` only.",
-        "required there",
+        "The topic for bad rows; only with `onBadRow=deadLetter`.",
+        "required with it",
     ),
     _later(
         "pushdown",
         (Use.BATCH_READ,),
-        "Let Spark hand down its filters. Spark 4.3 gives those of one query to all queries over"
-        " the same `load()`, which would then miss rows; the option `filter` has no such fault.",
+        "Let Spark push its filters down. Spark 4.3 passes those of one query to all queries over"
+        " the same `load()`, which would then miss rows; the option `filter` is not affected.",
     ),
 )
 
