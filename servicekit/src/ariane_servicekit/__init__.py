@@ -28,7 +28,7 @@ from ariane_servicekit.errors import (
 from ariane_servicekit.rpc.answer_budget import AnswerBudget, AnswerLease
 from ariane_servicekit.rpc.calls import Call, current_call
 from ariane_servicekit.rpc.error_status import ErrorRules, ErrorTranslator
-from ariane_servicekit.rpc.pages import Page, PageRequest, take_page
+from ariane_servicekit.rpc.pages import Page, PageKey, PageRequest, take_page
 from ariane_servicekit.rpc.request_stream import first_request
 from ariane_servicekit.rpc.server import RpcService
 from ariane_servicekit.running.background import Loop
@@ -51,6 +51,7 @@ __all__ = [
     "ListenAddress",
     "Loop",
     "Page",
+    "PageKey",
     "PageRequest",
     "RpcService",
     "Service",

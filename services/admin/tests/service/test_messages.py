@@ -66,6 +66,29 @@ async def test_the_newest_come_first_page_by_page(messages, letters):
     assert times == sorted(times, reverse=True)
 
 
+@pytest.fixture
+async def burst(cluster):
+    """A topic with 300 messages of one key, all but stored in one instant."""
+    async with ClusterClient(cluster.name_servers) as client, Producer(cluster.name_servers) as p:
+        await client.create_topic("adm-burst", queue_count=2, exists_ok=True)
+        await p.send_batch([Message("adm-burst", b"%d" % n, keys=["burst"]) for n in range(300)])
+        yield "adm-burst"
+        await client.delete_topic("adm-burst")
+
+
+@pytest.mark.parametrize("term", [{}, {"key": "burst"}])
+async def test_none_is_left_out_where_many_were_stored_in_one_instant(messages, burst, term):
+    found, request = [], message_pb.QueryMessagesRequest(topic=burst, page_size=20, **term)
+    while not found or request.page_token:
+        page = await messages.QueryMessages(request)
+        found += page.messages
+        request.page_token = page.next_page_token
+    assert len(found) == 300
+    assert {int(m.body) for m in found} == set(range(300))
+    times = [m.position.store_time.ToMilliseconds() for m in found]
+    assert times == sorted(times, reverse=True)
+
+
 async def test_an_operator_sends_a_message_and_it_is_told_whose_it_is(messages, letters, entries):
     sent = await messages.SendMessage(
         message_pb.SendMessageRequest(

@@ -152,6 +152,7 @@ class GetClientStateResponse(_message.Message):
 
     CLIENT_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def client(self) -> Global___ClusterClient:
         """The client."""
@@ -160,15 +161,20 @@ class GetClientStateResponse(_message.Message):
     def state(self) -> _client_service_pb2.ClientState:
         """What it said."""
 
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
+        """Brokers that did not answer: the client may be attached to them, too."""
+
     def __init__(
         self,
         *,
         client: Global___ClusterClient | None = ...,
         state: _client_service_pb2.ClientState | None = ...,
+        silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "state", b"state"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "silent_brokers", b"silent_brokers", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -30,7 +30,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/admin/v1/message_service.proto\x12\x0f\x61riane.admin.v1\x1a#ariane/admin/v1/silent_broker.proto\x1a&ariane/broker/v1/client_question.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"6\n\x11GetMessageRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nmessage_id\x18\x02 \x01(\t\"v\n\x12GetMessageResponse\x12*\n\x07message\x18\x01 \x01(\x0b\x32\x19.ariane.common.v1.Message\x12\x34\n\nprogresses\x18\x02 \x03(\x0b\x32 .ariane.admin.v1.MessageProgress\"]\n\x0fMessageProgress\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x32\n\x08standing\x18\x02 \x01(\x0e\x32 .ariane.admin.v1.MessageStanding\"\xee\x01\n\x14QueryMessagesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x03key\x18\x02 \x01(\tH\x00\x12\x13\n\tunique_id\x18\x03 \x01(\tH\x00\x12.\n\nbegin_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\x06 \x01(\x05\x12\x12\n\npage_token\x18\x07 \x01(\t\x12\x16\n\x0e\x62ody_bytes_max\x18\x08 \x01(\x05\x42\x06\n\x04term\"\xa9\x01\n\x15QueryMessagesResponse\x12+\n\x08messages\x18\x01 \x03(\x0b\x32\x19.ariane.common.v1.Message\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x13\n\x0btruncations\x18\x03 \x03(\x08\x12\x35\n\x0esilent_brokers\x18\x04 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"c\n\x18ListMessageTracesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tunique_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"\x9a\x01\n\x19ListMessageTracesResponse\x12-\n\x06traces\x18\x01 \x03(\x0b\x32\x1d.ariane.admin.v1.MessageTrace\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\xfe\x01\n\x0cMessageTrace\x12/\n\x04kind\x18\x01 \x01(\x0e\x32!.ariane.admin.v1.MessageTraceKind\x12.\n\nbegin_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x08\x64uration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05group\x18\x04 \x01(\t\x12\x11\n\tclient_id\x18\x05 \x01(\t\x12\x18\n\x10\x64\x65livery_attempt\x18\x06 \x01(\x05\x12\x12\n\nsuccessful\x18\x07 \x01(\x08\x12\x10\n\x08trace_id\x18\x08 \x01(\t\"d\n\x12SendMessageRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12*\n\x07message\x18\x02 \x01(\x0b\x32\x19.ariane.common.v1.Message\x12\x13\n\x0b\x62roker_name\x18\x03 \x01(\t\"\x8a\x01\n\x13SendMessageResponse\x12\x32\n\x08position\x18\x01 \x01(\x0b\x32 .ariane.common.v1.StoredPosition\x12?\n\x12\x61\x63knowledged_level\x18\x02 \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\"\x97\x01\n\x15\x43onsumeMessageRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x12\n\nmessage_id\x18\x03 \x01(\t\x12\r\n\x05topic\x18\x04 \x01(\t\x12\x30\n\rwait_duration\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"}\n\x16\x43onsumeMessageResponse\x12/\n\x06\x61nswer\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumeAnswer\x12\x32\n\x08position\x18\x02 \x01(\x0b\x32 .ariane.common.v1.StoredPosition*\xa9\x01\n\x0fMessageStanding\x12 \n\x1cMESSAGE_STANDING_UNSPECIFIED\x10\x00\x12\x1b\n\x17MESSAGE_STANDING_PASSED\x10\x01\x12\x1a\n\x16MESSAGE_STANDING_AHEAD\x10\x02\x12\x1d\n\x19MESSAGE_STANDING_FILTERED\x10\x03\x12\x1c\n\x18MESSAGE_STANDING_OFFLINE\x10\x04*\xba\x01\n\x10MessageTraceKind\x12\"\n\x1eMESSAGE_TRACE_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17MESSAGE_TRACE_KIND_SEND\x10\x01\x12\x1e\n\x1aMESSAGE_TRACE_KIND_CONSUME\x10\x02\x12&\n\"MESSAGE_TRACE_KIND_END_TRANSACTION\x10\x03\x12\x1d\n\x19MESSAGE_TRACE_KIND_RECALL\x10\x04\x32\xa2\x04\n\x0eMessageService\x12_\n\nGetMessage\x12\".ariane.admin.v1.GetMessageRequest\x1a#.ariane.admin.v1.GetMessageResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x12h\n\rQueryMessages\x12%.ariane.admin.v1.QueryMessagesRequest\x1a&.ariane.admin.v1.QueryMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x12t\n\x11ListMessageTraces\x12).ariane.admin.v1.ListMessageTracesRequest\x1a*.ariane.admin.v1.ListMessageTracesResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x12\x62\n\x0bSendMessage\x12#.ariane.admin.v1.SendMessageRequest\x1a$.ariane.admin.v1.SendMessageResponse\"\x08\xca\xf3\x18\x04\x08\x02\x10\x02\x12k\n\x0e\x43onsumeMessage\x12&.ariane.admin.v1.ConsumeMessageRequest\x1a\'.ariane.admin.v1.ConsumeMessageResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/admin/v1/message_service.proto\x12\x0f\x61riane.admin.v1\x1a#ariane/admin/v1/silent_broker.proto\x1a&ariane/broker/v1/client_question.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"6\n\x11GetMessageRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nmessage_id\x18\x02 \x01(\t\"\xad\x01\n\x12GetMessageResponse\x12*\n\x07message\x18\x01 \x01(\x0b\x32\x19.ariane.common.v1.Message\x12\x34\n\nprogresses\x18\x02 \x03(\x0b\x32 .ariane.admin.v1.MessageProgress\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"]\n\x0fMessageProgress\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x32\n\x08standing\x18\x02 \x01(\x0e\x32 .ariane.admin.v1.MessageStanding\"\xee\x01\n\x14QueryMessagesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x03key\x18\x02 \x01(\tH\x00\x12\x13\n\tunique_id\x18\x03 \x01(\tH\x00\x12.\n\nbegin_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\x06 \x01(\x05\x12\x12\n\npage_token\x18\x07 \x01(\t\x12\x16\n\x0e\x62ody_bytes_max\x18\x08 \x01(\x05\x42\x06\n\x04term\"\xa9\x01\n\x15QueryMessagesResponse\x12+\n\x08messages\x18\x01 \x03(\x0b\x32\x19.ariane.common.v1.Message\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x13\n\x0btruncations\x18\x03 \x03(\x08\x12\x35\n\x0esilent_brokers\x18\x04 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"c\n\x18ListMessageTracesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tunique_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"\x9a\x01\n\x19ListMessageTracesResponse\x12-\n\x06traces\x18\x01 \x03(\x0b\x32\x1d.ariane.admin.v1.MessageTrace\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\xfe\x01\n\x0cMessageTrace\x12/\n\x04kind\x18\x01 \x01(\x0e\x32!.ariane.admin.v1.MessageTraceKind\x12.\n\nbegin_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x08\x64uration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05group\x18\x04 \x01(\t\x12\x11\n\tclient_id\x18\x05 \x01(\t\x12\x18\n\x10\x64\x65livery_attempt\x18\x06 \x01(\x05\x12\x12\n\nsuccessful\x18\x07 \x01(\x08\x12\x10\n\x08trace_id\x18\x08 \x01(\t\"d\n\x12SendMessageRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12*\n\x07message\x18\x02 \x01(\x0b\x32\x19.ariane.common.v1.Message\x12\x13\n\x0b\x62roker_name\x18\x03 \x01(\t\"\x8a\x01\n\x13SendMessageResponse\x12\x32\n\x08position\x18\x01 \x01(\x0b\x32 .ariane.common.v1.StoredPosition\x12?\n\x12\x61\x63knowledged_level\x18\x02 \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\"\x97\x01\n\x15\x43onsumeMessageRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x12\n\nmessage_id\x18\x03 \x01(\t\x12\r\n\x05topic\x18\x04 \x01(\t\x12\x30\n\rwait_duration\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"}\n\x16\x43onsumeMessageResponse\x12/\n\x06\x61nswer\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumeAnswer\x12\x32\n\x08position\x18\x02 \x01(\x0b\x32 .ariane.common.v1.StoredPosition*\xa9\x01\n\x0fMessageStanding\x12 \n\x1cMESSAGE_STANDING_UNSPECIFIED\x10\x00\x12\x1b\n\x17MESSAGE_STANDING_PASSED\x10\x01\x12\x1a\n\x16MESSAGE_STANDING_AHEAD\x10\x02\x12\x1d\n\x19MESSAGE_STANDING_FILTERED\x10\x03\x12\x1c\n\x18MESSAGE_STANDING_OFFLINE\x10\x04*\xba\x01\n\x10MessageTraceKind\x12\"\n\x1eMESSAGE_TRACE_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17MESSAGE_TRACE_KIND_SEND\x10\x01\x12\x1e\n\x1aMESSAGE_TRACE_KIND_CONSUME\x10\x02\x12&\n\"MESSAGE_TRACE_KIND_END_TRANSACTION\x10\x03\x12\x1d\n\x19MESSAGE_TRACE_KIND_RECALL\x10\x04\x32\xa2\x04\n\x0eMessageService\x12_\n\nGetMessage\x12\".ariane.admin.v1.GetMessageRequest\x1a#.ariane.admin.v1.GetMessageResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x12h\n\rQueryMessages\x12%.ariane.admin.v1.QueryMessagesRequest\x1a&.ariane.admin.v1.QueryMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x12t\n\x11ListMessageTraces\x12).ariane.admin.v1.ListMessageTracesRequest\x1a*.ariane.admin.v1.ListMessageTracesResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x12\x62\n\x0bSendMessage\x12#.ariane.admin.v1.SendMessageRequest\x1a$.ariane.admin.v1.SendMessageResponse\"\x08\xca\xf3\x18\x04\x08\x02\x10\x02\x12k\n\x0e\x43onsumeMessage\x12&.ariane.admin.v1.ConsumeMessageRequest\x1a\'.ariane.admin.v1.ConsumeMessageResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,34 +48,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MESSAGESERVICE'].methods_by_name['SendMessage']._serialized_options = b'\312\363\030\004\010\002\020\002'
   _globals['_MESSAGESERVICE'].methods_by_name['ConsumeMessage']._loaded_options = None
   _globals['_MESSAGESERVICE'].methods_by_name['ConsumeMessage']._serialized_options = b'\312\363\030\004\010\005\020\003'
-  _globals['_MESSAGESTANDING']._serialized_start=1987
-  _globals['_MESSAGESTANDING']._serialized_end=2156
-  _globals['_MESSAGETRACEKIND']._serialized_start=2159
-  _globals['_MESSAGETRACEKIND']._serialized_end=2345
+  _globals['_MESSAGESTANDING']._serialized_start=2043
+  _globals['_MESSAGESTANDING']._serialized_end=2212
+  _globals['_MESSAGETRACEKIND']._serialized_start=2215
+  _globals['_MESSAGETRACEKIND']._serialized_end=2401
   _globals['_GETMESSAGEREQUEST']._serialized_start=263
   _globals['_GETMESSAGEREQUEST']._serialized_end=317
-  _globals['_GETMESSAGERESPONSE']._serialized_start=319
-  _globals['_GETMESSAGERESPONSE']._serialized_end=437
-  _globals['_MESSAGEPROGRESS']._serialized_start=439
-  _globals['_MESSAGEPROGRESS']._serialized_end=532
-  _globals['_QUERYMESSAGESREQUEST']._serialized_start=535
-  _globals['_QUERYMESSAGESREQUEST']._serialized_end=773
-  _globals['_QUERYMESSAGESRESPONSE']._serialized_start=776
-  _globals['_QUERYMESSAGESRESPONSE']._serialized_end=945
-  _globals['_LISTMESSAGETRACESREQUEST']._serialized_start=947
-  _globals['_LISTMESSAGETRACESREQUEST']._serialized_end=1046
-  _globals['_LISTMESSAGETRACESRESPONSE']._serialized_start=1049
-  _globals['_LISTMESSAGETRACESRESPONSE']._serialized_end=1203
-  _globals['_MESSAGETRACE']._serialized_start=1206
-  _globals['_MESSAGETRACE']._serialized_end=1460
-  _globals['_SENDMESSAGEREQUEST']._serialized_start=1462
-  _globals['_SENDMESSAGEREQUEST']._serialized_end=1562
-  _globals['_SENDMESSAGERESPONSE']._serialized_start=1565
-  _globals['_SENDMESSAGERESPONSE']._serialized_end=1703
-  _globals['_CONSUMEMESSAGEREQUEST']._serialized_start=1706
-  _globals['_CONSUMEMESSAGEREQUEST']._serialized_end=1857
-  _globals['_CONSUMEMESSAGERESPONSE']._serialized_start=1859
-  _globals['_CONSUMEMESSAGERESPONSE']._serialized_end=1984
-  _globals['_MESSAGESERVICE']._serialized_start=2348
-  _globals['_MESSAGESERVICE']._serialized_end=2894
+  _globals['_GETMESSAGERESPONSE']._serialized_start=320
+  _globals['_GETMESSAGERESPONSE']._serialized_end=493
+  _globals['_MESSAGEPROGRESS']._serialized_start=495
+  _globals['_MESSAGEPROGRESS']._serialized_end=588
+  _globals['_QUERYMESSAGESREQUEST']._serialized_start=591
+  _globals['_QUERYMESSAGESREQUEST']._serialized_end=829
+  _globals['_QUERYMESSAGESRESPONSE']._serialized_start=832
+  _globals['_QUERYMESSAGESRESPONSE']._serialized_end=1001
+  _globals['_LISTMESSAGETRACESREQUEST']._serialized_start=1003
+  _globals['_LISTMESSAGETRACESREQUEST']._serialized_end=1102
+  _globals['_LISTMESSAGETRACESRESPONSE']._serialized_start=1105
+  _globals['_LISTMESSAGETRACESRESPONSE']._serialized_end=1259
+  _globals['_MESSAGETRACE']._serialized_start=1262
+  _globals['_MESSAGETRACE']._serialized_end=1516
+  _globals['_SENDMESSAGEREQUEST']._serialized_start=1518
+  _globals['_SENDMESSAGEREQUEST']._serialized_end=1618
+  _globals['_SENDMESSAGERESPONSE']._serialized_start=1621
+  _globals['_SENDMESSAGERESPONSE']._serialized_end=1759
+  _globals['_CONSUMEMESSAGEREQUEST']._serialized_start=1762
+  _globals['_CONSUMEMESSAGEREQUEST']._serialized_end=1913
+  _globals['_CONSUMEMESSAGERESPONSE']._serialized_start=1915
+  _globals['_CONSUMEMESSAGERESPONSE']._serialized_end=2040
+  _globals['_MESSAGESERVICE']._serialized_start=2404
+  _globals['_MESSAGESERVICE']._serialized_end=2950
 # @@protoc_insertion_point(module_scope)

@@ -122,6 +122,7 @@ class GetMessageResponse(_message.Message):
 
     MESSAGE_FIELD_NUMBER: _builtins.int
     PROGRESSES_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def message(self) -> _message_pb2.Message:
         """The message."""
@@ -130,15 +131,20 @@ class GetMessageResponse(_message.Message):
     def progresses(self) -> _containers.RepeatedCompositeFieldContainer[Global___MessageProgress]:
         """How the groups that subscribe to the topic stand to it, by group; at most 100."""
 
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
+        """Brokers that did not answer: their part is missing above."""
+
     def __init__(
         self,
         *,
         message: _message_pb2.Message | None = ...,
         progresses: _abc.Iterable[Global___MessageProgress] | None = ...,
+        silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "progresses", b"progresses"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "progresses", b"progresses", "silent_brokers", b"silent_brokers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -85,7 +85,7 @@ class MessageServiceServicer(object):
 
     def ListMessageTraces(self, request, context):
         """Lists what is known of a message's life: sends, deliveries, outcomes, oldest first. Needs
-        clients that trace.
+        clients that trace. Of each broker the newest 1,000 messages that tell of it are looked at.
         Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -44,7 +44,7 @@ class MessageServiceStub:
     """
     ListMessageTraces: _grpc.UnaryUnaryMultiCallable[_message_service_pb2.ListMessageTracesRequest, _message_service_pb2.ListMessageTracesResponse]
     """Lists what is known of a message's life: sends, deliveries, outcomes, oldest first. Needs
-    clients that trace.
+    clients that trace. Of each broker the newest 1,000 messages that tell of it are looked at.
     Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     SendMessage: _grpc.UnaryUnaryMultiCallable[_message_service_pb2.SendMessageRequest, _message_service_pb2.SendMessageResponse]
@@ -76,7 +76,7 @@ class MessageServiceAsyncStub(MessageServiceStub):
     """
     ListMessageTraces: _aio.UnaryUnaryMultiCallable[_message_service_pb2.ListMessageTracesRequest, _message_service_pb2.ListMessageTracesResponse]  # type: ignore[assignment]
     """Lists what is known of a message's life: sends, deliveries, outcomes, oldest first. Needs
-    clients that trace.
+    clients that trace. Of each broker the newest 1,000 messages that tell of it are looked at.
     Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     SendMessage: _aio.UnaryUnaryMultiCallable[_message_service_pb2.SendMessageRequest, _message_service_pb2.SendMessageResponse]  # type: ignore[assignment]
@@ -123,7 +123,7 @@ class MessageServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_message_service_pb2.ListMessageTracesResponse, _abc.Awaitable[_message_service_pb2.ListMessageTracesResponse]]:
         """Lists what is known of a message's life: sends, deliveries, outcomes, oldest first. Needs
-        clients that trace.
+        clients that trace. Of each broker the newest 1,000 messages that tell of it are looked at.
         Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
         """
 

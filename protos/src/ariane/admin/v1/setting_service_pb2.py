@@ -27,7 +27,7 @@ from ariane.common.v1 import process_service_pb2 as ariane_dot_common_dot_v1_dot
 from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/admin/v1/setting_service.proto\x12\x0f\x61riane.admin.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a&ariane/common/v1/process_service.proto\x1a\x17google/rpc/status.proto\"D\n\x10ProcessReference\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\"N\n\x14ListProcessesRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"d\n\x15ListProcessesResponse\x12\x32\n\tprocesses\x18\x01 \x03(\x0b\x32\x1f.ariane.admin.v1.ClusterProcess\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x96\x01\n\x0e\x43lusterProcess\x12\x32\n\x07process\x18\x01 \x01(\x0b\x32!.ariane.admin.v1.ProcessReference\x12-\n\x05state\x18\x02 \x01(\x0b\x32\x1e.ariane.common.v1.ProcessState\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status\"v\n\x13ListSettingsRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x16\n\x0e\x64iffering_only\x18\x03 \x01(\x08\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"b\n\x14ListSettingsResponse\x12\x31\n\x08settings\x18\x01 \x03(\x0b\x32\x1f.ariane.admin.v1.ClusterSetting\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xaf\x01\n\x0e\x43lusterSetting\x12\x31\n\x07setting\x18\x01 \x01(\x0b\x32 .ariane.common.v1.ProcessSetting\x12;\n\x06values\x18\x02 \x03(\x0b\x32+.ariane.admin.v1.ClusterSetting.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"W\n\x14UpdateSettingRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x11\n\taddresses\x18\x02 \x03(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\r\n\x05value\x18\x04 \x01(\t\"J\n\x15UpdateSettingResponse\x12\x31\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1f.ariane.admin.v1.SettingOutcome\"\x7f\n\x0eSettingOutcome\x12\x32\n\x07process\x18\x01 \x01(\x0b\x32!.ariane.admin.v1.ProcessReference\x12\x16\n\x0eprevious_value\x18\x02 \x01(\t\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status2\xcb\x02\n\x0eSettingService\x12h\n\rListProcesses\x12%.ariane.admin.v1.ListProcessesRequest\x1a&.ariane.admin.v1.ListProcessesResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x12\x65\n\x0cListSettings\x12$.ariane.admin.v1.ListSettingsRequest\x1a%.ariane.admin.v1.ListSettingsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x12h\n\rUpdateSetting\x12%.ariane.admin.v1.UpdateSettingRequest\x1a&.ariane.admin.v1.UpdateSettingResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x01\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/admin/v1/setting_service.proto\x12\x0f\x61riane.admin.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a&ariane/common/v1/process_service.proto\x1a\x17google/rpc/status.proto\"D\n\x10ProcessReference\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\"N\n\x14ListProcessesRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"d\n\x15ListProcessesResponse\x12\x32\n\tprocesses\x18\x01 \x03(\x0b\x32\x1f.ariane.admin.v1.ClusterProcess\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x96\x01\n\x0e\x43lusterProcess\x12\x32\n\x07process\x18\x01 \x01(\x0b\x32!.ariane.admin.v1.ProcessReference\x12-\n\x05state\x18\x02 \x01(\x0b\x32\x1e.ariane.common.v1.ProcessState\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status\"v\n\x13ListSettingsRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x16\n\x0e\x64iffering_only\x18\x03 \x01(\x08\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"\x9d\x01\n\x14ListSettingsResponse\x12\x31\n\x08settings\x18\x01 \x03(\x0b\x32\x1f.ariane.admin.v1.ClusterSetting\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x39\n\x10silent_processes\x18\x03 \x03(\x0b\x32\x1f.ariane.admin.v1.ClusterProcess\"\xaf\x01\n\x0e\x43lusterSetting\x12\x31\n\x07setting\x18\x01 \x01(\x0b\x32 .ariane.common.v1.ProcessSetting\x12;\n\x06values\x18\x02 \x03(\x0b\x32+.ariane.admin.v1.ClusterSetting.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"W\n\x14UpdateSettingRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x11\n\taddresses\x18\x02 \x03(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\r\n\x05value\x18\x04 \x01(\t\"J\n\x15UpdateSettingResponse\x12\x31\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1f.ariane.admin.v1.SettingOutcome\"\x7f\n\x0eSettingOutcome\x12\x32\n\x07process\x18\x01 \x01(\x0b\x32!.ariane.admin.v1.ProcessReference\x12\x16\n\x0eprevious_value\x18\x02 \x01(\t\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status2\xcb\x02\n\x0eSettingService\x12h\n\rListProcesses\x12%.ariane.admin.v1.ListProcessesRequest\x1a&.ariane.admin.v1.ListProcessesResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x12\x65\n\x0cListSettings\x12$.ariane.admin.v1.ListSettingsRequest\x1a%.ariane.admin.v1.ListSettingsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x12h\n\rUpdateSetting\x12%.ariane.admin.v1.UpdateSettingRequest\x1a&.ariane.admin.v1.UpdateSettingResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x01\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -53,18 +53,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLUSTERPROCESS']._serialized_end=557
   _globals['_LISTSETTINGSREQUEST']._serialized_start=559
   _globals['_LISTSETTINGSREQUEST']._serialized_end=677
-  _globals['_LISTSETTINGSRESPONSE']._serialized_start=679
-  _globals['_LISTSETTINGSRESPONSE']._serialized_end=777
-  _globals['_CLUSTERSETTING']._serialized_start=780
-  _globals['_CLUSTERSETTING']._serialized_end=955
-  _globals['_CLUSTERSETTING_VALUESENTRY']._serialized_start=910
-  _globals['_CLUSTERSETTING_VALUESENTRY']._serialized_end=955
-  _globals['_UPDATESETTINGREQUEST']._serialized_start=957
-  _globals['_UPDATESETTINGREQUEST']._serialized_end=1044
-  _globals['_UPDATESETTINGRESPONSE']._serialized_start=1046
-  _globals['_UPDATESETTINGRESPONSE']._serialized_end=1120
-  _globals['_SETTINGOUTCOME']._serialized_start=1122
-  _globals['_SETTINGOUTCOME']._serialized_end=1249
-  _globals['_SETTINGSERVICE']._serialized_start=1252
-  _globals['_SETTINGSERVICE']._serialized_end=1583
+  _globals['_LISTSETTINGSRESPONSE']._serialized_start=680
+  _globals['_LISTSETTINGSRESPONSE']._serialized_end=837
+  _globals['_CLUSTERSETTING']._serialized_start=840
+  _globals['_CLUSTERSETTING']._serialized_end=1015
+  _globals['_CLUSTERSETTING_VALUESENTRY']._serialized_start=970
+  _globals['_CLUSTERSETTING_VALUESENTRY']._serialized_end=1015
+  _globals['_UPDATESETTINGREQUEST']._serialized_start=1017
+  _globals['_UPDATESETTINGREQUEST']._serialized_end=1104
+  _globals['_UPDATESETTINGRESPONSE']._serialized_start=1106
+  _globals['_UPDATESETTINGRESPONSE']._serialized_end=1180
+  _globals['_SETTINGOUTCOME']._serialized_start=1182
+  _globals['_SETTINGOUTCOME']._serialized_end=1309
+  _globals['_SETTINGSERVICE']._serialized_start=1312
+  _globals['_SETTINGSERVICE']._serialized_end=1643
 # @@protoc_insertion_point(module_scope)

@@ -190,21 +190,27 @@ class ListSettingsResponse(_message.Message):
 
     SETTINGS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SILENT_PROCESSES_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
     @_builtins.property
     def settings(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClusterSetting]:
         """Settings, by name."""
 
+    @_builtins.property
+    def silent_processes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClusterProcess]:
+        """Processes that did not answer: their values are missing above."""
+
     def __init__(
         self,
         *,
         settings: _abc.Iterable[Global___ClusterSetting] | None = ...,
         next_page_token: _builtins.str = ...,
+        silent_processes: _abc.Iterable[Global___ClusterProcess] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "settings", b"settings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "settings", b"settings", "silent_processes", b"silent_processes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

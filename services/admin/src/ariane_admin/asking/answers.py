@@ -26,9 +26,17 @@ class Answers:
         silent: Those that did not answer, by name, each with the error.
     """
 
-    def __init__(self, brokers: Sequence[LiveBroker]) -> None:
+    def __init__(self, brokers: Sequence[LiveBroker], *, seconds_max: float | None = None) -> None:
+        """Ask nobody yet.
+
+        Args:
+            brokers: Whom to ask.
+            seconds_max: How long each may take for one question, of however many calls it is made;
+                who takes longer counts as silent. Nothing: as long as it goes on.
+        """
         self.brokers = brokers
         self.silent: dict[str, CallError] = {}
+        self._seconds_max = seconds_max
 
     @property
     def unanswered(self) -> list[str]:
@@ -48,7 +56,9 @@ class Answers:
             CallError: A broker answered with an error, or nobody answered.
         """
         asked = [one for one in self.brokers if one.broker_name not in self.silent]
-        answers = await asyncio.gather(*map(ask, asked), return_exceptions=True)
+        answers = await asyncio.gather(
+            *(self._answer_of(broker, ask) for broker in asked), return_exceptions=True
+        )
         told: list[_Answer] = []
         fresh: list[CallError] = []
         for broker, answer in zip(asked, answers, strict=True):
@@ -65,6 +75,19 @@ class Answers:
         for error in fresh:
             self.fell_silent(error)
         return told
+
+    async def _answer_of(
+        self, broker: LiveBroker, ask: Callable[[LiveBroker], Awaitable[_Answer]]
+    ) -> _Answer:
+        try:
+            async with asyncio.timeout(self._seconds_max):
+                return await ask(broker)
+        except TimeoutError:
+            raise DeadlinePassed(
+                f"broker {broker.broker_name} at {broker.address} has not told all within"
+                f" {self._seconds_max:g} s",
+                retriable=True,
+            ) from None
 
     def leave_out(self, broker_name: str, error: CallError) -> None:
         """Do without a broker that answered first and fell silent while it was read.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
@@ -14,8 +14,6 @@ from ariane_admin.asking.cluster_doors import (
 from ariane_sdk import LiveBroker
 
 _EntryT = TypeVar("_EntryT")
-
-_PAGES_MAX: Final = 1000
 
 
 class _Pages(Protocol):
@@ -42,10 +40,9 @@ async def all_pages(
     """
     found: list[_EntryT] = []
     request.page_size = PAGE_SIZE
-    for _ in range(_PAGES_MAX):
+    while True:
         page = await answer_to_question(ask(request, timeout=CALL_SECONDS_MAX), broker_peer(broker))
         found += entries(page)
         request.page_token = page.next_page_token
         if not request.page_token:
-            break
-    return found
+            return found

@@ -20,6 +20,8 @@ from ariane_admin.asking.setting_changes import (
     SettingChanges,
     change_settings,
 )
+from ariane_admin.terminal.client_warnings import say_warning
+from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, output_option
 
 _BY_NAME_SERVERS: Final = ("broker", "filter", "namesrv")
@@ -41,11 +43,12 @@ def list_settings(
     name_servers: str,
     checker: str,
     output: Output,
-) -> None:
+) -> ExitStatus:
     """List the settings of all processes of SERVICE, with what each of them has.
 
     Changeable are those that ariane setting set changes while the process runs. A value that is
-    not the same everywhere is shown for each address.
+    not the same everywhere is shown for each address. Processes that do not answer are named, and
+    what the others have is shown; exit status 3.
 
     \b
     Examples:
@@ -65,8 +68,11 @@ def list_settings(
             answer: ListSettingsResponse = await here.settings.ListSettings(request)
             return answer
 
-    rows = [_row(each) for each in run_async(ask()).settings]
-    output.rows(("name", "value", "default", "changeable"), rows)
+    told = run_async(ask())
+    for each in told.silent_processes:
+        say_warning(f"shown without a process that does not answer: {each.error.message}")
+    output.rows(("name", "value", "default", "changeable"), map(_row, told.settings))
+    return ExitStatus.UNREACHABLE if told.silent_processes else ExitStatus.DONE
 
 
 @click.command("set")

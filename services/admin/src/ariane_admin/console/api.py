@@ -120,8 +120,13 @@ class Asker:
 
 def silence(answer: Any) -> Sequence[Notice]:
     """What is said above a part: who did not answer."""
-    silent = getattr(answer, "silent_brokers", ())
-    if not silent:
+    brokers = getattr(answer, "silent_brokers", ())
+    processes = getattr(answer, "silent_processes", ())
+    servers = getattr(answer, "silent_servers", ())
+    names = [each.broker_name for each in brokers]
+    names += [f"{each.process.service} {each.process.address}" for each in processes]
+    names += [f"FilterServer {each.address}" for each in servers]
+    if not names:
         return ()
-    names = ", ".join(each.broker_name for each in silent)
-    return (Notice(f"This is a part: {names} did not answer. {silent[0].error.message}", "warn"),)
+    cause = next(each.error.message for each in (*brokers, *processes, *servers))
+    return (Notice(f"This is a part: {', '.join(names)} did not answer. {cause}", "warn"),)

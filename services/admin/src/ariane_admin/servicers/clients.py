@@ -78,4 +78,6 @@ class ClientServicer(ClientServiceServicer):
         )
         call = self._doors.clients(broker.address).GetClientState(asked, timeout=CALL_SECONDS_MAX)
         answer = await answer_to_question(call, broker_peer(broker))
-        return client_pb.GetClientStateResponse(client=client, state=answer.state)
+        return client_pb.GetClientStateResponse(
+            client=client, state=answer.state, silent_brokers=self._cluster.silent(answers)
+        )

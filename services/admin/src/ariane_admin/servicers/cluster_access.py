@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from ariane.admin.v1.cluster_service_pb2 import BrokerOutcome
 from ariane.admin.v1.silent_broker_pb2 import SilentBroker
@@ -13,6 +14,9 @@ from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_sdk import DeadLetters, LiveBroker, Producer
 from ariane_sdk.errors import ArianeError, RouteNotFound
 from ariane_servicekit import ErrorTranslator, ServiceError
+
+QUESTION_SECONDS_MAX: Final = 10.0
+"""How long a broker may take for one question, of however many calls."""
 
 
 class ClusterAccess:
@@ -59,7 +63,7 @@ class ClusterAccess:
         Raises:
             CallError: There are none, or no name server answers.
         """
-        return Answers(await self.doors.primaries(cluster_name=cluster_name))
+        return self.asking(await self.doors.primaries(cluster_name=cluster_name))
 
     async def carriers(self, topic: str) -> Answers:
         """The primaries that carry a topic, to be asked.
@@ -68,9 +72,13 @@ class ClusterAccess:
             ServiceError: TOPIC_NOT_FOUND.
         """
         try:
-            return Answers(await self.doors.primaries_of(topic))
+            return self.asking(await self.doors.primaries_of(topic))
         except RouteNotFound as error:
             raise topic_not_found(topic) from error
+
+    def asking(self, brokers: Sequence[LiveBroker]) -> Answers:
+        """Brokers to be asked, each for so long as a caller waits."""
+        return Answers(brokers, seconds_max=QUESTION_SECONDS_MAX)
 
     def silent(self, answers: Answers) -> list[SilentBroker]:
         """Who did not answer, as the contract says it."""

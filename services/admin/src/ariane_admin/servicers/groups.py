@@ -14,6 +14,7 @@ from ariane.admin.v1.cluster_service_pb2 import BrokerOutcome
 from ariane.admin.v1.group_service_pb2_grpc import GroupServiceServicer
 from ariane.broker.v1 import group_service_pb2 as broker_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
+from ariane.broker.v1.pull_service_pb2 import ListQueueBoundsRequest
 from ariane_admin.asking.answers import Answers
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
@@ -35,7 +36,7 @@ from ariane_admin.servicers.group_offsets import (
 )
 from ariane_record.names import dead_letter_topic, is_system_group
 from ariane_sdk import LiveBroker, MessageQueue
-from ariane_sdk.errors import CallError, GroupNotFound, RouteNotFound
+from ariane_sdk.errors import CallError, GroupNotFound, TopicNotFound
 from ariane_servicekit import field_invalid, take_page
 
 _Context = aio.ServicerContext[Any, Any]
@@ -105,11 +106,7 @@ class GroupServicer(GroupServiceServicer):
         if not placements and not lags and not members[name]:
             raise group_not_found(name)
         group = cluster_group(name, placements, lags[name], members[name])
-        try:
-            bounds = await self._cluster.reader.bounds(dead_letter_topic(name))
-            group.dead_letter_count = sum(end - begin for begin, end in bounds.values())
-        except RouteNotFound:
-            pass  # Nothing ever died.
+        group.dead_letter_count = await self._dead_letter_count(name, answers)
         return group_pb.GetGroupResponse(group=group, silent_brokers=self._cluster.silent(answers))
 
     async def ListGroups(
@@ -300,10 +297,23 @@ class GroupServicer(GroupServiceServicer):
     async def _carriers(self, topic: str) -> Sequence[LiveBroker]:
         return (await self._cluster.carriers(topic)).brokers
 
+    async def _dead_letter_count(self, name: str, answers: Answers) -> int:
+        async def at(broker: LiveBroker) -> int:
+            asked = ListQueueBoundsRequest(topic=dead_letter_topic(name))
+            stub = self._doors.pulls(broker.address)
+            call = stub.ListQueueBounds(asked, timeout=CALL_SECONDS_MAX)
+            try:
+                bounds = (await answer_to_question(call, broker_peer(broker))).queues
+            except TopicNotFound:
+                return 0  # Nothing ever died there.
+            return sum(each.max_queue_offset - each.min_queue_offset for each in bounds)
+
+        return sum(await answers.ask(at))
+
     async def _settings_now(
         self, name: str, brokers: Sequence[LiveBroker]
     ) -> group_pb.ClusterGroup:
-        placements = await self._placements(name, Answers(brokers))
+        placements = await self._placements(name, self._cluster.asking(brokers))
         return cluster_group(name, placements, (), set())
 
     async def _placements(self, name: str, answers: Answers) -> list[group_pb.GroupPlacement]:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import aclosing
 from typing import Any, Final
 
 from grpc import aio
@@ -13,41 +11,34 @@ from ariane.admin.v1 import message_service_pb2 as message_pb
 from ariane.admin.v1.message_service_pb2_grpc import MessageServiceServicer
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import query_service_pb2 as query_pb
-from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.common.v1.message_pb2 import AcknowledgedLevel, Message, StoredPosition
 from ariane_admin.asking.answers import Answers
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     answer_of,
-    answer_to_question,
     broker_peer,
 )
-from ariane_admin.messages.message_body import body_of
 from ariane_admin.messages.message_traces import KINDS, LifeStep, life_of
 from ariane_admin.servicers.cluster_access import ClusterAccess
-from ariane_admin.servicers.message_wire import message_of, shortened
+from ariane_admin.servicers.message_search import PLACE_KINDS, TERM_KINDS, MessageSearch, plain
 from ariane_admin.servicers.times import moment_in
 from ariane_record.names import TRACE_TOPIC
-from ariane_sdk import LiveBroker, MessageQueue, QueueLag, ReceivedMessage
+from ariane_sdk import LiveBroker, MessageQueue, QueueLag
 from ariane_sdk import Message as OutgoingMessage
-from ariane_sdk.errors import CallError, TopicNotFound
-from ariane_servicekit import PageRequest, ServiceError, field_invalid
+from ariane_servicekit import PageRequest, field_invalid
 
 _Context = aio.ServicerContext[Any, Any]
 
 BODY_BYTES_DEFAULT: Final = 1024
 GROUPS_MAX: Final = 100
-FOUND_BY_TERM_MAX: Final = 64
-"""Messages with one key that a broker tells of."""
+TOLD_MAX: Final = 1000
+"""Messages of the trace topic about one message that are looked at of each broker."""
 
 CONSUME_SECONDS_DEFAULT: Final = 10
 CONSUME_SECONDS_MAX: Final = 60
 
 SENT_BY: Final = "ariane.sent_by"
 """Property of messages that operators sent."""
-
-_ABSENT: Final = frozenset({"MESSAGE_NOT_FOUND", "FIELD_INVALID"})
-_POSITION_KINDS: Final = (int, str, int, int)
 
 
 class MessageServicer(MessageServiceServicer):
@@ -56,15 +47,19 @@ class MessageServicer(MessageServiceServicer):
     def __init__(self, cluster: ClusterAccess) -> None:
         self._cluster = cluster
         self._doors = cluster.doors
+        self._search = MessageSearch(cluster)
 
     async def GetMessage(
         self, request: message_pb.GetMessageRequest, context: _Context
     ) -> message_pb.GetMessageResponse:
         """Read the message of one id, and who has consumed it."""
         answers = await self._cluster.answers()
-        found = await self._found(answers, request.message_id, request.topic)
+        found = await self._search.one(answers, request.message_id, request.topic)
+        progresses = await self._progresses(answers, found)
         return message_pb.GetMessageResponse(
-            message=_plain(found), progresses=await self._progresses(answers, found)
+            message=plain(found),
+            progresses=progresses,
+            silent_brokers=self._cluster.silent(answers),
         )
 
     async def QueryMessages(
@@ -72,35 +67,19 @@ class MessageServicer(MessageServiceServicer):
     ) -> message_pb.QueryMessagesResponse:
         """Find messages by key, by unique id or by time, newest first."""
         answers = await self._cluster.carriers(request.topic)
-        bytes_max = request.body_bytes_max or BODY_BYTES_DEFAULT
-        scope = f"messages:{request.topic}:{request.key}:{request.unique_id}"
+        term = request.WhichOneof("term")
         page = PageRequest.of(
             page_size=request.page_size,
             page_token=request.page_token,
-            scope=scope,
-            kinds=_POSITION_KINDS,
+            scope=f"messages:{request.topic}:{request.key}:{request.unique_id}",
+            kinds=TERM_KINDS if term else PLACE_KINDS,
         )
-        if request.WhichOneof("term"):
-            asked = query_pb.QueryMessagesRequest(
-                topic=request.topic, message_count_max=FOUND_BY_TERM_MAX
-            )
-            for field in ("key", "unique_id", "begin_time", "end_time"):
-                if request.HasField(field):
-                    value = getattr(request, field)
-                    if isinstance(value, str):
-                        setattr(asked, field, value)
-                    else:
-                        getattr(asked, field).CopyFrom(value)
-            found = [_plain(each) for each in await self._by_term(answers, asked)]
-            cuts = [shortened(each, bytes_max) for each in sorted(found, key=_newest)]
-        else:
-            cuts = await self._latest(answers, request, page, bytes_max)
-        if page.last is not None:
-            cuts = [each for each in cuts if _newest(each[0]) > page.last]
-        taken = page.page_of(cuts, lambda each: _newest(each[0]))
+        find = self._search.found_by_term if term else self._search.latest
+        bytes_max = request.body_bytes_max or BODY_BYTES_DEFAULT
+        taken = page.page_of(await find(answers, request, page, bytes_max), lambda one: one.key)
         return message_pb.QueryMessagesResponse(
-            messages=(message for message, _ in taken.entries),
-            truncations=(cut for _, cut in taken.entries),
+            messages=(one.message for one in taken.entries),
+            truncations=(one.cut for one in taken.entries),
             next_page_token=taken.next_page_token,
             silent_brokers=self._cluster.silent(answers),
         )
@@ -118,10 +97,9 @@ class MessageServicer(MessageServiceServicer):
             kinds=(int,),
         )
         answers = await self._cluster.answers()
-        asked = query_pb.QueryMessagesRequest(
-            topic=TRACE_TOPIC, key=request.unique_id, message_count_max=FOUND_BY_TERM_MAX
-        )
-        steps = life_of(request.unique_id, await self._by_term(answers, asked))
+        asked = query_pb.QueryMessagesRequest(topic=TRACE_TOPIC, key=request.unique_id)
+        told = await self._search.by_term(answers, lambda _: asked, count_max=TOLD_MAX)
+        steps = life_of(request.unique_id, told)
         places = list(enumerate(steps))
         if page.last is not None:
             places = places[int(page.last[0]) + 1 :]
@@ -175,7 +153,7 @@ class MessageServicer(MessageServiceServicer):
             if not getattr(request, field):
                 raise field_invalid(field, "is required")
         answers = await self._cluster.answers()
-        found = await self._found(answers, request.message_id, request.topic)
+        found = await self._search.one(answers, request.message_id, request.topic)
         position = found.position
         [broker] = [b for b in answers.brokers if b.broker_name == position.broker_name]
         asked = client_pb.ConsumeMessageRequest(
@@ -203,122 +181,6 @@ class MessageServicer(MessageServiceServicer):
         if not queues:
             raise field_invalid("broker_name", "must carry the topic and take messages")
         return queues[0]
-
-    async def _found(self, answers: Answers, message_id: str, topic: str) -> Message:
-        """The message of one id, the broker's or, with its topic, the producer's.
-
-        Raises:
-            ServiceError: FIELD_INVALID or MESSAGE_NOT_FOUND.
-        """
-        if not message_id:
-            raise field_invalid("message_id", "is required")
-        found = await self._by_id(answers, message_id, topic)
-        if found is None and topic:
-            asked = query_pb.QueryMessagesRequest(
-                topic=topic, unique_id=message_id, message_count_max=1
-            )
-            matching = await self._by_term(answers, asked)
-            found = matching[0] if matching else None
-        if found is None:
-            hint = "" if topic else "; a unique id is looked for with its topic"
-            raise ServiceError(
-                ErrorReason.ERROR_REASON_MESSAGE_NOT_FOUND,
-                f"no broker that answers has message {message_id!r}{hint}",
-                {"message_id": message_id, "topic": topic},
-            )
-        return found
-
-    async def _by_id(self, answers: Answers, message_id: str, topic: str) -> Message | None:
-        """The message of a broker's id. Only the broker that gave it knows it; all are asked."""
-
-        async def at(broker: LiveBroker) -> Message | None:
-            asked = query_pb.GetMessageRequest(message_id=message_id, topic=topic)
-            call = self._doors.queries(broker.address).GetMessage(asked, timeout=CALL_SECONDS_MAX)
-            try:
-                return (await answer_to_question(call, broker_peer(broker))).message
-            except CallError as error:
-                if error.reason in _ABSENT:
-                    return None
-                raise
-
-        found = [each for each in await answers.ask(at) if each is not None]
-        return found[0] if found else None
-
-    async def _by_term(
-        self, answers: Answers, asked: query_pb.QueryMessagesRequest
-    ) -> list[Message]:
-        async def at(broker: LiveBroker) -> Sequence[Message]:
-            stub = self._doors.queries(broker.address)
-            call = stub.QueryMessages(asked, timeout=CALL_SECONDS_MAX)
-            try:
-                return (await answer_to_question(call, broker_peer(broker))).messages
-            except TopicNotFound:
-                return ()
-
-        found = [message for messages in await answers.ask(at) for message in messages]
-        return sorted(found, key=_newest)
-
-    async def _latest(
-        self,
-        answers: Answers,
-        request: message_pb.QueryMessagesRequest,
-        page: PageRequest,
-        bytes_max: int,
-    ) -> list[tuple[Message, bool]]:
-        """The newest messages of every queue in a time, enough for a page and one."""
-        begin, end = moment_in(request, "begin_time"), moment_in(request, "end_time")
-        reader, wanted = self._cluster.reader, page.limit + 1
-        last_ms = None if page.last is None else -int(page.last[0])
-
-        async def at(broker: LiveBroker) -> list[tuple[Message, bool]]:
-            only = [broker.broker_name]
-            ranges = await reader.bounds(request.topic, broker_names=only)
-            firsts = (
-                {}
-                if begin is None
-                else await reader.offsets_at(request.topic, begin, broker_names=only)
-            )
-            lasts = (
-                {}
-                if end is None
-                else await reader.offsets_at(request.topic, end, broker_names=only)
-            )
-            found: list[tuple[Message, bool]] = []
-            for queue, (low, high) in ranges.items():
-                first, last = max(low, firsts.get(queue, low)), min(high, lasts.get(queue, high))
-                found += await self._tail(
-                    queue, first, last, wanted=wanted, last_ms=last_ms, bytes_max=bytes_max
-                )
-            return found
-
-        told = [pair for found in await answers.ask(at) for pair in found]
-        return sorted(told, key=lambda pair: _newest(pair[0]))
-
-    async def _tail(
-        self,
-        queue: MessageQueue,
-        first: int,
-        last: int,
-        *,
-        wanted: int,
-        last_ms: int | None,
-        bytes_max: int,
-    ) -> list[tuple[Message, bool]]:
-        """The last messages of a range that are not newer than a time: as many as wanted."""
-        found: list[tuple[Message, bool]] = []
-        while last > first and len(found) < wanted:
-            begin = max(first, last - wanted)
-            older: list[ReceivedMessage] = []
-            async with aclosing(self._cluster.reader.read_range(queue, begin, last)) as chunks:  # type: ignore[type-var]
-                async for columns in chunks:
-                    older += [ReceivedMessage(view, queue) for view in columns.iter_messages()]
-            found = [
-                message_of(each, body_bytes_max=bytes_max)
-                for each in older
-                if last_ms is None or each.store_timestamp_ms <= last_ms
-            ] + found
-            last = begin
-        return found
 
     async def _progresses(
         self, answers: Answers, message: Message
@@ -348,28 +210,6 @@ class MessageServicer(MessageServiceServicer):
             message_pb.MessageProgress(consumer_group=group, standing=standings[group])
             for group in sorted(standings)[:GROUPS_MAX]
         ]
-
-
-def _plain(message: Message) -> Message:
-    """A message with its body as its producer gave it."""
-    if not message.compression:
-        return message
-    plain = Message()
-    plain.CopyFrom(message)
-    plain.body = body_of(message)
-    plain.ClearField("compression")
-    return plain
-
-
-def _newest(message: Message) -> tuple[int, str, int, int]:
-    """What messages are sorted by: the newest first, those of one instant by their place."""
-    position = message.position
-    return (
-        -position.store_time.ToMilliseconds(),
-        position.broker_name,
-        position.queue_id,
-        -position.queue_offset,
-    )
 
 
 def _trace_of(step: LifeStep) -> message_pb.MessageTrace:

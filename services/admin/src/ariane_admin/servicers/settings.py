@@ -49,9 +49,11 @@ class SettingServicer(SettingServiceServicer):
         self, method: str, request: setting_pb.UpdateSettingRequest
     ) -> setting_pb.ListSettingsResponse:
         """The setting in each process before it is changed."""
-        settings = await self._settings(await self._chosen(request.service, request.addresses))
+        chosen = await self._chosen(request.service, request.addresses)
+        settings, silent = await self._settings(chosen)
         return setting_pb.ListSettingsResponse(
-            settings=[each for each in settings if each.setting.name == request.name]
+            settings=[each for each in settings if each.setting.name == request.name],
+            silent_processes=silent,
         )
 
     async def ListProcesses(
@@ -75,7 +77,7 @@ class SettingServicer(SettingServiceServicer):
     ) -> setting_pb.ListSettingsResponse:
         """List settings with their values in each process."""
         only = [request.address] if request.address else []
-        settings = await self._settings(await self._chosen(request.service, only))
+        settings, silent = await self._settings(await self._chosen(request.service, only))
         if request.differing_only:
             settings = [
                 each
@@ -90,7 +92,9 @@ class SettingServicer(SettingServiceServicer):
             scope=f"settings:{request.service}:{request.address}:{request.differing_only}",
         )
         return setting_pb.ListSettingsResponse(
-            settings=page.entries, next_page_token=page.next_page_token
+            settings=page.entries,
+            next_page_token=page.next_page_token,
+            silent_processes=silent,
         )
 
     async def UpdateSetting(
@@ -98,7 +102,8 @@ class SettingServicer(SettingServiceServicer):
     ) -> setting_pb.UpdateSettingResponse:
         """Change a setting in processes that let it change."""
         chosen = await self._chosen(request.service, request.addresses)
-        known = {s.setting.name: s for s in await self._settings(chosen, silent_ok=True)}
+        settings, _ = await self._settings(chosen)
+        known = {each.setting.name: each for each in settings}
         found = known.get(request.name)
         if found is None or not found.setting.dynamic:
             rule = "is not known" if found is None else "may not change while the process runs"
@@ -153,8 +158,14 @@ class SettingServicer(SettingServiceServicer):
         return chosen
 
     async def _settings(
-        self, processes: Sequence[_Process], *, silent_ok: bool = False
-    ) -> list[setting_pb.ClusterSetting]:
+        self, processes: Sequence[_Process]
+    ) -> tuple[list[setting_pb.ClusterSetting], list[setting_pb.ClusterProcess]]:
+        """The settings of processes, by name; and the processes that do not tell.
+
+        Raises:
+            CallError: None tells.
+        """
+
         async def at(process: _Process) -> Sequence[process_pb.ProcessSetting]:
             asked = process_pb.ListProcessSettingsRequest(page_size=_PAGE)
             stub = self._doors.processes(process.address)
@@ -163,17 +174,23 @@ class SettingServicer(SettingServiceServicer):
             return (await answer_to_question(call, peer)).settings
 
         told = await asyncio.gather(*map(at, processes), return_exceptions=True)
-        failures = [each for each in told if isinstance(each, BaseException)]
-        if failures and (not silent_ok or len(failures) == len(told)):
-            raise failures[0]
         settings: dict[str, setting_pb.ClusterSetting] = {}
+        silent: list[setting_pb.ClusterProcess] = []
         for process, answer in zip(processes, told, strict=True):
-            for setting in () if isinstance(answer, BaseException) else answer:
+            if isinstance(answer, CallError):
+                if all(isinstance(each, CallError) for each in told):
+                    raise answer
+                error = self._cluster.translator.status(answer)
+                silent.append(setting_pb.ClusterProcess(process=_reference(process), error=error))
+                continue
+            if isinstance(answer, BaseException):
+                raise answer
+            for setting in answer:
                 entry = settings.setdefault(
                     setting.name, setting_pb.ClusterSetting(setting=setting)
                 )
                 entry.values[process.address] = setting.value
-        return [settings[name] for name in sorted(settings)]
+        return [settings[name] for name in sorted(settings)], silent
 
     async def _state(self, process: _Process) -> setting_pb.ClusterProcess:
         found = setting_pb.ClusterProcess(process=_reference(process))

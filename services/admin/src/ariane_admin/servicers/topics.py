@@ -74,7 +74,7 @@ class TopicServicer(TopicServiceServicer):
         else:
             outcomes = await self._create(wanted, brokers, exists_ok=exists_ok)
         # Name servers may hear of it a moment later: the brokers know it.
-        placements = await self._placements(wanted.topic, Answers(brokers))
+        placements = await self._placements(wanted.topic, self._cluster.asking(brokers))
         return topic_pb.CreateTopicResponse(
             topic=_cluster_topic(wanted.topic, placements), outcomes=outcomes
         )
@@ -144,7 +144,7 @@ class TopicServicer(TopicServiceServicer):
             return await answer_of(call, broker_peer(broker))
 
         outcomes = await self._cluster.change_each(brokers, at)
-        placements = await self._placements(request.topic, Answers(brokers))
+        placements = await self._placements(request.topic, self._cluster.asking(brokers))
         return topic_pb.UpdateTopicResponse(
             topic=_cluster_topic(request.topic, placements), outcomes=outcomes
         )

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from ariane.admin.v1 import filter_service_pb2 as filter_pb
 from ariane.filter.v1.filter_pb2 import FilterLanguage
 from ariane_admin.asking.filter_servers import LOAD_SECONDS_MAX
-from ariane_admin.console.api import CALL_S_MAX, Asker
+from ariane_admin.console.api import CALL_S_MAX, Asker, silence
 from ariane_admin.console.blocks import (
     Block,
     Cell,
@@ -68,7 +68,7 @@ async def filters(ask: Asker, request: Request) -> Page:
         "No filter is uploaded.",
         more if told.next_page_token else "",
     )
-    return Page("Filters", [*_silence(told.silent_servers), search, table, _UPLOAD], SECTION)
+    return Page("Filters", [*silence(told), search, table, _UPLOAD], SECTION)
 
 
 async def one_filter(ask: Asker, request: Request) -> Page:
@@ -87,7 +87,7 @@ async def one_filter(ask: Asker, request: Request) -> Page:
         Input("version", value=first.version, kind="hidden"),
     )
     blocks: list[Block] = [
-        *_silence(told.silent_servers),
+        *silence(told),
         Fields(
             "",
             [
@@ -210,14 +210,6 @@ def _text(module: bytes) -> str:
         return module.decode()
     except UnicodeDecodeError:
         return f"{len(module):,} bytes of WebAssembly"
-
-
-def _silence(silent: object) -> list[Notice]:
-    told: list[filter_pb.FilterServerOutcome] = list(silent)  # type: ignore[call-overload]
-    if not told:
-        return []
-    names = ", ".join(each.address for each in told)
-    return [Notice(f"This is a part: {names} did not tell. {told[0].error.message}", "warn")]
 
 
 def _failed(

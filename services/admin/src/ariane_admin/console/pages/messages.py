@@ -71,7 +71,7 @@ async def messages(ask: Asker, request: Request) -> Page:
             ask.api.messages.GetMessage,
             message_pb.GetMessageRequest(topic=topic, message_id=unique_id),
         )
-        return Page("Messages", [search, _table([found.message], "")], SECTION)
+        return Page("Messages", [search, *silence(found), _table([found.message], "")], SECTION)
     asked = message_pb.QueryMessagesRequest(
         topic=topic,
         begin_time=time_in(begin),
@@ -105,6 +105,7 @@ async def message(ask: Asker, request: Request) -> Page:
         for each in told.progresses
     ]
     blocks: list[Block] = [
+        *silence(told),
         Fields("", _facts(found)),
         _body(found.body, form, to("messages", topic, message_id)),
         Table("Who consumed it", ("Group", "Has it"), progress, "No group has offsets there."),

@@ -13,7 +13,7 @@ from ariane.admin.v1 import cluster_service_pb2 as cluster_pb
 from ariane.admin.v1 import definition_service_pb2 as definition_pb
 from ariane.admin.v1 import setting_service_pb2 as setting_pb
 from ariane.admin.v1 import transaction_service_pb2 as transaction_pb
-from ariane_admin.console.api import Asker
+from ariane_admin.console.api import Asker, silence
 from ariane_admin.console.blocks import (
     Block,
     Cell,
@@ -285,7 +285,7 @@ async def settings(ask: Asker, request: Request) -> Page:
     )
     changeable = tuple((s.setting.name, s.setting.name) for s in told.settings if s.setting.dynamic)
     columns = ("Setting", "Now", "Default", "Kind", "May change", "Meaning")
-    blocks: list[Block] = [search, Table("", columns, rows)]
+    blocks: list[Block] = [search, *silence(told), Table("", columns, rows)]
     if changeable:
         blocks.append(
             Form(

@@ -1,0 +1,313 @@
+"""Messages found anywhere in the cluster: by id, by a term of the index, the newest of a topic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from ariane.admin.v1 import message_service_pb2 as message_pb
+from ariane.broker.v1 import query_service_pb2 as query_pb
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane.common.v1.message_pb2 import Message
+from ariane_admin.asking.answers import Answers
+from ariane_admin.asking.cluster_doors import (
+    CALL_SECONDS_MAX,
+    answer_to_question,
+    broker_peer,
+)
+from ariane_admin.messages.message_body import body_of
+from ariane_admin.servicers.cluster_access import ClusterAccess
+from ariane_admin.servicers.message_wire import message_of, shortened
+from ariane_admin.servicers.times import moment_in
+from ariane_sdk import LiveBroker, MessageQueue, QueueReader, ReceivedMessage
+from ariane_sdk.errors import CallError, TopicNotFound
+from ariane_servicekit import PageKey, PageRequest, ServiceError, field_invalid
+
+TERM_PAGE: Final = 64
+"""Messages that a broker tells of in one answer."""
+
+READ_AT_ONCE_MIN: Final = 4
+"""Messages that are read of one queue at least: a call costs as much as some messages."""
+
+READ_SIDE_BY_SIDE: Final = 32
+"""Queues of a broker that are read at the same time."""
+
+_ABSENT: Final = frozenset({"MESSAGE_NOT_FOUND", "FIELD_INVALID"})
+
+TERM_KINDS: Final = (int, str, int)
+"""Of the place of a message that the index found: instant, broker, commit-log offset."""
+
+PLACE_KINDS: Final = (int, str, int, int)
+"""Of the place of a message of a time: instant, broker, queue, queue offset."""
+
+
+class Shown(NamedTuple):
+    """A message as it is shown.
+
+    Attributes:
+        key: Its place: those that were stored last come first.
+        message: It, with the begin of its body.
+        cut: Whether there is more of the body.
+    """
+
+    key: PageKey
+    message: Message
+    cut: bool
+
+
+class MessageSearch:
+    """Asks the brokers that may have messages."""
+
+    def __init__(self, cluster: ClusterAccess) -> None:
+        self._cluster = cluster
+        self._doors = cluster.doors
+
+    async def one(self, answers: Answers, message_id: str, topic: str) -> Message:
+        """The message of one id, the broker's or, with its topic, the producer's.
+
+        Raises:
+            ServiceError: FIELD_INVALID or MESSAGE_NOT_FOUND.
+        """
+        if not message_id:
+            raise field_invalid("message_id", "is required")
+        found = await self._by_id(answers, message_id, topic)
+        if found is None and topic:
+            asked = query_pb.QueryMessagesRequest(topic=topic, unique_id=message_id)
+            matching = await self.by_term(answers, lambda _: asked, count_max=1)
+            found = matching[0] if matching else None
+        if found is None:
+            hint = "" if topic else "; a unique id is looked for with its topic"
+            raise ServiceError(
+                ErrorReason.ERROR_REASON_MESSAGE_NOT_FOUND,
+                f"no broker that answers has message {message_id!r}{hint}",
+                {"message_id": message_id, "topic": topic},
+            )
+        return found
+
+    async def by_term(
+        self,
+        answers: Answers,
+        asked: Callable[[LiveBroker], query_pb.QueryMessagesRequest],
+        *,
+        count_max: int,
+    ) -> list[Message]:
+        """Messages that the index finds, newest first: so many of each broker at most.
+
+        Args:
+            answers: Whom to ask.
+            asked: What each broker is asked.
+            count_max: How many of each.
+        """
+
+        async def at(broker: LiveBroker) -> list[Message]:
+            stub = self._doors.queries(broker.address)
+            request = query_pb.QueryMessagesRequest()
+            request.CopyFrom(asked(broker))
+            found: list[Message] = []
+            while len(found) < count_max:
+                request.message_count_max = min(TERM_PAGE, count_max - len(found))
+                call = stub.QueryMessages(request, timeout=CALL_SECONDS_MAX)
+                try:
+                    page = await answer_to_question(call, broker_peer(broker))
+                except TopicNotFound:
+                    break
+                found += page.messages
+                if not page.truncated or not page.messages:
+                    break
+                request.before_commit_log_offset = page.messages[-1].position.commit_log_offset
+            return found
+
+        found = [message for messages in await answers.ask(at) for message in messages]
+        return sorted(found, key=_term_key)
+
+    async def found_by_term(
+        self,
+        answers: Answers,
+        request: message_pb.QueryMessagesRequest,
+        page: PageRequest,
+        bytes_max: int,
+    ) -> list[Shown]:
+        """Messages with a term, enough for a page and one, newest first."""
+        asked = query_pb.QueryMessagesRequest(topic=request.topic)
+        for field in ("key", "unique_id"):
+            if request.HasField(field):
+                setattr(asked, field, getattr(request, field))
+        for field in ("begin_time", "end_time"):
+            if request.HasField(field):  # type: ignore[arg-type]
+                getattr(asked, field).CopyFrom(getattr(request, field))
+
+        def behind(broker: LiveBroker) -> query_pb.QueryMessagesRequest:
+            return asked if page.last is None else _behind(asked, broker.broker_name, page.last)
+
+        found = await self.by_term(answers, behind, count_max=page.limit + 1)
+        cuts = (shortened(plain(each), bytes_max) for each in found)
+        return [Shown(_term_key(message), message, cut) for message, cut in cuts]
+
+    async def latest(
+        self,
+        answers: Answers,
+        request: message_pb.QueryMessagesRequest,
+        page: PageRequest,
+        bytes_max: int,
+    ) -> list[Shown]:
+        """The newest messages of a time, enough for a page and one, newest first."""
+        wanted = page.limit + 1
+
+        async def at(broker: LiveBroker) -> list[Shown]:
+            tails = await self._tails(request, page, broker.broker_name, bytes_max)
+            at_once = max(READ_AT_ONCE_MIN, -(-wanted // max(1, len(tails))))
+            found: list[Shown] = []
+            while len(found) < wanted:
+                empty = [tail for tail in tails if not tail.read]
+                for some in range(0, len(empty), READ_SIDE_BY_SIDE):
+                    several = empty[some : some + READ_SIDE_BY_SIDE]
+                    await asyncio.gather(*(tail.read_back(at_once) for tail in several))
+                tails = [tail for tail in tails if tail.read]
+                if not tails:
+                    break
+                newest = min(tails, key=lambda tail: tail.read[0].key)
+                found.append(newest.read.popleft())
+            return found
+
+        told = [one for found in await answers.ask(at) for one in found]
+        return sorted(told, key=lambda one: one.key)
+
+    async def _tails(
+        self,
+        request: message_pb.QueryMessagesRequest,
+        page: PageRequest,
+        broker_name: str,
+        bytes_max: int,
+    ) -> list[_Tail]:
+        """The queues of a broker, each from the begin of the time to where the page begins."""
+        reader, topic, only = self._cluster.reader, request.topic, [broker_name]
+
+        async def offsets_at(when: datetime | None) -> dict[MessageQueue, int]:
+            return {} if when is None else await reader.offsets_at(topic, when, broker_names=only)
+
+        ranges = await reader.bounds(topic, broker_names=only)
+        begins = await offsets_at(moment_in(request, "begin_time"))
+        ends = await offsets_at(moment_in(request, "end_time"))
+        behind: dict[MessageQueue, int] = {}
+        if page.last is not None:
+            last_ms, name, queue_id, last = _place_in(page.last)
+            # Of the instant of the last message, queues before its own have been told to the end.
+            stored = datetime.fromtimestamp(last_ms / 1000, UTC)
+            before = await offsets_at(stored)
+            all_of_it = await offsets_at(stored + timedelta(milliseconds=1))
+            for queue in ranges:
+                place = queue.broker_name, queue.queue_id
+                told = before if place < (name, queue_id) else all_of_it
+                if queue in told:
+                    behind[queue] = last if place == (name, queue_id) else told[queue]
+        tails = []
+        for queue, (low, high) in ranges.items():
+            first = max(low, begins.get(queue, low))
+            end = min(high, ends.get(queue, high), behind.get(queue, high))
+            if first < end:
+                tails.append(_Tail(self._cluster.reader, queue, first, end, bytes_max))
+        return tails
+
+    async def _by_id(self, answers: Answers, message_id: str, topic: str) -> Message | None:
+        """The message of a broker's id. Only the broker that gave it knows it; all are asked."""
+
+        async def at(broker: LiveBroker) -> Message | None:
+            asked = query_pb.GetMessageRequest(message_id=message_id, topic=topic)
+            call = self._doors.queries(broker.address).GetMessage(asked, timeout=CALL_SECONDS_MAX)
+            try:
+                return (await answer_to_question(call, broker_peer(broker))).message
+            except CallError as error:
+                if error.reason in _ABSENT:
+                    return None
+                raise
+
+        found = [each for each in await answers.ask(at) if each is not None]
+        return found[0] if found else None
+
+
+class _Tail:
+    """The messages of one queue, read from their end on backwards.
+
+    Attributes:
+        read: Those that were read and are not taken yet, newest first.
+    """
+
+    def __init__(
+        self, reader: QueueReader, queue: MessageQueue, first: int, end: int, bytes_max: int
+    ) -> None:
+        """Read nothing yet: of the offsets from `first` to before `end`."""
+        self.read: deque[Shown] = deque()
+        self._reader = reader
+        self._queue = queue
+        self._first = first
+        self._end = end
+        self._bytes_max = bytes_max
+
+    async def read_back(self, count: int) -> None:
+        """Read so many more, as long as there are."""
+        begin = max(self._first, self._end - count)
+        if begin == self._end:
+            return
+        blocks = self._reader.read_range(self._queue, begin, self._end)
+        async with aclosing(blocks) as reading:  # type: ignore[type-var]
+            async for columns in reading:
+                for view in columns.iter_messages():
+                    received = ReceivedMessage(view, self._queue)
+                    message, cut = message_of(received, body_bytes_max=self._bytes_max)
+                    self.read.appendleft(Shown(_place_key(message), message, cut))
+        self._end = begin
+
+
+def plain(message: Message) -> Message:
+    """A message with its body as its producer gave it."""
+    if not message.compression:
+        return message
+    uncompressed = Message()
+    uncompressed.CopyFrom(message)
+    uncompressed.body = body_of(message)
+    uncompressed.ClearField("compression")
+    return uncompressed
+
+
+def _behind(asked: query_pb.QueryMessagesRequest, broker_name: str, last: PageKey) -> Any:
+    """The same question of a broker, for what comes behind a message that was told last."""
+    minus_ms, name, minus_offset = last
+    request = query_pb.QueryMessagesRequest()
+    request.CopyFrom(asked)
+    if broker_name == name:
+        request.before_commit_log_offset = -int(minus_offset)
+        return request
+    # Of the instant of that message, brokers before its own have been told to the end.
+    before_ms = -int(minus_ms) + (broker_name > str(name))
+    if not request.HasField("end_time") or before_ms < request.end_time.ToMilliseconds():
+        request.end_time.FromMilliseconds(before_ms)
+    return request
+
+
+def _place_in(last: PageKey) -> tuple[int, str, int, int]:
+    """Instant, broker, queue and queue offset of the message that was told last."""
+    minus_ms, name, queue_id, minus_offset = last
+    return -int(minus_ms), str(name), int(queue_id), -int(minus_offset)
+
+
+def _term_key(message: Message) -> tuple[int, str, int]:
+    position = message.position
+    return (
+        -position.store_time.ToMilliseconds(),
+        position.broker_name,
+        -position.commit_log_offset,
+    )
+
+
+def _place_key(message: Message) -> tuple[int, str, int, int]:
+    position = message.position
+    return (
+        -position.store_time.ToMilliseconds(),
+        position.broker_name,
+        position.queue_id,
+        -position.queue_offset,
+    )
