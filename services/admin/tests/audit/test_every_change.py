@@ -77,7 +77,7 @@ def call(database):
 
 
 def test_there_are_as_many_as_the_services_have():
-    assert len(METHODS) == 28
+    assert len(METHODS) == 27
 
 
 @on_sqlite

@@ -63,7 +63,7 @@ def test_each_changing_command_leaves_its_entry(admin_process, ariane, ariane_js
         ("CreateTopic", "au-orders", "done"),
         ("UpdateTopic", "au-orders", "done"),
         ("UpdateTopicQueueOrder", "au-orders", "done"),
-        ("UpdateGroupRetries", "au-billing", "done"),
+        ("UpdateGroup", "au-billing", "done"),
     ]
     reset = ("group", "reset", "au-billing", "au-orders", "--to", "earliest")
     ariane(*reset, "--dry-run")

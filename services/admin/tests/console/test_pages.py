@@ -4,14 +4,19 @@ import asyncio
 import json
 import re
 from contextlib import aclosing
+from html import unescape
 
 import httpx
 import pytest
 
 from ariane.admin.v1 import audit_service_pb2 as audit_pb
 from ariane.admin.v1 import group_service_pb2 as group_pb
+from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane.admin.v1.group_service_pb2_grpc import GroupServiceStub
+from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.broker.v1.group_service_pb2 import ConsumerGroup
+from ariane.broker.v1.topic_service_pb2 import Topic
+from ariane.namesrv.v1.route_pb2 import TOPIC_PERMISSION_READ
 from ariane_admin.console.app import PAGES
 from ariane_admin.console.changes import CHANGES
 from ariane_admin.console.guard import HEADERS
@@ -243,6 +248,26 @@ async def test_a_group_is_paused_and_deleted(browser, cluster, group):
     assert "may consume again." in resumed.text
     gone = await browser.change("/groups/delete", group=group)
     assert "is gone." in gone.text
+
+
+async def test_a_change_of_a_topic_keeps_what_is_not_said(browser, cluster, admin):
+    stub = TopicServiceStub(admin)
+    await stub.CreateTopic(topic_pb.CreateTopicRequest(topic=Topic(topic="adm-uneven")))
+    more = {"read_queue_count": 9, "write_queue_count": 7, "broker_names": ["broker-b"]}
+    await stub.UpdateTopic(topic_pb.UpdateTopicRequest(topic="adm-uneven", **more))
+    page = (await browser.get("/topics/adm-uneven")).text
+    form = page.partition('action="/topics/update"')[2].partition("</form>")[0]
+    filled = {n: unescape(v) for n, v in re.findall(r'name="(\w+)" value="([^"]*)"', form)}
+    filled |= {"permission": "READ"}
+    filled.pop("csrf")
+    assert "is changed." in (await browser.change("/topics/update", **filled)).text
+    told = (await stub.GetTopic(topic_pb.GetTopicRequest(topic="adm-uneven"))).topic
+    placed = [each.topic for each in told.placements]
+    assert [(e.read_queue_count, e.write_queue_count) for e in placed] == [(4, 4), (9, 7)]
+    assert {each.permission for each in placed} == {TOPIC_PERMISSION_READ}
+    nothing = await browser.change("/topics/update", topic="adm-uneven")
+    assert "Say what is to change." in nothing.text
+    await stub.DeleteTopic(topic_pb.DeleteTopicRequest(topic="adm-uneven"))
 
 
 @pytest.fixture

@@ -177,5 +177,5 @@ async def test_every_changing_method_is_audited(tmp_path):
             )
             assert writes == audited, method.full_name
             assert rule.action != access_pb2.ACTION_NONE
-    assert changing == 28
+    assert changing == 27
     await app.stop()

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from grpc import StatusCode
+from grpc import StatusCode, aio
 from grpc.aio import AioRpcError
 
 from ariane.admin.v1 import audit_service_pb2 as audit_pb
@@ -14,7 +14,12 @@ from ariane.admin.v1 import lag_service_pb2 as lag_pb
 from ariane.admin.v1.client_service_pb2_grpc import ClientServiceStub
 from ariane.admin.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane.admin.v1.lag_service_pb2_grpc import LagServiceStub
-from ariane.broker.v1.group_service_pb2 import ConsumerGroup
+from ariane.broker.v1.group_service_pb2 import (
+    ConsumerGroup,
+    ConsumerGroupChange,
+    UpdateConsumerGroupRequest,
+)
+from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub as BrokerGroupsStub
 from ariane_sdk import ClusterClient, Message, Producer, PushConsumer, ReceiveConsumer
 
 
@@ -43,8 +48,7 @@ async def test_the_life_of_a_group_leaves_its_entries(groups, entries):
     with pytest.raises(AioRpcError) as refused:
         await groups.CreateGroup(group_pb.CreateGroupRequest(group=settings("adm-clerks")))
     assert refused.value.code() is StatusCode.ALREADY_EXISTS
-    paused = settings("adm-clerks")
-    paused.consume_enabled = False
+    paused = ConsumerGroupChange(consumer_group="adm-clerks", consume_enabled=False)
     changed = await groups.UpdateGroup(group_pb.UpdateGroupRequest(group=paused))
     assert [p.group.consume_enabled for p in changed.group.placements] == [False, False]
     listed = await groups.ListGroups(group_pb.ListGroupsRequest(name_prefix="adm-cler"))
@@ -57,6 +61,23 @@ async def test_the_life_of_a_group_leaves_its_entries(groups, entries):
     outcomes = [each.outcome for each in await entries(resource_name="adm-clerks")]
     done, failed = audit_pb.AUDIT_OUTCOME_DONE, audit_pb.AUDIT_OUTCOME_FAILED
     assert outcomes == [done, failed, done, done]
+
+
+async def test_a_pause_keeps_what_brokers_have_of_their_own(cluster, groups, browser):
+    await groups.CreateGroup(group_pb.CreateGroupRequest(group=settings("adm-uneven")))
+    for broker, attempts_max in zip(cluster.brokers, (3, 9), strict=True):
+        async with aio.insecure_channel(broker.address) as channel:
+            change = ConsumerGroupChange(consumer_group="adm-uneven", attempts_max=attempts_max)
+            await BrokerGroupsStub(channel).UpdateConsumerGroup(
+                UpdateConsumerGroupRequest(group=change)
+            )
+    for button in ({}, {"resume": "1"}):
+        await browser.change("/groups/pause", group="adm-uneven", **button)
+        found = await groups.GetGroup(group_pb.GetGroupRequest(consumer_group="adm-uneven"))
+        placed = [each.group for each in found.group.placements]
+        assert [each.consume_enabled for each in placed] == [bool(button)] * 2
+        assert [each.attempts_max for each in placed] == [3, 9]
+    await groups.DeleteGroup(group_pb.DeleteGroupRequest(consumer_group="adm-uneven"))
 
 
 async def test_backlogs_members_and_offsets_of_a_live_group(cluster, groups, admin, work, entries):

@@ -265,9 +265,7 @@ async def test_one_who_is_done_with_what_it_had_alone_died_of_something_else(pre
 @pytest.mark.parametrize("attempts_max", [16, 1])
 async def test_so_many_deaths_make_a_dead_letter(prepared, attempts_max):
     async with prepared(consumer_deaths_max=3) as broker:
-        group = group_pb.ConsumerGroup(
-            consumer_group=GROUP, consume_enabled=True, attempts_max=attempts_max
-        )
+        group = group_pb.ConsumerGroupChange(consumer_group=GROUP, attempts_max=attempts_max)
         await broker.groups.UpdateConsumerGroup(group_pb.UpdateConsumerGroupRequest(group=group))
         async with one_that_dies_alone(broker):
             pass

@@ -6,6 +6,7 @@ from ariane_broker.groups.consumer_groups import (
     ConflictPolicy,
     ConsumerGroups,
     ExponentialRetry,
+    GroupChange,
     GroupConfig,
     TableRetry,
 )
@@ -50,9 +51,12 @@ def test_a_file_of_rocketmq_keeps_what_is_its_own(groups):
 
 def test_an_update_keeps_what_is_not_its_own(groups):
     groups.load({"subscriptionGroupTable": {"billing": JAVA_ENTRY}})
-    groups.put(groups.updated(GroupConfig(consumer_group="billing", attempts_max=1)))
+    groups.put(groups.updated(GroupChange(consumer_group="billing", attempts_max=1)))
     entry = groups.document_with()["subscriptionGroupTable"]["billing"]
-    assert (entry["retryMaxTimes"], entry["consumeTimeoutMinute"]) == (1, 7)
+    changed = {"retryMaxTimes": 1}
+    assert {name: entry[name] for name in JAVA_ENTRY} == {**JAVA_ENTRY, **changed}
+    with pytest.raises(ServiceError, match="attempts_max"):
+        groups.updated(GroupChange(consumer_group="billing", attempts_max=-1))
 
 
 def test_what_is_saved_is_loaded(groups):

@@ -305,23 +305,27 @@ Global___ListGroupsResponse: _TypeAlias = ListGroupsResponse  # noqa: Y015
 
 @_typing.final
 class UpdateGroupRequest(_message.Message):
-    """Replaces a group's settings. To pause a group is to set `consume_enabled` to false."""
+    """Changes a group."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUP_FIELD_NUMBER: _builtins.int
+    ALLOW_MISSING_FIELD_NUMBER: _builtins.int
+    allow_missing: _builtins.bool
+    """Whether brokers that do not know the group get it, with defaults for what is not said."""
     @_builtins.property
-    def group(self) -> _group_service_pb2.ConsumerGroup:
-        """The settings; the name says which group."""
+    def group(self) -> _group_service_pb2.ConsumerGroupChange:
+        """What changes. To pause a group is to set `consume_enabled` to false."""
 
     def __init__(
         self,
         *,
-        group: _group_service_pb2.ConsumerGroup | None = ...,
+        group: _group_service_pb2.ConsumerGroupChange | None = ...,
+        allow_missing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_missing", b"allow_missing", "group", b"group"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -341,7 +345,7 @@ class UpdateGroupResponse(_message.Message):
 
     @_builtins.property
     def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[_cluster_service_pb2.BrokerOutcome]:
-        """One entry for each broker, by name."""
+        """One entry for each broker that has it or failed, by name."""
 
     def __init__(
         self,
@@ -356,70 +360,6 @@ class UpdateGroupResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UpdateGroupResponse: _TypeAlias = UpdateGroupResponse  # noqa: Y015
-
-@_typing.final
-class UpdateGroupRetriesRequest(_message.Message):
-    """Changes the tries of a group."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
-    ATTEMPTS_MAX_FIELD_NUMBER: _builtins.int
-    RETRY_POLICY_FIELD_NUMBER: _builtins.int
-    consumer_group: _builtins.str
-    """The group."""
-    attempts_max: _builtins.int
-    """Tries again before a message is dead. Absent: unchanged."""
-    @_builtins.property
-    def retry_policy(self) -> _group_service_pb2.RetryPolicy:
-        """The waits between them. Absent: unchanged."""
-
-    def __init__(
-        self,
-        *,
-        consumer_group: _builtins.str = ...,
-        attempts_max: _builtins.int | None = ...,
-        retry_policy: _group_service_pb2.RetryPolicy | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "attempts_max", b"attempts_max", "retry_policy", b"retry_policy"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "attempts_max", b"attempts_max", "consumer_group", b"consumer_group", "retry_policy", b"retry_policy"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__attempts_max: _TypeAlias = _typing.Literal["attempts_max"]  # noqa: Y015
-    _WhichOneofArgType__attempts_max: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__attempts_max) -> _WhichOneofReturnType__attempts_max | None: ...
-
-Global___UpdateGroupRetriesRequest: _TypeAlias = UpdateGroupRetriesRequest  # noqa: Y015
-
-@_typing.final
-class UpdateGroupRetriesResponse(_message.Message):
-    """Answers a change of the tries."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    GROUP_FIELD_NUMBER: _builtins.int
-    OUTCOMES_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def group(self) -> Global___ClusterGroup:
-        """The group as it is now."""
-
-    @_builtins.property
-    def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[_cluster_service_pb2.BrokerOutcome]:
-        """One entry for each broker, by name."""
-
-    def __init__(
-        self,
-        *,
-        group: Global___ClusterGroup | None = ...,
-        outcomes: _abc.Iterable[_cluster_service_pb2.BrokerOutcome] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "outcomes", b"outcomes"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___UpdateGroupRetriesResponse: _TypeAlias = UpdateGroupRetriesResponse  # noqa: Y015
 
 @_typing.final
 class DeleteGroupRequest(_message.Message):

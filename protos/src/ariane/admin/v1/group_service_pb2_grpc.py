@@ -56,11 +56,6 @@ class GroupServiceStub(object):
                 request_serializer=ariane_dot_admin_dot_v1_dot_group__service__pb2.UpdateGroupRequest.SerializeToString,
                 response_deserializer=ariane_dot_admin_dot_v1_dot_group__service__pb2.UpdateGroupResponse.FromString,
                 _registered_method=True)
-        self.UpdateGroupRetries = channel.unary_unary(
-                '/ariane.admin.v1.GroupService/UpdateGroupRetries',
-                request_serializer=ariane_dot_admin_dot_v1_dot_group__service__pb2.UpdateGroupRetriesRequest.SerializeToString,
-                response_deserializer=ariane_dot_admin_dot_v1_dot_group__service__pb2.UpdateGroupRetriesResponse.FromString,
-                _registered_method=True)
         self.DeleteGroup = channel.unary_unary(
                 '/ariane.admin.v1.GroupService/DeleteGroup',
                 request_serializer=ariane_dot_admin_dot_v1_dot_group__service__pb2.DeleteGroupRequest.SerializeToString,
@@ -119,17 +114,10 @@ class GroupServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UpdateGroup(self, request, context):
-        """Replaces a consumer group's settings on all its brokers.
-        Errors: GROUP_NOT_FOUND, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def UpdateGroupRetries(self, request, context):
-        """Changes how often, and after which waits, a group tries again what failed. A broker that does
-        not know the group gets it.
-        Errors: GROUP_NAME_ILLEGAL, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+        """Changes settings of a consumer group on all its brokers. What is not said stays as each of them
+        has it.
+        Errors: GROUP_NOT_FOUND unless `allow_missing`, GROUP_NAME_ILLEGAL, FIELD_INVALID,
+        NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -198,11 +186,6 @@ def add_GroupServiceServicer_to_server(servicer, server):
                     servicer.UpdateGroup,
                     request_deserializer=ariane_dot_admin_dot_v1_dot_group__service__pb2.UpdateGroupRequest.FromString,
                     response_serializer=ariane_dot_admin_dot_v1_dot_group__service__pb2.UpdateGroupResponse.SerializeToString,
-            ),
-            'UpdateGroupRetries': grpc.unary_unary_rpc_method_handler(
-                    servicer.UpdateGroupRetries,
-                    request_deserializer=ariane_dot_admin_dot_v1_dot_group__service__pb2.UpdateGroupRetriesRequest.FromString,
-                    response_serializer=ariane_dot_admin_dot_v1_dot_group__service__pb2.UpdateGroupRetriesResponse.SerializeToString,
             ),
             'DeleteGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteGroup,
@@ -340,33 +323,6 @@ class GroupService(object):
             '/ariane.admin.v1.GroupService/UpdateGroup',
             ariane_dot_admin_dot_v1_dot_group__service__pb2.UpdateGroupRequest.SerializeToString,
             ariane_dot_admin_dot_v1_dot_group__service__pb2.UpdateGroupResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def UpdateGroupRetries(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ariane.admin.v1.GroupService/UpdateGroupRetries',
-            ariane_dot_admin_dot_v1_dot_group__service__pb2.UpdateGroupRetriesRequest.SerializeToString,
-            ariane_dot_admin_dot_v1_dot_group__service__pb2.UpdateGroupRetriesResponse.FromString,
             options,
             channel_credentials,
             insecure,

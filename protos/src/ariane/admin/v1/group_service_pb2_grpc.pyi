@@ -49,13 +49,10 @@ class GroupServiceStub:
     Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     UpdateGroup: _grpc.UnaryUnaryMultiCallable[_group_service_pb2.UpdateGroupRequest, _group_service_pb2.UpdateGroupResponse]
-    """Replaces a consumer group's settings on all its brokers.
-    Errors: GROUP_NOT_FOUND, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
-    """
-    UpdateGroupRetries: _grpc.UnaryUnaryMultiCallable[_group_service_pb2.UpdateGroupRetriesRequest, _group_service_pb2.UpdateGroupRetriesResponse]
-    """Changes how often, and after which waits, a group tries again what failed. A broker that does
-    not know the group gets it.
-    Errors: GROUP_NAME_ILLEGAL, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+    """Changes settings of a consumer group on all its brokers. What is not said stays as each of them
+    has it.
+    Errors: GROUP_NOT_FOUND unless `allow_missing`, GROUP_NAME_ILLEGAL, FIELD_INVALID,
+    NAME_SERVERS_UNREACHABLE.
     """
     DeleteGroup: _grpc.UnaryUnaryMultiCallable[_group_service_pb2.DeleteGroupRequest, _group_service_pb2.DeleteGroupResponse]
     """Deletes a consumer group with its offsets from all its brokers.
@@ -100,13 +97,10 @@ class GroupServiceAsyncStub(GroupServiceStub):
     Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     UpdateGroup: _aio.UnaryUnaryMultiCallable[_group_service_pb2.UpdateGroupRequest, _group_service_pb2.UpdateGroupResponse]  # type: ignore[assignment]
-    """Replaces a consumer group's settings on all its brokers.
-    Errors: GROUP_NOT_FOUND, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
-    """
-    UpdateGroupRetries: _aio.UnaryUnaryMultiCallable[_group_service_pb2.UpdateGroupRetriesRequest, _group_service_pb2.UpdateGroupRetriesResponse]  # type: ignore[assignment]
-    """Changes how often, and after which waits, a group tries again what failed. A broker that does
-    not know the group gets it.
-    Errors: GROUP_NAME_ILLEGAL, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+    """Changes settings of a consumer group on all its brokers. What is not said stays as each of them
+    has it.
+    Errors: GROUP_NOT_FOUND unless `allow_missing`, GROUP_NAME_ILLEGAL, FIELD_INVALID,
+    NAME_SERVERS_UNREACHABLE.
     """
     DeleteGroup: _aio.UnaryUnaryMultiCallable[_group_service_pb2.DeleteGroupRequest, _group_service_pb2.DeleteGroupResponse]  # type: ignore[assignment]
     """Deletes a consumer group with its offsets from all its brokers.
@@ -172,19 +166,10 @@ class GroupServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _group_service_pb2.UpdateGroupRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_service_pb2.UpdateGroupResponse, _abc.Awaitable[_group_service_pb2.UpdateGroupResponse]]:
-        """Replaces a consumer group's settings on all its brokers.
-        Errors: GROUP_NOT_FOUND, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
-        """
-
-    @_abc_1.abstractmethod
-    def UpdateGroupRetries(
-        self,
-        request: _group_service_pb2.UpdateGroupRetriesRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_group_service_pb2.UpdateGroupRetriesResponse, _abc.Awaitable[_group_service_pb2.UpdateGroupRetriesResponse]]:
-        """Changes how often, and after which waits, a group tries again what failed. A broker that does
-        not know the group gets it.
-        Errors: GROUP_NAME_ILLEGAL, FIELD_INVALID, NAME_SERVERS_UNREACHABLE.
+        """Changes settings of a consumer group on all its brokers. What is not said stays as each of them
+        has it.
+        Errors: GROUP_NOT_FOUND unless `allow_missing`, GROUP_NAME_ILLEGAL, FIELD_INVALID,
+        NAME_SERVERS_UNREACHABLE.
         """
 
     @_abc_1.abstractmethod

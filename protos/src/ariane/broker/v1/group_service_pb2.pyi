@@ -99,6 +99,69 @@ class ConsumerGroup(_message.Message):
 Global___ConsumerGroup: _TypeAlias = ConsumerGroup  # noqa: Y015
 
 @_typing.final
+class ConsumerGroupChange(_message.Message):
+    """Which settings of a consumer group change, and to what."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
+    CONSUME_ENABLED_FIELD_NUMBER: _builtins.int
+    BROADCAST_ENABLED_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_MAX_FIELD_NUMBER: _builtins.int
+    RETRY_POLICY_FIELD_NUMBER: _builtins.int
+    SUBSCRIPTION_CONFLICT_POLICY_FIELD_NUMBER: _builtins.int
+    RECEIVE_IN_ORDER_FIELD_NUMBER: _builtins.int
+    consumer_group: _builtins.str
+    """The group."""
+    consume_enabled: _builtins.bool
+    """Whether it may consume at all: false pauses it. Absent: unchanged."""
+    broadcast_enabled: _builtins.bool
+    """Whether broadcasting is allowed. Absent: unchanged."""
+    attempts_max: _builtins.int
+    """How often a message that failed is tried again, 0 to 1000. Absent: unchanged."""
+    subscription_conflict_policy: Global___SubscriptionConflictPolicy.ValueType
+    """What happens to a member whose subscription differs. Unspecified: unchanged."""
+    receive_in_order: _builtins.bool
+    """Whether messages of one message group are handed out one after the other. Absent: unchanged."""
+    @_builtins.property
+    def retry_policy(self) -> Global___RetryPolicy:
+        """How the delay between tries grows. Absent: unchanged."""
+
+    def __init__(
+        self,
+        *,
+        consumer_group: _builtins.str = ...,
+        consume_enabled: _builtins.bool | None = ...,
+        broadcast_enabled: _builtins.bool | None = ...,
+        attempts_max: _builtins.int | None = ...,
+        retry_policy: Global___RetryPolicy | None = ...,
+        subscription_conflict_policy: Global___SubscriptionConflictPolicy.ValueType = ...,
+        receive_in_order: _builtins.bool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_receive_in_order", b"_receive_in_order", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "receive_in_order", b"receive_in_order", "retry_policy", b"retry_policy"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_receive_in_order", b"_receive_in_order", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "consumer_group", b"consumer_group", "receive_in_order", b"receive_in_order", "retry_policy", b"retry_policy", "subscription_conflict_policy", b"subscription_conflict_policy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__attempts_max: _TypeAlias = _typing.Literal["attempts_max"]  # noqa: Y015
+    _WhichOneofArgType__attempts_max: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max"]  # noqa: Y015
+    _WhichOneofReturnType__broadcast_enabled: _TypeAlias = _typing.Literal["broadcast_enabled"]  # noqa: Y015
+    _WhichOneofArgType__broadcast_enabled: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled"]  # noqa: Y015
+    _WhichOneofReturnType__consume_enabled: _TypeAlias = _typing.Literal["consume_enabled"]  # noqa: Y015
+    _WhichOneofArgType__consume_enabled: _TypeAlias = _typing.Literal["_consume_enabled", b"_consume_enabled"]  # noqa: Y015
+    _WhichOneofReturnType__receive_in_order: _TypeAlias = _typing.Literal["receive_in_order"]  # noqa: Y015
+    _WhichOneofArgType__receive_in_order: _TypeAlias = _typing.Literal["_receive_in_order", b"_receive_in_order"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__attempts_max) -> _WhichOneofReturnType__attempts_max | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__broadcast_enabled) -> _WhichOneofReturnType__broadcast_enabled | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__consume_enabled) -> _WhichOneofReturnType__consume_enabled | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__receive_in_order) -> _WhichOneofReturnType__receive_in_order | None: ...
+
+Global___ConsumerGroupChange: _TypeAlias = ConsumerGroupChange  # noqa: Y015
+
+@_typing.final
 class RetryPolicy(_message.Message):
     """How the delay between tries grows."""
 
@@ -343,18 +406,22 @@ class UpdateConsumerGroupRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUP_FIELD_NUMBER: _builtins.int
+    ALLOW_MISSING_FIELD_NUMBER: _builtins.int
+    allow_missing: _builtins.bool
+    """Whether a group that is not known is made, with defaults for what is not said."""
     @_builtins.property
-    def group(self) -> Global___ConsumerGroup:
-        """The settings; the name says which group."""
+    def group(self) -> Global___ConsumerGroupChange:
+        """What changes."""
 
     def __init__(
         self,
         *,
-        group: Global___ConsumerGroup | None = ...,
+        group: Global___ConsumerGroupChange | None = ...,
+        allow_missing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_missing", b"allow_missing", "group", b"group"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

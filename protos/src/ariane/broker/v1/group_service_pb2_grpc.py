@@ -91,8 +91,8 @@ class GroupServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UpdateConsumerGroup(self, request, context):
-        """Replaces a consumer group's settings.
-        Errors: GROUP_NOT_FOUND, FIELD_INVALID.
+        """Changes settings of a consumer group; those that are not said stay as they are.
+        Errors: GROUP_NOT_FOUND unless `allow_missing`, GROUP_NAME_ILLEGAL, FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -46,8 +46,8 @@ class GroupServiceStub:
     Errors: PAGE_TOKEN_INVALID.
     """
     UpdateConsumerGroup: _grpc.UnaryUnaryMultiCallable[_group_service_pb2.UpdateConsumerGroupRequest, _group_service_pb2.UpdateConsumerGroupResponse]
-    """Replaces a consumer group's settings.
-    Errors: GROUP_NOT_FOUND, FIELD_INVALID.
+    """Changes settings of a consumer group; those that are not said stay as they are.
+    Errors: GROUP_NOT_FOUND unless `allow_missing`, GROUP_NAME_ILLEGAL, FIELD_INVALID.
     """
     DeleteConsumerGroup: _grpc.UnaryUnaryMultiCallable[_group_service_pb2.DeleteConsumerGroupRequest, _group_service_pb2.DeleteConsumerGroupResponse]
     """Deletes a consumer group with its offsets, its retry topic and, unless they are to be kept, its
@@ -73,8 +73,8 @@ class GroupServiceAsyncStub(GroupServiceStub):
     Errors: PAGE_TOKEN_INVALID.
     """
     UpdateConsumerGroup: _aio.UnaryUnaryMultiCallable[_group_service_pb2.UpdateConsumerGroupRequest, _group_service_pb2.UpdateConsumerGroupResponse]  # type: ignore[assignment]
-    """Replaces a consumer group's settings.
-    Errors: GROUP_NOT_FOUND, FIELD_INVALID.
+    """Changes settings of a consumer group; those that are not said stay as they are.
+    Errors: GROUP_NOT_FOUND unless `allow_missing`, GROUP_NAME_ILLEGAL, FIELD_INVALID.
     """
     DeleteConsumerGroup: _aio.UnaryUnaryMultiCallable[_group_service_pb2.DeleteConsumerGroupRequest, _group_service_pb2.DeleteConsumerGroupResponse]  # type: ignore[assignment]
     """Deletes a consumer group with its offsets, its retry topic and, unless they are to be kept, its
@@ -121,8 +121,8 @@ class GroupServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _group_service_pb2.UpdateConsumerGroupRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_service_pb2.UpdateConsumerGroupResponse, _abc.Awaitable[_group_service_pb2.UpdateConsumerGroupResponse]]:
-        """Replaces a consumer group's settings.
-        Errors: GROUP_NOT_FOUND, FIELD_INVALID.
+        """Changes settings of a consumer group; those that are not said stay as they are.
+        Errors: GROUP_NOT_FOUND unless `allow_missing`, GROUP_NAME_ILLEGAL, FIELD_INVALID.
         """
 
     @_abc_1.abstractmethod

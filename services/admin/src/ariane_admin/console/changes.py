@@ -24,6 +24,7 @@ from ariane.broker.v1.client_question_pb2 import (
     CONSUME_OUTCOME_RETRY,
 )
 from ariane.broker.v1.client_service_pb2 import TransactionOutcome
+from ariane.broker.v1.group_service_pb2 import ConsumerGroupChange
 from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane.common.v1.message_pb2 import Message, MessageType
 from ariane.namesrv.v1.route_pb2 import TopicPermission
@@ -55,11 +56,14 @@ async def _create_topic(ask: Asker, given: Given) -> str:
 
 
 async def _update_topic(ask: Asker, given: Given) -> str:
+    reads, writes, permission = map(given.get, ("read_queues", "write_queues", "permission"))
+    if not (reads or writes or permission):
+        raise WronglyFilled("Say what is to change.")
     request = topic_pb.UpdateTopicRequest(
         topic=given["topic"],
-        read_queue_count=number_in(given, "read_queues"),
-        write_queue_count=number_in(given, "write_queues"),
-        permission=TopicPermission.Value(f"TOPIC_PERMISSION_{given['permission']}"),
+        read_queue_count=number_in(given, "read_queues") if reads else None,
+        write_queue_count=number_in(given, "write_queues") if writes else None,
+        permission=TopicPermission.Value(f"TOPIC_PERMISSION_{permission or 'UNSPECIFIED'}"),
     )
     told = await ask(ask.api.topics.UpdateTopic, request)
     return f"Topic {given['topic']} is changed.{_parts(told.outcomes)}"
@@ -96,13 +100,8 @@ async def _clone_group(ask: Asker, given: Given) -> str:
 
 async def _pause_group(ask: Asker, given: Given) -> str:
     resume = bool(given.get("resume"))
-    asked = group_pb.GetGroupRequest(consumer_group=given["group"])
-    found = (await ask(ask.api.groups.GetGroup, asked)).group
-    if not found.placements:
-        raise WronglyFilled("No broker that answers has settings of this group.")
-    settings = found.placements[0].group
-    settings.consume_enabled = resume
-    told = await ask(ask.api.groups.UpdateGroup, group_pb.UpdateGroupRequest(group=settings))
+    change = ConsumerGroupChange(consumer_group=given["group"], consume_enabled=resume)
+    told = await ask(ask.api.groups.UpdateGroup, group_pb.UpdateGroupRequest(group=change))
     done = "may consume again" if resume else "is paused"
     return f"Group {given['group']} {done}.{_parts(told.outcomes)}"
 
@@ -286,8 +285,7 @@ CHANGES: Final[Mapping[str, Change]] = {
         "Create topic {topic} with {queues} queues on each broker?", _create_topic, _topic_page
     ),
     "/topics/update": Change(
-        "Change topic {topic} to {read_queues} read and {write_queues} write queues on each broker,"
-        " allowed: {permission}?",
+        "Change topic {topic} on all its brokers? What is not listed here stays as it is.",
         _update_topic,
         _topic_page,
     ),

@@ -178,7 +178,7 @@ class DefinitionServicer(DefinitionServiceServicer):
                 call = stub.CreateConsumerGroup(made, timeout=CALL_SECONDS_MAX)
                 await answer_of(call, broker_peer(broker))
                 return
-            changed = group_pb.UpdateConsumerGroupRequest(group=group)
+            changed = group_pb.UpdateConsumerGroupRequest(group=_whole_change(group))
             call_update = stub.UpdateConsumerGroup(changed, timeout=CALL_SECONDS_MAX)
             await answer_of(call_update, broker_peer(broker))
 
@@ -241,6 +241,20 @@ def topic_settings(topic: topic_pb.Topic) -> topic_pb.Topic:
         permission=topic.permission,
         message_type=topic.message_type,
         attributes=topic.attributes,
+    )
+
+
+def _whole_change(group: group_pb.ConsumerGroup) -> group_pb.ConsumerGroupChange:
+    """The change that gives a group all the settings of another."""
+    return group_pb.ConsumerGroupChange(
+        consumer_group=group.consumer_group,
+        consume_enabled=group.consume_enabled,
+        broadcast_enabled=group.broadcast_enabled,
+        attempts_max=group.attempts_max,
+        retry_policy=group.retry_policy,
+        subscription_conflict_policy=group.subscription_conflict_policy
+        or group_pb.SUBSCRIPTION_CONFLICT_POLICY_REFUSE,
+        receive_in_order=group.receive_in_order,
     )
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from grpc import aio
@@ -42,7 +42,6 @@ from ariane_servicekit import field_invalid, take_page
 _Context = aio.ServicerContext[Any, Any]
 
 _GROUP_EXISTS: Final = "GROUP_EXISTS"
-_ATTEMPTS_DEFAULT: Final = 16
 
 
 class GroupServicer(GroupServiceServicer):
@@ -150,63 +149,27 @@ class GroupServicer(GroupServiceServicer):
     async def UpdateGroup(
         self, request: group_pb.UpdateGroupRequest, context: _Context
     ) -> group_pb.UpdateGroupResponse:
-        """Replace a group's settings, where it is known."""
+        """Change settings of a group, where it is known or may be made."""
         name = request.group.consumer_group
-        answers = await self._cluster.answers()
-        known = {each.broker_name for each in await self._placements(name, answers)}
-        brokers = [each for each in answers.brokers if each.broker_name in known]
-        if not brokers:
-            raise group_not_found(name)
+        brokers = await self._doors.primaries()
+        asked = broker_pb.UpdateConsumerGroupRequest(
+            group=request.group, allow_missing=request.allow_missing
+        )
 
         async def at(broker: LiveBroker) -> object:
-            asked = broker_pb.UpdateConsumerGroupRequest(group=request.group)
             stub = self._doors.groups(broker.address)
             call = stub.UpdateConsumerGroup(asked, timeout=CALL_SECONDS_MAX)
             return await answer_of(call, broker_peer(broker))
 
-        outcomes = await self._cluster.change_each(brokers, at)
-        outcomes += _unasked(answers)
+        outcomes = await self._at_those_that_know(name, brokers, at)
         group = await self._settings_now(name, brokers)
         return group_pb.UpdateGroupResponse(group=group, outcomes=outcomes)
-
-    async def UpdateGroupRetries(
-        self, request: group_pb.UpdateGroupRetriesRequest, context: _Context
-    ) -> group_pb.UpdateGroupRetriesResponse:
-        """Change how a group tries again, and nothing else of it; make it where it is not known."""
-        name = request.consumer_group
-        if not request.HasField("attempts_max") and not request.HasField("retry_policy"):
-            raise field_invalid("retry_policy", "or attempts_max is required")
-        brokers = await self._doors.primaries()
-
-        async def at(broker: LiveBroker) -> None:
-            stub, peer = self._doors.groups(broker.address), broker_peer(broker)
-            known = broker_pb.GetConsumerGroupRequest(consumer_group=name)
-            try:
-                call = stub.GetConsumerGroup(known, timeout=CALL_SECONDS_MAX)
-                group = (await answer_to_question(call, peer)).group
-            except GroupNotFound:
-                fresh = broker_pb.ConsumerGroup(
-                    consumer_group=name,
-                    consume_enabled=True,
-                    broadcast_enabled=True,
-                    attempts_max=_ATTEMPTS_DEFAULT,
-                )
-                made = broker_pb.CreateConsumerGroupRequest(group=_retrying(fresh, request))
-                await answer_of(stub.CreateConsumerGroup(made, timeout=CALL_SECONDS_MAX), peer)
-                return
-            changed = broker_pb.UpdateConsumerGroupRequest(group=_retrying(group, request))
-            await answer_of(stub.UpdateConsumerGroup(changed, timeout=CALL_SECONDS_MAX), peer)
-
-        outcomes = await self._cluster.change_each(brokers, at)
-        group = await self._settings_now(name, brokers)
-        return group_pb.UpdateGroupRetriesResponse(group=group, outcomes=outcomes)
 
     async def DeleteGroup(
         self, request: group_pb.DeleteGroupRequest, context: _Context
     ) -> group_pb.DeleteGroupResponse:
         """Delete a group with its offsets."""
         gone: list[broker_pb.DeleteConsumerGroupResponse] = []
-        without: set[str] = set()
 
         async def at(broker: LiveBroker) -> None:
             asked = broker_pb.DeleteConsumerGroupRequest(
@@ -215,18 +178,10 @@ class GroupServicer(GroupServiceServicer):
             )
             stub = self._doors.groups(broker.address)
             call = stub.DeleteConsumerGroup(asked, timeout=CALL_SECONDS_MAX)
-            try:
-                gone.append(await answer_of(call, broker_peer(broker)))
-            except GroupNotFound:
-                without.add(broker.broker_name)
+            gone.append(await answer_of(call, broker_peer(broker)))
 
-        outcomes = [
-            each
-            for each in await self._cluster.change_each(await self._doors.primaries(), at)
-            if each.broker_name not in without
-        ]
-        if not outcomes:
-            raise group_not_found(request.consumer_group)
+        brokers = await self._doors.primaries()
+        outcomes = await self._at_those_that_know(request.consumer_group, brokers, at)
         return group_pb.DeleteGroupResponse(
             outcomes=outcomes,
             retry_message_count=sum(each.retry_message_count for each in gone),
@@ -294,6 +249,32 @@ class GroupServicer(GroupServiceServicer):
             offsets=sorted(told, key=offset_place), outcomes=outcomes
         )
 
+    async def _at_those_that_know(
+        self,
+        group: str,
+        brokers: Sequence[LiveBroker],
+        change: Callable[[LiveBroker], Awaitable[object]],
+    ) -> list[BrokerOutcome]:
+        """What became of a change at the brokers that know a group, or did not say.
+
+        Raises:
+            ServiceError: GROUP_NOT_FOUND where none knows it.
+            ArianeError: All failed: the first failure.
+        """
+        without: set[str] = set()
+
+        async def at(broker: LiveBroker) -> None:
+            try:
+                await change(broker)
+            except GroupNotFound:
+                without.add(broker.broker_name)
+
+        outcomes = await self._cluster.change_each(brokers, at)
+        known = [each for each in outcomes if each.broker_name not in without]
+        if not known:
+            raise group_not_found(group)
+        return known
+
     async def _carriers(self, topic: str) -> Sequence[LiveBroker]:
         return (await self._cluster.carriers(topic)).brokers
 
@@ -328,28 +309,3 @@ class GroupServicer(GroupServiceServicer):
             return placement_of(broker, answer.group)
 
         return [each for each in await answers.ask(at) if each is not None]
-
-
-def _unasked(answers: Answers) -> list[BrokerOutcome]:
-    """Brokers that did not say whether they know a group, and were not changed."""
-    outcomes = []
-    for broker in answers.brokers:
-        error = answers.silent.get(broker.broker_name)
-        if error is not None:
-            outcome = BrokerOutcome(
-                cluster_name=broker.cluster_name, broker_name=broker.broker_name
-            )
-            outcome.error.message = str(error)
-            outcomes.append(outcome)
-    return outcomes
-
-
-def _retrying(
-    group: broker_pb.ConsumerGroup, request: group_pb.UpdateGroupRetriesRequest
-) -> broker_pb.ConsumerGroup:
-    """A group with other tries."""
-    if request.HasField("attempts_max"):
-        group.attempts_max = request.attempts_max
-    if request.HasField("retry_policy"):
-        group.retry_policy.CopyFrom(request.retry_policy)
-    return group

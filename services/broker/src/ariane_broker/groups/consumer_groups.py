@@ -10,7 +10,7 @@ has RocketMQ's shape; fields that only RocketMQ uses are kept unchanged::
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -128,6 +128,33 @@ class GroupConfig:
             raise field_invalid("attempts_max", f"must be 0 to {ATTEMPTS_MAX}", self.attempts_max)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupChange:
+    """What changes of a group; nothing where it stays as it is.
+
+    Attributes:
+        consumer_group: The group.
+        consume_enabled: As in ``GroupConfig``, and so the others.
+    """
+
+    consumer_group: str
+    consume_enabled: bool | None = None
+    broadcast_enabled: bool | None = None
+    attempts_max: int | None = None
+    retry_policy: TableRetry | ExponentialRetry | None = None
+    conflict_policy: ConflictPolicy | None = None
+    receive_in_order: bool | None = None
+
+    def of(self, config: GroupConfig) -> GroupConfig:
+        """The group with the change.
+
+        Raises:
+            ServiceError: FIELD_INVALID.
+        """
+        said = {each.name: getattr(self, each.name) for each in fields(self)}
+        return replace(config, **{name: it for name, it in said.items() if it is not None})
+
+
 class ConsumerGroups:
     """All consumer groups of this broker, in memory."""
 
@@ -174,14 +201,14 @@ class ConsumerGroups:
             raise group_exists(config.consumer_group)
         return replace(config, version=self._version.counter + 1)
 
-    def updated(self, config: GroupConfig) -> GroupConfig:
-        """The group as it would be with other settings; nothing is changed yet.
+    def updated(self, change: GroupChange) -> GroupConfig:
+        """The group as it would be with a change; nothing is changed yet.
 
         Raises:
-            ServiceError: GROUP_NOT_FOUND.
+            ServiceError: GROUP_NOT_FOUND or FIELD_INVALID.
         """
-        entry = self.get(config.consumer_group).entry
-        return replace(config, version=self._version.counter + 1, entry=entry)
+        changed = change.of(self.get(change.consumer_group))
+        return replace(changed, version=self._version.counter + 1)
 
     def document_with(self, *configs: GroupConfig, without: str | None = None) -> dict[str, Any]:
         """The file's content with these groups added or replaced, or one removed."""

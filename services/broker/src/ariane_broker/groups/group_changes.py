@@ -12,7 +12,12 @@ from ariane_broker.errors import (
     group_name_illegal,
     group_not_found,
 )
-from ariane_broker.groups.consumer_groups import ConflictPolicy, ConsumerGroups, GroupConfig
+from ariane_broker.groups.consumer_groups import (
+    ConflictPolicy,
+    ConsumerGroups,
+    GroupChange,
+    GroupConfig,
+)
 from ariane_record import IllegalName, check_group_name
 
 
@@ -54,14 +59,22 @@ class GroupChanges:
         async with self._lock:
             return await self._make(config)
 
-    async def update(self, config: GroupConfig) -> GroupConfig:
-        """Replace a group's settings.
+    async def update(self, change: GroupChange, *, allow_missing: bool = False) -> GroupConfig:
+        """Change settings of a group; the others stay.
+
+        Args:
+            change: What changes.
+            allow_missing: Whether a group that is not known is made.
 
         Raises:
-            ServiceError: GROUP_NOT_FOUND.
+            ServiceError: GROUP_NOT_FOUND or FIELD_INVALID; of one that is made as ``create``.
         """
+        name = change.consumer_group
         async with self._lock:
-            return await self._put(self._groups.updated(config))
+            if allow_missing and self._groups.find(name) is None:
+                check_user_group(name)
+                return await self._make(change.of(GroupConfig(consumer_group=name)))
+            return await self._put(self._groups.updated(change))
 
     async def delete(self, consumer_group: str) -> None:
         """Delete a group with its offsets.

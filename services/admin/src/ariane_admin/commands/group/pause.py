@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from ariane.admin.v1.group_service_pb2 import GetGroupRequest, UpdateGroupRequest
+from ariane.admin.v1.group_service_pb2 import UpdateGroupRequest
+from ariane.broker.v1.group_service_pb2 import ConsumerGroupChange
 from ariane_admin.asking.changes import AdminChoice, administration, change_option, required
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.output import Output, output_option
-from ariane_sdk.errors import GroupNotFound
 
 
 @click.command("pause")
@@ -62,10 +62,6 @@ async def _set_consuming(
         CallError: One did not do it.
     """
     async with administration(name_servers, admin) as changes:
-        found = await changes.ask(changes.groups.GetGroup, GetGroupRequest(consumer_group=name))
-        if not found.group.placements:
-            raise GroupNotFound(f"no broker keeps settings of group {name!r}")
-        settings = found.group.placements[0].group
-        settings.consume_enabled = enabled
-        request = UpdateGroupRequest(group=settings)
+        change = ConsumerGroupChange(consumer_group=name, consume_enabled=enabled)
+        request = UpdateGroupRequest(group=change)
         required((await changes.ask(changes.groups.UpdateGroup, request)).outcomes)

@@ -8,9 +8,10 @@ from typing import Final
 import click
 from google.protobuf.duration_pb2 import Duration
 
-from ariane.admin.v1.group_service_pb2 import UpdateGroupRetriesRequest
+from ariane.admin.v1.group_service_pb2 import UpdateGroupRequest
 from ariane.broker.v1.group_service_pb2 import (
     ConsumerGroup,
+    ConsumerGroupChange,
     DelayTable,
     ExponentialDelay,
     GetConsumerGroupRequest,
@@ -114,9 +115,10 @@ def retry(
         policy = RetryPolicy(exponential=exponential)
 
     if attempts is not None or policy is not None:
-        request = UpdateGroupRetriesRequest(
+        change = ConsumerGroupChange(
             consumer_group=name, attempts_max=attempts, retry_policy=policy
         )
+        request = UpdateGroupRequest(group=change, allow_missing=True)
         output.rows(_COLUMNS, run_async(_changed(name_servers, admin, request)))
         return ExitStatus.DONE
     roll, rows = run_async(_known(name_servers, name))
@@ -128,11 +130,9 @@ def retry(
     return roll.status
 
 
-async def _changed(
-    name_servers: str, admin: AdminChoice, request: UpdateGroupRetriesRequest
-) -> list[Row]:
+async def _changed(name_servers: str, admin: AdminChoice, request: UpdateGroupRequest) -> list[Row]:
     async with administration(name_servers, admin) as changes:
-        answer = await changes.ask(changes.groups.UpdateGroupRetries, request)
+        answer = await changes.ask(changes.groups.UpdateGroup, request)
     required(answer.outcomes)
     return [_row(each.broker_name, each.group) for each in answer.group.placements]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from starlette.requests import Request
@@ -184,27 +184,31 @@ def _creation() -> Form:
 
 
 def _update(found: topic_pb.ClusterTopic) -> Form:
-    first = found.placements[0].topic if found.placements else None
-    read = str(first.read_queue_count) if first else ""
-    write = str(first.write_queue_count) if first else ""
-    permission = TopicPermission.Name(first.permission) if first else ""
+    parts = [each.topic for each in found.placements]
+    reads = _either(str(each.read_queue_count) for each in parts)
+    writes = _either(str(each.write_queue_count) for each in parts)
+    allowed = _either(_permission(each.permission) for each in parts)
     return Form(
         "Change this topic",
         "/topics/update",
         (
             Input("topic", value=found.topic, kind="hidden"),
-            Input("read_queues", "Read queues", read, "number", required=True),
-            Input("write_queues", "Write queues", write, "number", required=True),
+            Input("read_queues", f"Read queues, now {reads}", kind="number"),
+            Input("write_queues", f"Write queues, now {writes}", kind="number"),
             Input(
                 "permission",
-                "Allowed",
-                permission.removeprefix("TOPIC_PERMISSION_"),
-                "select",
-                PERMISSIONS,
+                f"Allowed, now {allowed}",
+                kind="select",
+                options=(("", "as it is"), *PERMISSIONS),
             ),
         ),
         "Change",
     )
+
+
+def _either(texts: Iterable[str]) -> str:
+    """What brokers have, each value once."""
+    return " or ".join(dict.fromkeys(texts))
 
 
 def _sending(name: str) -> Form:

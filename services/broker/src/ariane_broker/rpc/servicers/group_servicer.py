@@ -15,6 +15,7 @@ from ariane_broker.groups.consumer_groups import (
     ConflictPolicy,
     ConsumerGroups,
     ExponentialRetry,
+    GroupChange,
     GroupConfig,
     TableRetry,
 )
@@ -75,8 +76,10 @@ class GroupServicer(GroupServiceServicer):
     async def UpdateConsumerGroup(
         self, request: group_pb.UpdateConsumerGroupRequest, context: aio.ServicerContext[Any, Any]
     ) -> group_pb.UpdateConsumerGroupResponse:
-        """Replace a group's settings."""
-        config = await self._changes.update(_config(request.group))
+        """Change settings of a group."""
+        config = await self._changes.update(
+            _change(request.group), allow_missing=request.allow_missing
+        )
         return group_pb.UpdateConsumerGroupResponse(group=_group(config))
 
     async def DeleteConsumerGroup(
@@ -93,19 +96,40 @@ class GroupServicer(GroupServiceServicer):
 
 
 def _config(group: group_pb.ConsumerGroup) -> GroupConfig:
-    policy = _POLICIES.get(group.subscription_conflict_policy)
-    if policy is None:
-        value = group.subscription_conflict_policy
-        raise field_invalid("group.subscription_conflict_policy", "is not known", value)
     return GroupConfig(
         consumer_group=group.consumer_group,
         consume_enabled=group.consume_enabled,
         broadcast_enabled=group.broadcast_enabled,
         attempts_max=group.attempts_max,
         retry_policy=_retry_policy(group.retry_policy),
-        conflict_policy=policy,
+        conflict_policy=_conflict_policy(group.subscription_conflict_policy),
         receive_in_order=group.receive_in_order,
     )
+
+
+def _change(group: group_pb.ConsumerGroupChange) -> GroupChange:
+    def said(name: str) -> Any:
+        return getattr(group, name) if group.HasField(name) else None  # type: ignore[arg-type]
+
+    policy = group.subscription_conflict_policy
+    return GroupChange(
+        consumer_group=group.consumer_group,
+        consume_enabled=said("consume_enabled"),
+        broadcast_enabled=said("broadcast_enabled"),
+        attempts_max=said("attempts_max"),
+        retry_policy=(
+            _retry_policy(group.retry_policy) if group.HasField("retry_policy") else None
+        ),
+        conflict_policy=_conflict_policy(policy) if policy else None,
+        receive_in_order=said("receive_in_order"),
+    )
+
+
+def _conflict_policy(value: group_pb.SubscriptionConflictPolicy.ValueType) -> ConflictPolicy:
+    policy = _POLICIES.get(value)
+    if policy is None:
+        raise field_invalid("group.subscription_conflict_policy", "is not known", value)
+    return policy
 
 
 def _retry_policy(policy: group_pb.RetryPolicy) -> TableRetry | ExponentialRetry:
