@@ -1,57 +1,57 @@
-"""Everything that can go wrong in the client.
+"""All errors of the client.
 
 ::
 
     ArianeError                     reason, outcome_unknown, retriable, retry_after_s, metadata
     +-- ClientNotRunning            used before it was started, or after it was closed
     +-- ClientForked                made in a parent process
-    +-- SendBufferFull              `send_nowait` found no room
-    +-- MessagesFailed              raised by a listener: which of its messages are not done
+    +-- SendBufferFull              `send_nowait` found no room in the buffer
+    +-- MessagesFailed              raised by a listener: which of its messages failed
     +-- OffsetFileDamaged           the offsets of a broadcasting consumer cannot be read
     +-- OffsetFileInUse             another consumer uses that file
     +-- IllegalArgument (ValueError)
     |   +-- NameIllegal             a topic or group name outside the rules
-    |   +-- MessageIllegal          a message that breaks a rule; it never left the client
+    |   +-- MessageIllegal          a message that breaks a rule; it was not sent
     |   |   +-- MessageTooLarge     its body is larger than the limit
     |   +-- ColumnIllegal           a column or row of a table that cannot become messages
-    |   +-- FilterIllegal           a filter expression that cannot be understood
+    |   +-- FilterIllegal           a filter expression that is invalid
     +-- BodyDamaged                 a compressed body cannot be decompressed, or grows too large
-    +-- RequestTimeout              no reply came in time; the request may be in work
+    +-- RequestTimeout              no reply came in time; a consumer may have the request
     +-- SendError                   a message was not acknowledged; may be stored if outcome_unknown
     |   +-- BatchSendError          some messages of a batch were not acknowledged
     |   +-- ColumnsSendError        some rows of a table were not acknowledged
-    |   +-- QueueOrderUnknown       nobody can tell to which queues message groups belong
+    |   +-- QueueOrderUnknown       no name server could tell the queues of message groups
     +-- CallError                   a service answered with an error, or not at all
         +-- NameServersUnreachable  no name server answered
         +-- FilterServersUnreachable  no FilterServer of a broker answered
-        +-- FilterRefused           an uploaded filter is not there, no filter, or quarantined
-        +-- FilterFailed            an uploaded filter broke its limits or raised
-        +-- ServiceUnavailable      nobody answers there now, or it is starting, draining or full
+        +-- FilterRefused           an uploaded filter is missing, invalid or quarantined
+        +-- FilterFailed            a filter exceeded its limits or raised
+        +-- ServiceUnavailable      unreachable, starting, draining, busy or full
         +-- DeadlinePassed          no answer in time
-        +-- RouteNotFound           no live broker carries the topic, or would create it
+        +-- RouteNotFound           no live broker has the topic, or would create it
         +-- TopicNotFound           the broker does not know the topic
         +-- TopicExists
-        +-- TopicRefused            no permission to write or read it, or reserved
+        +-- TopicRefused            no permission to write or read the topic, or it is reserved
         +-- QueueNotFound
         +-- QueueOffsetOutOfRange   queue_offset, min, max
         +-- MessageNotFound
         +-- RecordDamaged           a stored record fails its checksum
         +-- GroupNotFound
-        +-- GroupRefused            the group does not let this member in
+        +-- GroupRefused            the group does not accept this member
         +-- ConsumerOffsetRefused   some consumer offsets were not stored
-        +-- TransactionDecided      the transaction ended otherwise before; outcome
-        +-- TransactionNotFound     no half message is known by this id
-        +-- TransactionForeign      it is another producer group's, and has no outcome yet
+        +-- TransactionDecided      the transaction already has another outcome
+        +-- TransactionNotFound     no half message with this id is known
+        +-- TransactionForeign      it belongs to another producer group, and has no outcome yet
         +-- ReceiptExpired          another consumer has the message by now, or it is settled
-        +-- BatchDiffers            the batch was committed before with other contents
+        +-- BatchDiffers            the batch was committed earlier with other contents
         +-- SinkNotFound            no broker knows the sink of exactly-once writes
-        +-- RequestTooLarge         more than the service takes in one call
+        +-- RequestTooLarge         more than the service accepts in one call
         +-- AccessDenied            credentials or rights are missing
-        +-- FeatureNotAvailable     the service does not do this yet
+        +-- FeatureNotAvailable     the service does not support this yet
 
-Every error says what may be done about it: ``retriable`` whether the same may succeed later, and
-``outcome_unknown`` whether it may have happened nevertheless. An unknown outcome is never reported
-as a failure, and a retry after it may store a message twice.
+Every error says what may be done about it: ``retriable`` whether the same call may succeed later,
+``outcome_unknown`` whether it may have taken effect nevertheless. An unknown outcome is never
+reported as a failure, and a retry after it may store a message twice.
 """
 
 from __future__ import annotations
@@ -69,16 +69,16 @@ _NO_METADATA: Mapping[str, str] = MappingProxyType({})
 
 
 class ArianeError(Exception):
-    """Root of every error of this package.
+    """Root of all errors of this package.
 
     Attributes:
-        reason: Why, as a word that never changes: the name of an ``ErrorReason`` of the contract
-            without its prefix, or one of the client's own.
-        outcome_unknown: Whether what was asked for may have happened nevertheless.
-        retriable: Whether the same may succeed later, or elsewhere.
-        retry_after_s: How long the service asks to wait before a retry, in seconds; 0 if it
-            does not say.
-        metadata: The numbers and names that the text speaks of.
+        reason: The reason, as a word that never changes: the name of an ``ErrorReason`` of the
+            contract without its prefix, or one of the client's own.
+        outcome_unknown: Whether the call may have taken effect nevertheless.
+        retriable: Whether the same call may succeed later, or elsewhere.
+        retry_after_s: How long the service asks to wait before a retry, in seconds; 0 if it does
+            not say.
+        metadata: The numbers and names in the text.
     """
 
     reason = "UNSPECIFIED"
@@ -109,26 +109,26 @@ class ClientNotRunning(ArianeError):
 
 
 class ClientForked(ArianeError):
-    """The client was made in a parent process; connections and loops do not survive a fork.
+    """The client was created in a parent process; connections and loops do not survive a fork.
 
-    Make clients after the fork, or start processes by "spawn" or "forkserver".
+    Create clients after the fork, or start processes by "spawn" or "forkserver".
     """
 
     reason = "CLIENT_FORKED"
 
 
 class SendBufferFull(ArianeError):
-    """``send_nowait`` found no room; ``wait_for_room`` waits for some."""
+    """``send_nowait`` found no room in the buffer; ``wait_for_room`` waits for some."""
 
     reason = "SEND_BUFFER_FULL"
 
 
 class MessagesFailed(ArianeError):
-    """Raised by a listener that is done with some of its messages only.
+    """Raised by a listener that has failed only for some of its messages.
 
     Attributes:
-        messages: Those that failed; the others are done.
-        rejected: Whether another try is of no use: they become dead letters at once.
+        messages: The messages that failed; the others are done.
+        rejected: Whether another try is useless: they become dead letters at once.
     """
 
     reason = "MESSAGES_FAILED"
@@ -136,26 +136,26 @@ class MessagesFailed(ArianeError):
     def __init__(
         self, messages: Iterable[ReceivedMessage], cause: str = "", *, rejected: bool = False
     ) -> None:
-        """Name them; the cause is for people, and kept with the messages."""
+        """Name the failed messages; the cause is for people, and stored with them."""
         super().__init__(cause)
         self.messages = tuple(messages)
         self.rejected = rejected
 
 
 class OffsetFileDamaged(ArianeError):
-    """The file with the offsets of a broadcasting consumer cannot be read, nor the one before."""
+    """The offset file of a broadcasting consumer is unreadable, and so is its previous version."""
 
     reason = "OFFSET_FILE_DAMAGED"
 
 
 class OffsetFileInUse(ArianeError):
-    """Another consumer of this host keeps its offsets in the same file."""
+    """Another consumer of this host uses the same offset file."""
 
     reason = "OFFSET_FILE_IN_USE"
 
 
 class IllegalArgument(ArianeError, ValueError):
-    """The client itself refuses; nothing left it."""
+    """The client itself refuses the call; nothing was sent."""
 
     reason = "FIELD_INVALID"
 
@@ -167,7 +167,7 @@ class NameIllegal(IllegalArgument):
 
 
 class MessageIllegal(IllegalArgument):
-    """A message that breaks a rule; it never left the client."""
+    """A message that breaks a rule; it was not sent."""
 
     reason = "MESSAGE_ILLEGAL"
 
@@ -179,11 +179,11 @@ class MessageTooLarge(MessageIllegal):
 
 
 class ColumnIllegal(IllegalArgument):
-    """A column of a table, as a whole or at one row, cannot become messages; nothing was sent.
+    """A column of a table, as a whole or in one row, cannot become messages; nothing was sent.
 
     Attributes:
         column: Its name in the table.
-        row: Number of the first wrong row, from 0; ``None`` when the column itself is wrong.
+        row: Number of the first wrong row, from 0; ``None`` if the column itself is wrong.
     """
 
     reason = "MESSAGE_ILLEGAL"
@@ -197,7 +197,7 @@ class ColumnIllegal(IllegalArgument):
 
 
 class FilterIllegal(IllegalArgument):
-    """A filter expression that cannot be understood."""
+    """A filter expression is invalid."""
 
     reason = "FILTER_EXPRESSION_INVALID"
 
@@ -209,16 +209,16 @@ class BodyDamaged(ArianeError):
 
 
 class RequestTimeout(ArianeError):
-    """No reply came in time. The request is stored, and whoever got it may have acted on it."""
+    """No reply came in time. The request is stored, and a consumer may have acted on it."""
 
     reason = "REQUEST_TIMEOUT"
 
 
 class SendError(ArianeError):
-    """A message was not acknowledged; with ``outcome_unknown`` it may be stored nevertheless.
+    """A message was not acknowledged; with ``outcome_unknown``, it may be stored nevertheless.
 
-    Whatever a cluster does to a send comes as this, also that nobody could be reached. The error of
-    the last try is the ``__cause__``, and gives the ``reason``.
+    Every failure of a send in the cluster is of this class, including that no service could be
+    reached. The error of the last try is its ``__cause__`` and gives its ``reason``.
     """
 
 
@@ -226,7 +226,7 @@ class BatchSendError(SendError):
     """Some messages of a batch were not acknowledged.
 
     Attributes:
-        outcomes: One for each message, in their order: what it got, or why it was refused.
+        outcomes: One for each message, in their order: its result, or its error.
     """
 
     reason = "BATCH_INCOMPLETE"
@@ -246,10 +246,10 @@ class ColumnsSendError(SendError):
     """Some rows of a table were not acknowledged.
 
     Attributes:
-        outcomes: An Arrow table with a row for each that was to be sent: what ``send_columns``
-            returns (null for rows that were not acknowledged), ``outcome`` (``stored``,
-            ``refused``: surely not stored, ``unknown``: may be stored) and ``reason``.
-        errors: The errors behind it, one for each batch that failed.
+        outcomes: An Arrow table with a row for each row to be sent: the columns of ``send_columns``
+            (null for rows that were not acknowledged), ``outcome`` (``stored``; ``refused``:
+            certainly not stored; ``unknown``: may be stored) and ``reason``.
+        errors: The underlying errors, one for each batch that failed.
     """
 
     reason = "BATCH_INCOMPLETE"
@@ -257,7 +257,7 @@ class ColumnsSendError(SendError):
     def __init__(
         self, outcomes: pa.Table, errors: Sequence[ArianeError], failure_count: int
     ) -> None:
-        """Sum up; there is one error at least, and so many rows were not acknowledged."""
+        """Sum up at least one error; ``failure_count`` rows were not acknowledged."""
         super().__init__(
             f"{failure_count} of {len(outcomes)} rows were not acknowledged; the first error:"
             f" {errors[0]}",
@@ -269,11 +269,11 @@ class ColumnsSendError(SendError):
 
 
 class QueueOrderUnknown(SendError):
-    """Nobody could tell in time to which queues the message groups of a topic belong.
+    """No name server could tell in time to which queues the message groups of a topic belong.
 
-    The topic is of type FIFO and no name server that answers was ever told the order of its queues,
-    or all of them have just started and do not know the topic. Another queue might be the wrong
-    one, so the message was not sent.
+    The topic is of type FIFO, and no name server that answers has the order of its queues; or all
+    of them have just started and do not know the topic. Another queue might be the wrong one, so
+    the message was not sent.
     """
 
     reason = "QUEUE_ORDER_UNKNOWN"
@@ -282,12 +282,13 @@ class QueueOrderUnknown(SendError):
 class CallError(ArianeError):
     """A service answered with an error, or not at all.
 
-    Subclasses name what applications tell apart; everything else comes as this, with its reason.
+    There are subclasses for errors that applications distinguish; the others are of this class,
+    with their reason.
     """
 
     @property
     def unanswered(self) -> bool:
-        """Whether nobody answered. A service that refuses a call has answered it."""
+        """Whether no service answered. A service that refuses a call has answered it."""
         return False
 
 
@@ -298,18 +299,18 @@ class NameServersUnreachable(CallError):
 
     @property
     def unanswered(self) -> bool:
-        """See ``CallError``: none of them did."""
+        """See ``CallError``: no name server answered."""
         return True
 
 
 class ServiceUnavailable(CallError):
-    """Nobody answers there now, or the service is starting, draining, busy or full."""
+    """The service is unreachable, starting, draining, busy or full."""
 
     reason = "UNREACHABLE"
 
     @property
     def unanswered(self) -> bool:
-        """See ``CallError``; one that says that it is starting or full has another reason."""
+        """See ``CallError``; a service that is starting or full answers with another reason."""
         return self.reason == ServiceUnavailable.reason
 
 
@@ -325,7 +326,7 @@ class DeadlinePassed(CallError):
 
 
 class RouteNotFound(CallError):
-    """No live broker carries the topic."""
+    """No live broker has the topic."""
 
     reason = "ROUTE_NOT_FOUND"
 
@@ -337,7 +338,7 @@ class TopicNotFound(CallError):
 
 
 class TopicExists(CallError):
-    """A topic of that name stands already."""
+    """A topic with that name exists already."""
 
     reason = "TOPIC_EXISTS"
 
@@ -355,50 +356,50 @@ class QueueNotFound(CallError):
 
 
 class QueueOffsetOutOfRange(CallError):
-    """The queue offset lies outside what is kept; ``queue_offset``, ``min``, ``max``."""
+    """The queue offset is outside of what is kept; ``queue_offset``, ``min``, ``max``."""
 
     reason = "QUEUE_OFFSET_OUT_OF_RANGE"
 
     @property
     def min_queue_offset(self) -> int:
-        """Oldest queue offset that is kept."""
+        """The oldest queue offset that is kept."""
         return int(self.metadata["min"])
 
     @property
     def max_queue_offset(self) -> int:
-        """Readable end, exclusive."""
+        """The readable end, exclusive."""
         return int(self.metadata["max"])
 
 
 class MessageNotFound(CallError):
-    """No broker has a message of that id."""
+    """No broker has a message with that id."""
 
     reason = "MESSAGE_NOT_FOUND"
 
 
 class RecordDamaged(CallError):
-    """A stored record fails its checksum; never repeated."""
+    """A stored record fails its checksum; the call is never repeated."""
 
     reason = "RECORD_CORRUPTED"
 
 
 class FilterServersUnreachable(CallError):
-    """No FilterServer of a broker answered, though the broker does; offsets stay."""
+    """A broker answers, but none of its FilterServers does; offsets stay."""
 
     reason = "FILTER_SERVERS_UNREACHABLE"
 
 
 class FilterRefused(CallError):
-    """An uploaded filter does not run: it is not there, no filter, in use, or quarantined.
+    """An uploaded filter does not run: it is missing, invalid, in use, or quarantined.
 
-    ``reason`` says which; offsets stay where they are.
+    ``reason`` says which; offsets stay.
     """
 
     reason = "FILTER_QUARANTINED"
 
 
 class FilterFailed(CallError):
-    """A filter broke its limits or raised, and passed nothing."""
+    """A filter exceeded its limits or raised, and passed nothing."""
 
     reason = "FILTER_FAILED"
 
@@ -410,7 +411,7 @@ class GroupNotFound(CallError):
 
 
 class GroupRefused(CallError):
-    """The group does not let this member in: another subscription, or a client id taken."""
+    """The group does not accept this member: other subscriptions, or a client id in use."""
 
     reason = "SUBSCRIPTION_CONFLICT"
 
@@ -419,7 +420,7 @@ class ConsumerOffsetRefused(CallError):
     """Some consumer offsets were not stored; the others were.
 
     Attributes:
-        refused: Why, by message queue.
+        refused: The error of each, by message queue.
     """
 
     reason = "CONSUMER_OFFSET_REFUSED"
@@ -431,7 +432,7 @@ class ConsumerOffsetRefused(CallError):
 
 
 class TransactionDecided(CallError):
-    """The transaction has another outcome already, which stands."""
+    """The transaction already has another outcome, which stands."""
 
     reason = "TRANSACTION_DECIDED"
 
@@ -442,31 +443,31 @@ class TransactionDecided(CallError):
 
 
 class TransactionNotFound(CallError):
-    """No half message is known by this id: it never was, or it ended too long ago."""
+    """No half message with this id is known: it never existed, or it ended too long ago."""
 
     reason = "TRANSACTION_NOT_FOUND"
 
 
 class TransactionForeign(CallError):
-    """The half message is of another producer group, which alone may end it; nothing has ended."""
+    """The half message belongs to another producer group, which alone may end it."""
 
     reason = "TRANSACTION_FOREIGN"
 
 
 class ReceiptExpired(CallError):
-    """What was received is another's by now, or was settled; of a recall, it was delivered."""
+    """Another consumer has the message, or it was settled; of a recall, it was delivered."""
 
     reason = "RECEIPT_HANDLE_EXPIRED"
 
 
 class BatchDiffers(CallError):
-    """A batch was committed before with other contents, or too long ago to tell."""
+    """A batch was committed earlier with other contents, or too long ago to tell."""
 
     reason = "BATCH_DIFFERS"
 
     @property
     def committed_count(self) -> int | None:
-        """Messages of the batch that stands; ``None`` when the broker does not remember."""
+        """Messages of the committed batch; ``None`` if the broker does not remember."""
         digits = self.metadata.get("committed_count", "")
         return int(digits) if digits else None
 
@@ -478,9 +479,9 @@ class SinkNotFound(CallError):
 
 
 class RequestTooLarge(CallError):
-    """More bytes, or more metadata, than the service takes in one call.
+    """More bytes, or more metadata, than the service accepts in one call.
 
-    Send less in one call. What a service takes is its settings ``receive_bytes_max`` and
+    Send less in one call. The limits are the service's settings ``receive_bytes_max`` and
     ``metadata_bytes_max``.
     """
 
@@ -494,6 +495,6 @@ class AccessDenied(CallError):
 
 
 class FeatureNotAvailable(CallError):
-    """The service does not do this yet."""
+    """The service does not support this yet."""
 
     reason = "FEATURE_NOT_AVAILABLE"

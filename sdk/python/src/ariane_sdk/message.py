@@ -1,4 +1,4 @@
-"""What applications send and receive."""
+"""The messages that applications send and receive."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class MessageQueue(NamedTuple):
 
 
 class _NoProperties(dict[str, str]):
-    """The properties of all messages that were given none; nobody adds to them.
+    """The properties of all messages that have none; nothing can be added to them.
 
-    A dictionary for each of them would be one more object for the garbage collector to count.
+    A dictionary for each message would be one more object for the garbage collector to count.
     """
 
     __slots__ = ()
@@ -71,16 +71,16 @@ class Message:
     Attributes:
         topic: The topic.
         body: The payload, at most 4 MiB.
-        tag: One coarse label for filtering, or nothing. May not hold ``||``.
-        keys: Words by which it is found again, without spaces; at most 254.
-        message_group: Messages of one group stay in order; nothing means no order.
+        tag: One coarse label for filtering; optional. Must not contain ``||``.
+        keys: Words by which it can be found, without spaces; at most 254.
+        message_group: The ordering key: messages of one group stay in order; empty means no order.
         properties: The application's own pairs of non-empty text.
         flag: Free for the application, 32 bits, signed.
-        deliver_at: When consumers get it, with a time zone; a time that has passed means now. No
-            more than one of this and the next two, and none with a message group.
-        delay: How long after sending consumers get it.
-        delay_level: The same by the broker's table: 1 (1 s) to 18 (2 h); 0 for at once.
-        priority: Receivers that ask by priority get higher ones first; 32 bits, signed.
+        deliver_at: When consumers get it, with a time zone; a time in the past means now. Only one
+            of this and the next two may be set, and none with a message group.
+        delay: How long after the send consumers get it.
+        delay_level: The same by the broker's table: 1 (1 s) to 18 (2 h); 0 means at once.
+        priority: Consumers that receive by priority get higher ones first; 32 bits, signed.
     """
 
     topic: str
@@ -97,7 +97,7 @@ class Message:
 
     @property
     def stored_properties(self) -> Mapping[str, str]:
-        """The pairs of text that are stored: the application's own, and the priority if any."""
+        """The stored pairs of text: the application's own, and the priority if there is one."""
         if self.priority == 0:
             return self.properties
         # What is no number of 32 bits is an error of `struct` here.
@@ -107,11 +107,11 @@ class Message:
 
 @dataclass(slots=True)
 class SystemMessage(Message):
-    """A message that the client makes: its properties may be those of the system."""
+    """A message created by the client; it may have properties of the system."""
 
 
 class AcknowledgedLevel(IntEnum):
-    """How safe a message is when its send returns; numbers of the contract."""
+    """How safe a message is when its send returns; the numbers are those of the contract."""
 
     UNSPECIFIED = 0
     MEMORY = 1
@@ -123,16 +123,16 @@ class SendResult(NamedTuple):
     """Where a message was stored, and how safe it is.
 
     Attributes:
-        message_queue: The queue it went to.
+        message_queue: Its queue.
         queue_offset: Its index there.
         commit_log_offset: Byte position of its record in the broker's commit log.
         unique_id: The id that this client gave it.
         acknowledged_level: In memory, flushed, replicated.
         store_timestamp_ms: When it was stored, by the broker's clock.
         broker_address: The broker, "host:port".
-        duplicate: Whether an earlier try had stored it, whose answer was lost.
-        recall_handle: Takes it back before it is delivered (``Producer.recall``): of a message with
-            ``deliver_at`` or ``delay``. Of a delayed message the offsets are those of the place
+        duplicate: Whether an earlier try, whose answer was lost, had stored it.
+        recall_handle: Withdraws the message before its delivery (``Producer.recall``), if it has
+            ``deliver_at`` or ``delay``. The offsets of a delayed message are those of the place
             where it waits.
     """
 
@@ -148,7 +148,7 @@ class SendResult(NamedTuple):
 
     @property
     def message_id(self) -> str:
-        """The broker's own id of it; empty when the broker is known by name, not by address."""
+        """The broker's own id of it; empty if the broker is known by name, not by address."""
         host, _, port = self.broker_address.rpartition(":")
         try:
             return encode_offset_message_id((host.strip("[]"), int(port)), self.commit_log_offset)
@@ -189,18 +189,18 @@ def send_results(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Receipt:
-    """What settles messages of one queue that were received together.
+    """Settles messages of one queue that were received together.
 
     Attributes:
         message_queue: Their queue.
-        address: The process of the broker that gave them, "host:port". Another one may be its
+        address: The process of the broker that delivered them, "host:port". Another one may be its
             primary by now.
-        token: Names them to the broker.
-        attempts: How often each was handed out by now, this time included.
-        invisible_until_ms: Until when nobody else gets them, by the broker's clock, unless that is
-            changed.
-        held_until_s: The same by this client's monotonic clock; far away where the broker keeps
-            them invisible by itself.
+        token: Identifies them to the broker.
+        attempts: How often each was delivered, this time included.
+        invisible_until_ms: Until when no other member gets them, by the broker's clock, unless that
+            is changed.
+        held_until_s: The same by this client's monotonic clock; infinite if the broker keeps them
+            invisible.
     """
 
     message_queue: MessageQueue
@@ -212,14 +212,14 @@ class Receipt:
 
 
 class ReceivedMessage(MessageView):
-    """A message that was received: the body at hand, everything else decoded when asked for.
+    """A received message: the body at hand, everything else decoded on access.
 
-    A body that was sent compressed is decompressed when it is first asked for; should that fail,
-    asking for it raises ``BodyDamaged``.
+    A compressed body is decompressed on first access; if that fails, the access raises
+    ``BodyDamaged``.
 
     Attributes:
         message_queue: The queue it came from.
-        receipt: What settles it; only messages of a ``ReceiveConsumer`` have one.
+        receipt: Settles it; only messages of a ``ReceiveConsumer`` have one.
     """
 
     __slots__ = ("message_queue", "receipt")

@@ -1,4 +1,4 @@
-"""What can be set, with units and defaults. The defaults are those of the RocketMQ family."""
+"""Settings of the clients, with units. The defaults are those of the RocketMQ family."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 HOLD_S_MAX: Final = 30.0
-"""Brokers hold no pull for longer."""
+"""Brokers never hold a pull longer."""
 
 BUSY_WAIT_S_MAX: Final = 0.01
-"""Whoever waits for longer than this may as well be woken."""
+"""For a longer wait, waking the process up costs nothing."""
 
 COLUMNS_COUNT_MAX: Final = 65_536
-"""Messages of one queue that wait to be fetched as columns, and messages of one pull for them."""
+"""Messages of one queue that wait to be fetched as columns, and messages of one such pull."""
 
 COLUMNS_PULL_BYTES_MAX: Final = 8 << 20
-"""Bytes in the answer to one pull of a consumer that fetches columns, about."""
+"""About how many bytes are in the answer to one pull of a consumer that fetches columns."""
 
 _POSITIVE: Final = frozenset(
     {
@@ -48,7 +48,7 @@ _POSITIVE: Final = frozenset(
         "send_timeout_s",
     }
 )
-"""With 0 of them nothing would be done, or something all the time."""
+"""Settings that must not be 0: nothing would be done, or something all the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,55 +56,56 @@ class ProducerSettings:
     """How a producer behaves.
 
     Attributes:
-        call_timeout_s: How long one call may take, in seconds.
-        send_timeout_s: How long a message may wait and be on its way in all, repeats included.
-        idempotent: Whether brokers are told which batch comes again, so that it is stored once. A
-            batch that may be stored is then repeated in its own queue until ``send_timeout_s`` is
-            over.
-        repeats_max: How often a batch is sent again that is not idempotent, although an earlier try
-            may have stored it: each repeat may store it twice. What was surely not stored is
-            repeated until ``send_timeout_s`` is over.
+        call_timeout_s: The longest time of one call, in seconds.
+        send_timeout_s: The longest time from a send to its outcome, repeats included.
+        idempotent: Whether batches are numbered, so that brokers recognise a repeat and store it
+            once. A batch that may be stored is then repeated in its own queue until
+            ``send_timeout_s`` is over.
+        repeats_max: How often a batch that is not idempotent is sent again although an earlier try
+            may have stored it: each repeat may store it again. Batches that were certainly not
+            stored are repeated until ``send_timeout_s`` is over.
         repeat_delay_s_min: Delay before the first repeat on the same broker; it doubles each time.
         repeat_delay_s_max: Upper bound of that delay.
         avoid_broker_s: How long a broker that did not answer gets no messages that others can take.
-        body_bytes_max: Bytes of one body.
-        delay_days_max: Days that a delivery time may be ahead. A broker that allows fewer refuses
-            later ones with all messages of the same batch.
-        batch_bytes_max: Bytes of records and their columns after which a batch takes no more; a
-            larger message is a batch of its own.
-        request_bytes_max: Bytes of batches in one call to a broker; a larger batch goes alone.
-        calls_in_flight_max: Calls to one broker at the same time. Order within a queue is kept
-            with any number.
+        body_bytes_max: The largest body, in bytes.
+        delay_days_max: How many days ahead a delivery time may be. A broker with a lower limit
+            refuses later ones, together with all messages of the same batch.
+        batch_bytes_max: Bytes of records and their columns after which a batch is full; a larger
+            message is a batch of its own.
+        request_bytes_max: Bytes of batches in one call to a broker; a larger batch is sent alone.
+        calls_in_flight_max: Concurrent calls to one broker. Any number keeps the order within a
+            queue.
         large_calls_in_flight_max: The same while 256 KiB or more wait for that broker. With 2 or
             more, many small messages are sent in two calls as well.
         busy_wait_s: How long the event loop stays awake for the answer to a message that is sent
-            alone, at most 0.01 s: a core is busy meanwhile, and the answer comes sooner by what it
-            takes the system to wake the process, a fifth of a round trip on a machine of two cores.
-            Where much is sent at a time it changes nothing.
-        compression: How large bodies are compressed: LZ4, Zstandard or zlib, each as RocketMQ does
-            it. Not at all by default, because readers without this client see what is stored.
-        compress_bytes_min: Bodies of fewer bytes are never compressed.
-        compression_level: From 1, fast, to 9, small.
-        queue_choice: Where messages for no particular queue go: "round_robin", or "least_latency",
-            which leaves brokers alone that were slow or failed.
-        spread_count: Messages for no particular queue after which the next queue takes over: so all
-            consumers of a group get some of what is sent together. A batch or table is divided
-            into equal shares of no fewer. Many in a row take queues in turn, whole. 0: a whole
-            batch goes to one queue, which is a little faster where queues are many.
-        latency_bounds_s: Latencies of a call from which a broker is left alone, ascending.
-        unavailable_s: How long it is left alone, for each of those.
-        failed_call_latency_s: The latency as which a call counts that got no answer.
-        buffered_bytes_max: Bytes of records that wait or are in flight; senders wait beyond that.
-        tracer_provider: Makes OpenTelemetry spans; nothing means the application's global one.
-        meter_provider: The same for measurements.
-        otlp_endpoint: Collector that is told spans by OTLP over gRPC, such as
-            ``http://collector:4317``, for applications that configure no OpenTelemetry themselves.
+            alone, at most 0.01 s. Meanwhile a core is busy, and the answer comes sooner by the time
+            that the system needs to wake the process: a fifth of a round trip on a machine with two
+            cores. It changes nothing if many messages are sent at a time.
+        compression: The codec for large bodies: LZ4, Zstandard or zlib, in RocketMQ's formats. None
+            by default, because readers without this client see bodies as they are stored.
+        compress_bytes_min: Smaller bodies are never compressed, in bytes.
+        compression_level: From 1 (fast) to 9 (small).
+        queue_choice: Where messages without a given queue go: "round_robin", or "least_latency",
+            which avoids brokers that were slow or failed.
+        spread_count: Number of messages without a given queue after which the next queue takes
+            over, so that all consumers of a group get some of the messages that are sent together.
+            A batch or table is divided into equal shares of at least this many. Of many in a row,
+            each goes to one queue as a whole, in turn. 0: a whole batch goes to one queue, which is
+            a little faster with many queues.
+        latency_bounds_s: Latencies of a call from which a broker is avoided, ascending.
+        unavailable_s: How long it is avoided, for each of those latencies.
+        failed_call_latency_s: The latency that a call without an answer counts as.
+        buffered_bytes_max: Bytes of records that wait or are in flight; beyond that, senders wait.
+        tracer_provider: Creates OpenTelemetry spans; default: the application's global provider.
+        meter_provider: The same for metrics.
+        otlp_endpoint: Collector that gets spans by OTLP over gRPC, such as
+            ``http://collector:4317``, if the application does not configure OpenTelemetry itself.
             Empty: none.
-        message_trace: Whether each step of a message's life is told in the trace topic, where
+        message_trace: Whether each step of a message's life is recorded in the trace topic, where
             ``ariane message trace`` finds it. Costs about as much as the messages themselves.
-        stacks_on_request: Whether operators who ask are told what threads and tasks of this process
-            are at: names, places in code, and no values.
-            Only a producer with a transaction checker can be asked.
+        stacks_on_request: Whether operators may ask where the threads and tasks of this process
+            are: names and places in the code, no values. Only a producer with a transaction checker
+            can be asked.
     """
 
     call_timeout_s: float = 3.0
@@ -137,10 +138,10 @@ class ProducerSettings:
     stacks_on_request: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what no producer can live with.
+        """Validate.
 
         Raises:
-            IllegalArgument: Names the setting.
+            IllegalArgument: A value is out of range; the error names the setting.
         """
         _check_numbers(self, fields(self))
         if self.busy_wait_s > BUSY_WAIT_S_MAX:
@@ -157,33 +158,34 @@ class ProducerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
-    """What can be set of every consumer that owns queues: ``PushSettings`` and ``PullSettings``.
+    """Settings of every consumer that owns queues: ``PushSettings`` and ``PullSettings``.
 
     Attributes:
-        call_timeout_s: How long a call other than a held pull may take, in seconds; the start waits
-            for three, while no broker answers.
+        call_timeout_s: The longest time of a call other than a held pull, in seconds; the start
+            waits three times as long while no broker answers.
         hold_s: How long a broker holds a pull that finds nothing, at most 30.
         pull_record_count_max: Messages in the answer to one pull.
-        pull_bytes_max: Bytes in the answer to one pull, about.
-        queue_message_count_max: Messages of one queue that wait for the application; beyond that
+        pull_bytes_max: About how many bytes are in the answer to one pull.
+        queue_message_count_max: Messages of one queue that wait for the application; beyond that,
             the queue is not pulled.
         queue_bytes_max: The same in bytes of records.
-        queue_span_max: Distance of the newest from the oldest unfinished message of one queue.
-        rebalance_interval_s: How often the assignment is computed anew without being told.
-        rebalance_gap_s_min: Time between two computations, however often it is told.
+        queue_span_max: Distance from the oldest unfinished message of a queue to the newest.
+        rebalance_interval_s: How often a member rebalances without a notification.
+        rebalance_gap_s_min: The shortest time between two rebalances, however many notifications
+            come.
         handover_s: How long a member of a larger group waits before it takes over a queue, so that
-            the one before can finish and store its offset.
+            the previous owner can finish and store its offset.
         offset_store_interval_s: How often consumer offsets are stored.
         release_timeout_s: How long a queue that is given up, or a consumer that stops, waits for
             the application to finish.
-        filter_servers_wait_s: How long a consumer of an uploaded filter waits while a broker has no
-            FilterServer that answers; then it ends with ``FilterServersUnreachable``.
-        zone: The machine room of this consumer, told to the group; may be empty.
-        instance_name: Tells broadcasting consumers of one host apart that have the same group.
-        local_offsets_path: Folder for the offsets of broadcasting consumers;
-            ``~/.ariane_offsets`` if not given.
-        stacks_on_request: Whether operators who ask are told what threads and tasks of this process
-            are at: names, places in code, and no values.
+        filter_servers_wait_s: How long a consumer with an uploaded filter waits while no
+            FilterServer of a broker answers; then it ends with ``FilterServersUnreachable``.
+        zone: The machine room of this consumer, which the group's strategy may use; may be empty.
+        instance_name: Distinguishes broadcasting consumers of one host and group.
+        local_offsets_path: Folder for the offsets of broadcasting consumers; default:
+            ``~/.ariane_offsets``.
+        stacks_on_request: Whether operators may ask where the threads and tasks of this process
+            are: names and places in the code, no values.
     """
 
     call_timeout_s: float = 3.0
@@ -205,10 +207,10 @@ class ConsumerSettings:
     stacks_on_request: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what no consumer can live with.
+        """Validate.
 
         Raises:
-            IllegalArgument: Names the setting.
+            IllegalArgument: A value is out of range; the error names the setting.
         """
         _check_numbers(self, fields(self))
         if self.hold_s > HOLD_S_MAX:
@@ -222,25 +224,25 @@ class PushSettings(ConsumerSettings):
     """How a push consumer behaves: the fields of every consumer, and these.
 
     Attributes:
-        queue_concurrency: Deliveries of one queue that a listener has at once. With 1 the messages
-            of a queue come in order; with more, the offset that is stored is the smallest that is
-            unfinished.
+        queue_concurrency: Batches of one queue that the listener processes at the same time. With
+            1, the messages of a queue come in order. With more, the stored offset is the smallest
+            unfinished one.
         listener_threads: Threads for a listener that is a plain function.
-        redelivery_delay_s_min: Delay before messages are delivered again whose listener failed, and
-            that could not be sent back to their broker; it doubles each time, up to a minute.
-        attempts_max: How often a message that failed is tried again before it becomes a dead
-            letter; 0 leaves that to the group.
-        suspend_s: How long a queue that is consumed in order waits before a batch comes again whose
-            listener failed.
-        tracer_provider: Makes OpenTelemetry spans; nothing means the application's global one.
-        meter_provider: The same for measurements.
-        otlp_endpoint: Collector that is told spans by OTLP over gRPC, such as
-            ``http://collector:4317``, for applications that configure no OpenTelemetry themselves.
+        redelivery_delay_s_min: Delay before failed messages that could not be sent back to their
+            broker are delivered again; it doubles each time, up to a minute.
+        attempts_max: How often a failed message is repeated before it becomes a dead letter; 0
+            means the group's setting.
+        suspend_s: How long a queue that is consumed in order waits before a failed batch is
+            repeated.
+        tracer_provider: Creates OpenTelemetry spans; default: the application's global provider.
+        meter_provider: The same for metrics.
+        otlp_endpoint: Collector that gets spans by OTLP over gRPC, such as
+            ``http://collector:4317``, if the application does not configure OpenTelemetry itself.
             Empty: none.
-        message_trace: Whether each step of a message's life is told in the trace topic, where
+        message_trace: Whether each step of a message's life is recorded in the trace topic, where
             ``ariane message trace`` finds it. Costs about as much as the messages themselves.
-        consume_on_request: Whether the listener also gets a message that an operator asks this
-            consumer to consume, beside what it has.
+        consume_on_request: Whether an operator may have this consumer consume a message again, in
+            addition to its others.
     """
 
     queue_concurrency: int = 1
@@ -259,8 +261,8 @@ class PushSettings(ConsumerSettings):
 class PullSettings(ConsumerSettings):
     """How a pull consumer behaves: the fields of every consumer.
 
-    With ``column_names`` the limits of numbers of messages and ``pull_bytes_max`` are larger, for a
-    message of a record batch is no object: 65,536 messages and 8 MiB.
+    With ``column_names``, the limits on the number of messages and ``pull_bytes_max`` are larger
+    (65,536 messages and 8 MiB), because a message in a record batch is not an object.
     """
 
     def for_columns(self) -> PullSettings:
@@ -278,10 +280,10 @@ SettingsT = TypeVar("SettingsT")
 
 
 def checked_settings(settings: SettingsT | None, kind: type[SettingsT]) -> SettingsT:
-    """The settings that an application gave, or the defaults.
+    """The given settings, or the defaults.
 
     Raises:
-        IllegalArgument: They are those of another client.
+        IllegalArgument: They are the settings of another kind of client.
     """
     if settings is None:
         return kind()

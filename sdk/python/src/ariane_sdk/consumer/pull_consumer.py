@@ -59,13 +59,14 @@ POLL_TIMEOUT_S: Final = 5.0
 
 
 class PullConsumer:
-    """Fetches messages when the application wants them.
+    """Fetches messages when the application asks for them.
 
-    Queues are held ready by the same held pulls that a push consumer has. They are those of a
-    member of a group (``subscriptions``), or those that ``assign`` names. One task at a time polls.
+    Held pulls keep messages ready, as in a push consumer. The queues are those of a member of a
+    group (``subscriptions``), or those given to ``assign``. Only one task may poll at a time.
 
-    With ``auto_commit``, whoever polls again is done with what it got before; the offset of that
-    is stored every 5 s, when a queue is given up, and at the end. Without it, ``commit`` says so.
+    With ``auto_commit``, polling again says that the previously polled messages are done; their
+    offset is stored every 5 s, when a queue is given up, and at the end. Without it, ``commit``
+    says so.
 
     Example::
 
@@ -91,27 +92,26 @@ class PullConsumer:
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        """Set up; nothing is connected before ``start``.
+        """Set the consumer up; ``start`` connects it.
 
         Args:
             name_servers: "host:port" of each name server, as a list or separated by commas.
-            group: The consumer group, whose offsets are used also for assigned queues.
-            subscriptions: By topic, "*" for all messages, tags joined by "||", ``Sql``,
-                ``Local`` or ``Uploaded``.
-                Nothing: queues are assigned by ``assign``, and the consumer is no member of the
-                group.
+            group: The consumer group. Its offsets are also used for assigned queues.
+            subscriptions: By topic, "*" for all messages, tags joined by "||", ``Sql``, ``Local``
+                or ``Uploaded``. Without any, queues are assigned by ``assign``, and the consumer is
+                not a member of the group.
             start: Where the group begins in a queue that it has never consumed.
-            auto_commit: Whether polling again means that what was polled before is done.
+            auto_commit: Whether polling again means that the previously polled messages are done.
             model: "clustering" or "broadcasting", as for a push consumer.
             strategy: How members share queues; averaging if not given.
-            column_names: Fetch record batches of these columns by ``columns``, and no messages; the
-                columns of ``QueueReader.pull_columns``.
-            settings: How it behaves.
+            column_names: Fetch record batches of these columns by ``columns``, instead of messages;
+                the columns of ``QueueReader.pull_columns``.
+            settings: The consumer's behaviour.
             clock: For tests.
             random: For tests.
 
         Raises:
-            IllegalArgument: An address, a name, an expression or a column is none.
+            IllegalArgument: An address, a name, an expression or a column is invalid.
         """
         self._column_names = None if column_names is None else columns_wanted(column_names)
         self._by_hand = not subscriptions
@@ -142,12 +142,12 @@ class PullConsumer:
 
     @property
     def client_id(self) -> str:
-        """The id under which brokers know this consumer."""
+        """The id by which brokers know this consumer."""
         return self._life.client_id
 
     @property
     def assignment(self) -> frozenset[MessageQueue]:
-        """The queues that this consumer has now."""
+        """The queues that this consumer owns now."""
         return self._life.assignment
 
     @property
@@ -156,24 +156,24 @@ class PullConsumer:
         return frozenset(q.queue for q in self._queues() if q.paused)
 
     async def start(self) -> None:
-        """Attach to the brokers of all topics; with queues to be assigned, only be ready.
+        """Attach to the brokers of all topics; without subscriptions, only prepare.
 
-        A consumer is started once, also when that failed or was cancelled.
+        A consumer can be started only once, even if its start failed or was cancelled.
 
         Raises:
             ClientNotRunning: It was started before, or closed meanwhile.
-            NameServersUnreachable: None answered.
+            NameServersUnreachable: No name server answered.
             GroupRefused: Other members of the group have other subscriptions.
             OffsetFileDamaged: The offsets of a broadcasting consumer cannot be read.
-            OffsetFileInUse: Another broadcasting consumer has them.
-            CallError: No broker lets the consumer in.
+            OffsetFileInUse: Another broadcasting consumer uses them.
+            CallError: No broker accepts the consumer.
         """
         await self._life.start(self._make_owned, by_hand=self._by_hand)
 
     async def close(self) -> None:
         """Store offsets, leave the group, and disconnect.
 
-        With ``auto_commit``, what was polled counts as done.
+        With ``auto_commit``, polled messages count as done.
         """
         await self._close(done=self._auto_commit)
 
@@ -191,10 +191,10 @@ class PullConsumer:
         await self._close(done=self._auto_commit and exc is None)
 
     async def wait_assigned(self) -> None:
-        """Wait until the queues that fall to this member are being pulled; there may be none.
+        """Wait until the queues of this member are being pulled; there may be none.
 
         Raises:
-            CallError: The group does not let this member in any longer.
+            CallError: The group no longer accepts this member.
         """
         await self._life.wait_assigned()
 
@@ -204,18 +204,18 @@ class PullConsumer:
         *,
         filters: Mapping[str, str | Sql | Uploaded | Local] | None = None,
     ) -> None:
-        """Have these queues and no others, whoever else has them.
+        """Consume exactly these queues, whichever other consumers have them.
 
         Args:
             queues: The queues, of any topics.
-            filters: By topic, which messages, as in subscriptions; all if not given.
+            filters: By topic, which messages, as in subscriptions; default: all.
 
         Raises:
-            ClientNotRunning: It does not run.
-            IllegalArgument: The consumer has subscriptions, or a topic or expression is none.
-            RouteNotFound: No live broker carries a topic.
-            QueueNotFound: No broker that lives has such a queue to read.
-            CallError: A broker did not tell where to begin.
+            ClientNotRunning: The consumer is not running.
+            IllegalArgument: The consumer has subscriptions, or a topic or expression is invalid.
+            RouteNotFound: No live broker has a topic.
+            QueueNotFound: No live broker has such a readable queue.
+            CallError: A broker did not return the start position.
         """
         self._life.check_running()
         if not self._by_hand:
@@ -230,19 +230,19 @@ class PullConsumer:
     async def poll(
         self, count_max: int = POLL_COUNT_DEFAULT, *, timeout_s: float = POLL_TIMEOUT_S
     ) -> list[ReceivedMessage]:
-        """The next messages: of any queues, those of one queue in its order.
+        """The next messages of any queues; those of one queue are in order.
 
         Args:
-            count_max: Messages at most.
+            count_max: The most messages.
             timeout_s: How long to wait for the first.
 
         Returns:
-            The messages; none when the time is over.
+            The messages; an empty list when the time is over.
 
         Raises:
-            IllegalArgument: An argument is none, or the consumer fetches columns.
-            ClientNotRunning: It does not run, or was closed meanwhile.
-            CallError: The group does not let this member in any longer.
+            IllegalArgument: An argument is invalid, or the consumer fetches columns.
+            ClientNotRunning: The consumer is not running, or was closed meanwhile.
+            CallError: The group no longer accepts this member.
         """
         if self._column_names is not None:
             raise IllegalArgument("this consumer fetches columns: use `columns`")
@@ -267,7 +267,7 @@ class PullConsumer:
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        """The next message; the one before counts as done with ``auto_commit``."""
+        """The next message; with ``auto_commit``, the previous one counts as done."""
         try:
             while True:
                 messages = await self.poll(1)
@@ -277,15 +277,15 @@ class PullConsumer:
             raise StopAsyncIteration from None
 
     async def columns(self) -> AsyncGenerator[pa.RecordBatch]:
-        """What arrives, as record batches of ``column_names``: each of one queue, in its order.
+        """Record batches of ``column_names`` as messages arrive: each of one queue, in its order.
 
-        With ``auto_commit`` the batch before counts as done when the next is asked for. Ends when
-        the consumer is closed.
+        With ``auto_commit``, a batch counts as done when the next one is requested. Ends when the
+        consumer is closed.
 
         Raises:
-            IllegalArgument: The consumer was made without ``column_names``.
-            ClientNotRunning: It does not run.
-            CallError: The group does not let this member in any longer.
+            IllegalArgument: The consumer was created without ``column_names``.
+            ClientNotRunning: The consumer is not running.
+            CallError: The group no longer accepts this member.
         """
         if self._column_names is None:
             raise IllegalArgument("this consumer fetches messages: name its `column_names`")
@@ -310,25 +310,25 @@ class PullConsumer:
         return self._queue(queue).position
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """The consumer offset that is kept of the group; nothing if there is none.
+        """The group's stored consumer offset; ``None`` if there is none.
 
         Raises:
             IllegalArgument: The queue is not assigned to this consumer.
-            CallError: The broker did not tell.
+            CallError: The broker did not answer.
         """
         self._queue(queue)
         return await self._life.owned.kept_offset(queue)
 
     async def seek(self, queue: MessageQueue, to: int | StartPosition) -> None:
-        """Go on elsewhere in a queue; the offset that is stored follows when that is done.
+        """Continue elsewhere in a queue; the stored offset follows when messages there are done.
 
         Args:
             queue: The queue.
             to: A queue offset, "earliest", "latest", or the first message since a time.
 
         Raises:
-            IllegalArgument: The queue is not assigned to this consumer, or no such place.
-            CallError: The broker did not tell where that is.
+            IllegalArgument: The queue is not assigned to this consumer, or the position is invalid.
+            CallError: The broker did not return the position.
         """
         polled = self._queue(queue)
         if isinstance(to, int):
@@ -341,7 +341,7 @@ class PullConsumer:
         self._line.put_down(polled)
 
     def pause(self, *queues: MessageQueue) -> None:
-        """Neither pull nor hand out messages of these queues.
+        """Neither pull nor return messages of these queues.
 
         Raises:
             IllegalArgument: A queue is not assigned to this consumer.
@@ -350,7 +350,7 @@ class PullConsumer:
             polled.pause()
 
     def resume(self, *queues: MessageQueue) -> None:
-        """Go on with queues that were paused.
+        """Continue with paused queues.
 
         Raises:
             IllegalArgument: A queue is not assigned to this consumer.
@@ -361,16 +361,16 @@ class PullConsumer:
     async def commit(
         self, offsets: Mapping[MessageQueue, int] | None = None, *, durable: bool = True
     ) -> None:
-        """Be done with what was polled, and store that.
+        """Mark polled messages as done, and store the offsets.
 
         Args:
-            offsets: The next queue offset to be consumed, by queue; behind what was polled, in all
-                queues, if not given.
-            durable: Whether to wait until it is on a disk; otherwise it is within 5 s.
+            offsets: The next queue offset to be consumed, by queue; default: behind the polled
+                messages, in all queues.
+            durable: Whether to wait until the offsets are on a disk; otherwise they are within 5 s.
 
         Raises:
-            ClientNotRunning: It does not run.
-            IllegalArgument: A queue is not assigned to this consumer, or an offset is none.
+            ClientNotRunning: The consumer is not running.
+            IllegalArgument: A queue is not assigned to this consumer, or an offset is invalid.
             CallError: A broker did not store them.
         """
         self._life.check_running()
@@ -378,15 +378,15 @@ class PullConsumer:
         await self._life.owned.store(durable=durable)
 
     def commit_nowait(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Be done with what was polled, and have it stored without waiting.
+        """Mark polled messages as done, and store the offsets without waiting.
 
-        What fails is logged, and stored with what is stored next.
+        A failure is logged, and the offsets are stored with the next ones.
 
         Args:
-            offsets: As for ``commit``.
+            offsets: As in ``commit``.
 
         Raises:
-            ClientNotRunning: It does not run.
+            ClientNotRunning: The consumer is not running.
             IllegalArgument: A queue is not assigned to this consumer.
         """
         self._life.check_running()

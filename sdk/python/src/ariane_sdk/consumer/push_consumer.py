@@ -48,16 +48,18 @@ from ariane_sdk.settings import PushSettings, checked_settings
 class PushConsumer:
     """A member of a consumer group. The members share the queues of their topics.
 
-    The listener gets messages of one queue at a time, in the order of the queue; several queues
-    are in work at once. When it returns, the messages are done. When it raises, they go back to
-    their broker and come again after a delay that grows, while the rest of the queue goes on; a
-    listener that is done with some raises ``errors.MessagesFailed`` with the others. After 16
-    repetitions (a setting of the group) a message becomes a dead letter. With ``ordered=True`` the
-    queue waits instead, and with "broadcasting" the messages are tried again here for ever. One
-    that kills the process is found by its deaths, and becomes a dead letter after a few.
+    The listener gets messages of one queue at a time, in the order of the queue; several queues are
+    processed at once. When the listener returns, the messages are done. When it raises, they go
+    back to their broker and are delivered again after a growing delay, while the rest of the queue
+    continues. A listener that has failed only for some of them raises ``errors.MessagesFailed``
+    with those. After 16 repetitions (a setting of the group), a message becomes a dead letter.
 
-    Every message is delivered at least once. Some come twice when members come or go, when a
-    process ends without ``close``, or a broker loses its last seconds.
+    With ``ordered=True``, the queue waits for a failed batch instead. With "broadcasting", failed
+    messages are retried in this client without limit. A message that kills the process is found by
+    the deaths that it causes, and becomes a dead letter after a few.
+
+    Every message is delivered at least once. Some are delivered twice when members join or leave,
+    when a process ends without ``close``, or when a broker loses its last seconds.
 
     Example::
 
@@ -88,29 +90,29 @@ class PushConsumer:
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        """Set up; nothing is connected before ``start``.
+        """Set the consumer up; ``start`` connects it.
 
         Args:
             name_servers: "host:port" of each name server, as a list or separated by commas.
             group: The consumer group. All members must have the same subscriptions.
-            subscriptions: By topic, "*" for all messages, tags joined by "||", ``Sql``,
-                ``Local`` or ``Uploaded``.
+            subscriptions: By topic, "*" for all messages, tags joined by "||", ``Sql``, ``Local``
+                or ``Uploaded``.
             listener: Gets the messages. A coroutine function runs on the loop, a plain function in
                 threads.
             start: Where the group begins in a queue that it has never consumed.
-            batch_size: Messages for one call of the listener, at most.
-            model: "clustering": each message to one member, offsets in the brokers.
-                "broadcasting": each message to every member, offsets in a file of this client.
+            batch_size: The most messages for one call of the listener.
+            model: "clustering": each message to one member, offsets in the brokers. "broadcasting":
+                each message to every member, offsets in a file of this client.
             ordered: Whether queues are consumed strictly in order, under the broker's locks: no two
-                members have one queue even for a moment, and a batch whose listener fails comes
-                again before anything behind it. All members must say the same.
+                members have one queue even for a moment, and a failed batch is repeated before
+                anything behind it. All members must have the same value.
             strategy: How members share queues; averaging if not given.
-            settings: How it behaves.
+            settings: The consumer's behaviour.
             clock: For tests.
             random: For tests.
 
         Raises:
-            IllegalArgument: An address, a name or an expression is none.
+            IllegalArgument: An address, a name or an expression is invalid.
         """
         if not subscriptions:
             raise IllegalArgument("at least one subscription is needed")
@@ -154,28 +156,28 @@ class PushConsumer:
 
     @property
     def client_id(self) -> str:
-        """The id under which brokers know this member."""
+        """The id by which brokers know this member."""
         return self._life.client_id
 
     @property
     def assignment(self) -> frozenset[MessageQueue]:
-        """The queues that this member has now, without those of the group's retry topic."""
+        """The queues that this member owns now, without those of the group's retry topic."""
         returning = retry_topic(self.group)
         return frozenset(queue for queue in self._life.assignment if queue.topic != returning)
 
     async def start(self) -> None:
         """Attach to the brokers of all topics, and begin to consume.
 
-        A topic that does not exist yet is looked for until it does. A consumer is started once,
-        also when that failed or was cancelled.
+        The consumer waits for a topic that does not exist yet. A consumer can be started only once,
+        even if its start failed or was cancelled.
 
         Raises:
-            ClientNotRunning: It was started before, or stopped meanwhile.
-            NameServersUnreachable: None answered.
+            ClientNotRunning: It was started before, or closed meanwhile.
+            NameServersUnreachable: No name server answered.
             GroupRefused: Other members of the group have other subscriptions.
             OffsetFileDamaged: The offsets of a broadcasting consumer cannot be read.
-            OffsetFileInUse: Another broadcasting consumer has them.
-            CallError: No broker lets the consumer in.
+            OffsetFileInUse: Another broadcasting consumer uses them.
+            CallError: No broker accepts the consumer.
         """
         settings = self._settings
         listener = traced_listener(
@@ -268,7 +270,7 @@ class PushConsumer:
         return self._life.owned.broker_of(queue)
 
     async def close(self) -> None:
-        """Finish what the listener has, store offsets, leave the group, and disconnect."""
+        """Finish the messages in the listener, store offsets, leave the group, and disconnect."""
         await self._life.close()
         if self._listener_calls is not None:
             self._listener_calls.close()
@@ -284,14 +286,15 @@ class PushConsumer:
     async def run_until_stopped(self, *, handle_signals: bool = True) -> None:
         """Wait until the consumer is closed: by ``close``, or by SIGTERM or SIGINT.
 
-        The first signal closes it in order, and this returns; a second one does what it does
-        elsewhere. Handlers of the application stay in place, and then the application closes.
+        The first signal closes the consumer, and this method returns; a second signal has its usual
+        effect. If the application has its own signal handlers, they stay, and the application calls
+        ``close``.
 
         Args:
-            handle_signals: Whether signals close the consumer. They reach the main thread only.
+            handle_signals: Whether signals close the consumer. Only the main thread gets them.
 
         Raises:
-            CallError: The group does not let this member in any longer.
+            CallError: The group no longer accepts this member.
         """
         loop = asyncio.get_running_loop()
         closing: list[asyncio.Task[None]] = []
@@ -308,21 +311,21 @@ class PushConsumer:
         await asyncio.gather(*closing)
 
     async def wait_assigned(self) -> None:
-        """Wait until the queues that fall to this member are being pulled; there may be none.
+        """Wait until the queues of this member are being pulled; there may be none.
 
         Raises:
-            CallError: The group does not let this member in any longer.
+            CallError: The group no longer accepts this member.
         """
         await self._life.wait_assigned()
 
     async def store_offsets(self, *, durable: bool = True) -> None:
-        """Store now how far this member has come.
+        """Store the progress of this member now.
 
         Args:
-            durable: Whether to wait until that is on a disk; otherwise it is within 5 s.
+            durable: Whether to wait until the offsets are on a disk; otherwise they are within 5 s.
 
         Raises:
-            ClientNotRunning: It does not run.
+            ClientNotRunning: The consumer is not running.
             CallError: A broker did not store them.
         """
         self._life.check_running()

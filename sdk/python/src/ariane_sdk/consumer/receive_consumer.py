@@ -1,4 +1,4 @@
-"""The receiving consumer: messages of all queues, shared by all members, settled one by one."""
+"""The receiving consumer: all members share the messages of all queues, and settle each."""
 
 from __future__ import annotations
 
@@ -67,10 +67,11 @@ FAILURE_CAUSE_LENGTH_MAX: Final = 1024
 class ReceiveConsumer(StatelessClient):
     """Receives messages without owning queues.
 
-    Every member of the group gets messages of all queues. What it gets is invisible to the others
-    for ``invisible_s``; it acknowledges each message, gives it back (``nack``) or asks for more
-    time (``extend``). What it does none of in time comes again, to any member. There may be more
-    consumers than queues, and a slow one holds up only what it has.
+    Every member of the group gets messages of all queues. Messages of one member are invisible to
+    the others for ``invisible_s``. The member acknowledges each message, gives it back (``nack``)
+    or asks for more time (``extend``). A message that is not settled in time is delivered again, to
+    any member. There may be more consumers than queues, and a slow one delays only the messages
+    that it holds.
 
     Example::
 
@@ -101,33 +102,33 @@ class ReceiveConsumer(StatelessClient):
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        """Set up; nothing is connected before ``start``.
+        """Set the consumer up; ``start`` connects it.
 
         Args:
             name_servers: "host:port" of each name server, as a list or separated by commas.
             group: The consumer group.
             subscriptions: By topic, "*" for all messages, tags joined by "||", or ``Sql``.
-            invisible_s: How long others do not see what this one has, 1 s to 12 h.
-            from_oldest: Whether a new group begins with the oldest message that is kept; else with
-                what comes from now on.
+            invisible_s: How long other members do not see the messages of this one, 1 s to 12 h.
+            from_oldest: Whether a new group begins with the oldest message that is kept; otherwise,
+                with new messages.
             by_priority: Whether messages of higher priority come first.
-            keep_invisible: Whether brokers keep messages invisible by themselves while this
-                consumer runs and they hear of it, for 12 h at most; then for a minute more. One
-                whose time is said by ``extend`` is not kept so any more.
+            keep_invisible: Whether brokers keep messages invisible while this consumer runs, for 12
+                h at most, and for a minute after they last heard of it. This ends for a message
+                whose time is set by ``extend``.
             call_timeout_s: How long one call may take, beyond its hold.
-            tracer_provider: Makes OpenTelemetry spans of what ``listen`` does; nothing means the
-                application's global one.
-            meter_provider: The same for measurements.
-            otlp_endpoint: Collector that is told spans, as in ``PushSettings``.
-            message_trace: Whether what the listener of ``listen`` gets is told in the trace topic,
-                as in ``PushSettings``.
-            stacks_on_request: Whether operators who ask are told what threads and tasks of this
-                process are at.
+            tracer_provider: Creates OpenTelemetry spans for ``listen``; default: the application's
+                global provider.
+            meter_provider: The same for metrics.
+            otlp_endpoint: Collector that gets spans, as in ``PushSettings``.
+            message_trace: Whether deliveries to the listener of ``listen`` are recorded in the
+                trace topic, as in ``PushSettings``.
+            stacks_on_request: Whether operators may ask where the threads and tasks of this process
+                are.
             clock: For tests.
             random: For tests.
 
         Raises:
-            IllegalArgument: An address, a name, an expression or a duration is none.
+            IllegalArgument: An address, a name, an expression or a duration is invalid.
         """
         super().__init__(name_servers, call_timeout_s=call_timeout_s, clock=clock, random=random)
         check_span("invisible_s", invisible_s, least_s=1.0)
@@ -168,7 +169,7 @@ class ReceiveConsumer(StatelessClient):
         self._keeping: Keeping
 
     async def start(self) -> None:
-        """Be ready to receive; routes are kept fresh from now on."""
+        """Prepare to receive; from now on, routes are refreshed."""
         expect_large_blocks()
         await super().start()
         self._session.routes.start()
@@ -193,7 +194,7 @@ class ReceiveConsumer(StatelessClient):
         )
 
     async def close(self) -> None:
-        """Give back what was fetched and nobody took, and disconnect."""
+        """Give back messages that were fetched and not taken, and disconnect."""
         if self._idle is not None:
             self._idle.cancel()
         if self._running is not None:
@@ -213,24 +214,24 @@ class ReceiveConsumer(StatelessClient):
     async def receive_batch(
         self, count_max: int = RECEIVE_COUNT_DEFAULT, *, timeout_s: float = HOLD_S
     ) -> list[ReceivedMessage]:
-        """The next messages of one broker.
+        """The next messages, all of one broker.
 
-        All brokers are asked. What others find comes with the next call; until then nobody else
-        sees it.
+        All brokers are asked. Messages that others return are kept for the next call; until then,
+        no other member sees them.
 
         Args:
-            count_max: Messages at most.
+            count_max: The most messages.
             timeout_s: How long to wait for the first.
 
         Returns:
-            The messages; none when the time is over.
+            The messages; an empty list when the time is over.
 
         Raises:
-            IllegalArgument: An argument is none.
-            ClientNotRunning: It does not run.
-            RouteNotFound: No live broker carries a topic.
-            CallError: No broker gives messages.
-            RecordDamaged: What a broker gave cannot be taken apart.
+            IllegalArgument: An argument is invalid.
+            ClientNotRunning: The consumer is not running.
+            RouteNotFound: No live broker has a topic.
+            CallError: No broker returns messages.
+            RecordDamaged: The records from a broker cannot be decoded.
         """
         checked_count("count_max", count_max)
         check_timeout(timeout_s)
@@ -252,17 +253,17 @@ class ReceiveConsumer(StatelessClient):
     async def batches(
         self, count_max: int = RECEIVE_COUNT_DEFAULT
     ) -> AsyncGenerator[list[ReceivedMessage]]:
-        """Messages without end in lists, each of one broker.
+        """Messages without end, in lists, each of one broker.
 
         Args:
-            count_max: Messages of a list at most.
+            count_max: The most messages of a list.
 
         Raises:
-            IllegalArgument: The count is none.
-            ClientNotRunning: It does not run.
-            RouteNotFound: No live broker carries a topic.
+            IllegalArgument: The count is invalid.
+            ClientNotRunning: The consumer is not running.
+            RouteNotFound: No live broker has a topic.
             CallError: The group may not receive.
-            RecordDamaged: What a broker gave cannot be taken apart.
+            RecordDamaged: The records from a broker cannot be decoded.
         """
         checked_count("count_max", count_max)
         async with aclosing(self._batches(count_max, None)) as batches:
@@ -274,17 +275,17 @@ class ReceiveConsumer(StatelessClient):
     ) -> AsyncGenerator[ReceivedMessage]:
         """Messages without end, as they come.
 
-        Those that were fetched and not looked at are given back when the loop ends.
+        Messages that were fetched and not looked at are given back when the loop ends.
 
         Args:
-            count_max: As many are fetched of a broker at once.
+            count_max: How many messages are fetched from a broker at once.
 
         Raises:
-            IllegalArgument: The count is none.
-            ClientNotRunning: It does not run.
-            RouteNotFound: No live broker carries a topic.
+            IllegalArgument: The count is invalid.
+            ClientNotRunning: The consumer is not running.
+            RouteNotFound: No live broker has a topic.
             CallError: The group may not receive.
-            RecordDamaged: What a broker gave cannot be taken apart.
+            RecordDamaged: The records from a broker cannot be decoded.
         """
         async with aclosing(self._receive(count_max)) as messages:
             async for message in messages:
@@ -309,18 +310,19 @@ class ReceiveConsumer(StatelessClient):
                 await self._give_back(left)
 
     def is_held(self, message: ReceivedMessage) -> bool:
-        """Whether nobody else gets a message yet, as far as this consumer knows without asking.
+        """Whether no other member gets a message yet, as far as this consumer knows without asking.
 
-        What ``extend`` changes does not count here.
+        Changes by ``extend`` are not considered.
         """
         return is_held(message, self._clock)
 
     async def ack(self, *messages: ReceivedMessage) -> None:
-        """Acknowledge messages; returns when that is as safe as the brokers promise.
+        """Acknowledge messages; returns when that is as safe as the brokers guarantee.
 
         Raises:
-            ReceiptExpired: Another consumer has some of them by now; the others are acknowledged.
-            CallError: Of some it is not known whether they were acknowledged.
+            ReceiptExpired: Another consumer has some of the messages by now; the others are
+                acknowledged.
+            CallError: For some messages, it is unknown whether they were acknowledged.
         """
         await self._calls.settle(messages, DONE)
 
@@ -331,18 +333,18 @@ class ReceiveConsumer(StatelessClient):
         dead_letter: bool = False,
         cause: str = "",
     ) -> None:
-        """Messages failed: they come again, or become dead letters without attempts left.
+        """Give failed messages back: they are delivered again, or become dead letters.
 
         Args:
-            messages: Which.
-            delay_s: How long to wait, 0 to 12 h; as the group's retry policy says if not given.
+            messages: The messages.
+            delay_s: How long to wait, 0 to 12 h; default: the group's retry policy.
             dead_letter: Whether they become dead letters at once.
-            cause: Why, for people.
+            cause: The reason, for people.
 
         Raises:
-            IllegalArgument: The delay is none.
-            ReceiptExpired: Some are another's by now.
-            CallError: Nobody knows of some what became of them.
+            IllegalArgument: The delay is invalid.
+            ReceiptExpired: Another consumer has some of the messages by now.
+            CallError: For some messages, the outcome is unknown.
         """
         if delay_s is not None:
             check_span("delay_s", delay_s)
@@ -353,45 +355,45 @@ class ReceiveConsumer(StatelessClient):
         await self._calls.settle(messages, Settlement(nack=nack))
 
     async def extend(self, *messages: ReceivedMessage, seconds: float) -> None:
-        """Keep messages invisible to others for so long from now on; 0 shows them at once.
+        """Keep messages invisible to other members for this long from now on; 0 ends it at once.
 
         Args:
-            messages: Which.
+            messages: The messages.
             seconds: 0 to 12 h.
 
         Raises:
-            IllegalArgument: The seconds are none.
-            ReceiptExpired: Some are another's by now.
-            CallError: Nobody knows of some what became of them.
+            IllegalArgument: The duration is invalid.
+            ReceiptExpired: Another consumer has some of the messages by now.
+            CallError: For some messages, the outcome is unknown.
         """
         check_span("seconds", seconds)
         await self._keeping.say_before(messages)
         await self._calls.settle(messages, Settlement(invisible_s=seconds))
 
     async def give_back(self, *messages: ReceivedMessage) -> None:
-        """Let others have messages at once, and what was fetched and nobody took."""
+        """Give back these messages at once, and those that were fetched and not taken."""
         for batch in [*await self._fetched.take_all(), list(messages)]:
             if batch and self.is_held(batch[0]):
                 await self._give_back(batch)
 
     async def listen(self, listener: MessageListener, *, concurrency: int = 16) -> None:
-        """Have a listener work on messages, several at a time, until this is cancelled.
+        """Have a listener process messages, several at a time, until this call is cancelled.
 
         A message is acknowledged when the listener returns, and given back when it raises or is
-        cancelled. As long as it works, or the message waits for it, brokers keep the message
+        cancelled. While a message waits for the listener or is processed, brokers keep it
         invisible, as with ``keep_invisible``.
 
         Args:
-            listener: Called with each message. A coroutine function runs on the loop, a plain one
-                in threads.
-            concurrency: So many at a time.
+            listener: Called with each message. A coroutine function runs on the loop, a plain
+                function in threads.
+            concurrency: How many messages are processed at a time.
 
         Raises:
-            IllegalArgument: The concurrency is none.
-            ClientNotRunning: It does not run.
-            RouteNotFound: No live broker carries a topic.
+            IllegalArgument: The concurrency is invalid.
+            ClientNotRunning: The consumer is not running.
+            RouteNotFound: No live broker has a topic.
             CallError: The group may not receive.
-            RecordDamaged: What a broker gave cannot be taken apart.
+            RecordDamaged: The records from a broker cannot be decoded.
         """
         checked_count("concurrency", concurrency)
         await self.give_back()  # Brokers do not keep that invisible.

@@ -40,11 +40,11 @@ class Producer(ProducerLife):
     """Sends messages to any topics.
 
     Sends that come while a call to a broker is in flight share the next call. So many concurrent
-    sends are as fast as explicit batches, and a single send waits for no other.
+    sends are as fast as explicit batches, and a single send does not wait for others.
 
-    A producer lives on the event loop that started it. Its own repeats store no message twice
-    (``ProducerSettings.idempotent``). After an error with ``outcome_unknown`` the message may be
-    stored, so sending it again may store it twice.
+    A producer belongs to the event loop that started it. Its own repeats never store a message
+    twice (``ProducerSettings.idempotent``). After an error with ``outcome_unknown``, the message
+    may be stored, so sending it again may store it twice.
 
     Example::
 
@@ -67,28 +67,27 @@ class Producer(ProducerLife):
         Messages with a message group go to one queue in the order of the calls, and so do messages
         for one ``message_queue``. Other messages go to any queue.
 
-        A cancelled send takes its message back if no call carries it yet: then it is surely not
-            stored. Otherwise the message may be stored, and its outcome is lost.
+        If a send is cancelled before a call carries the message, the message is withdrawn and
+        certainly not stored. Otherwise it may be stored, and its outcome is lost.
 
         Args:
             message: The message.
             message_queue: The queue that the message must go to.
             selector: Chooses that queue from the sorted writable queues of the topic.
-            timeout_s: How long to wait, including for room in the buffer. A message that no call
-                carries by then is taken back: the error has the reason ``DEADLINE_PASSED``, and
-                ``outcome_unknown`` is true if the message may still be stored. Default:
-                ``send_timeout_s`` of the settings.
-            level: The level that the message must reach before it is acknowledged, where that is
-                more than the broker's own; it never lowers that. The result names the level that
-                was reached.
-            in_sync_min: How many brokers must be in sync and have the message, the primary
-                included. With fewer in sync the message is refused (``TOO_FEW_IN_SYNC``), and
+            timeout_s: How long to wait, including for room in the buffer; default:
+                ``send_timeout_s`` of the settings. A message that no call carries by then is
+                withdrawn. The error has the reason ``DEADLINE_PASSED``; ``outcome_unknown`` is true
+                if the message may still be stored.
+            level: The level that the message must reach before it is acknowledged, if higher than
+                the broker's own; it never lowers that. The result names the level that was reached.
+            in_sync_min: How many brokers, the primary included, must be in sync and have the
+                message. With fewer in sync, the message is refused (``TOO_FEW_IN_SYNC``), and
                 repeated until its time is up. Default with the level REPLICATED: 2.
 
         Raises:
             MessageIllegal: The message breaks a rule; it was not sent.
             SendError: The message was not acknowledged; ``outcome_unknown`` says whether it may be
-                stored. Raised as well when the topic has no route, or no name server answers.
+                stored. Also raised if the topic has no route, or no name server answers.
         """
         demand = None
         if level is not None or in_sync_min is not None:
@@ -119,8 +118,8 @@ class Producer(ProducerLife):
 
         Args:
             message: The message.
-            message_queue: As ``send``.
-            selector: As ``send``.
+            message_queue: As in ``send``.
+            selector: As in ``send``.
 
         Raises:
             MessageIllegal: The message breaks a rule; it was not sent.
@@ -145,13 +144,13 @@ class Producer(ProducerLife):
         """Send one message without waiting; await ``wait_for_room`` first to bound the buffer.
 
         Args:
-            message: As ``send``.
-            message_queue: As ``send``.
-            selector: As ``send``.
+            message: As in ``send``.
+            message_queue: As in ``send``.
+            selector: As in ``send``.
 
         Returns:
-            A future of what ``send`` returns or raises. Cancelling it ends only the wait: the
-                message is sent all the same.
+            A future of the result or error of ``send``. Cancelling it ends only the wait; the
+            message is still sent.
 
         Raises:
             SendBufferFull: The buffer has no room.
@@ -170,17 +169,17 @@ class Producer(ProducerLife):
     ) -> Sequence[SendResult]:
         """Send many messages of any topics and groups, and wait for all outcomes.
 
-        The messages are sent in as few calls as possible. Each message group keeps its order;
-        messages are not atomic together.
+        The messages are sent in as few calls as possible. Each message group keeps its order; the
+        batch is not atomic.
 
         Args:
             messages: The messages.
-            level: As ``send``, for all of them.
-            in_sync_min: As ``send``.
+            level: As in ``send``, for all of them.
+            in_sync_min: As in ``send``.
 
         Returns:
-            One result for each message, in the same order. Results of many plain messages are made
-            when the caller looks at them.
+            One result for each message, in the same order. Results of many plain messages are
+            created when the caller looks at them.
 
         Raises:
             BatchSendError: Some messages were not acknowledged; the error has the outcome of each.
@@ -205,7 +204,7 @@ class Producer(ProducerLife):
         return results
 
     async def recall(self, recall_handle: str) -> bool:
-        """Take a delayed message back before it is delivered; calling again changes nothing.
+        """Withdraw a delayed message before it is delivered; repeating the call changes nothing.
 
         Args:
             recall_handle: From the result of the send, in this process or another. Messages with
@@ -215,9 +214,9 @@ class Producer(ProducerLife):
             True if the message will not be delivered; False if it was, or is being delivered.
 
         Raises:
-            IllegalArgument: The text is no recall handle.
+            IllegalArgument: The text is not a recall handle.
             MessageNotFound: The broker does not have the message: it never did, or has deleted it.
-            CallError: The broker did not answer, so that the outcome is unknown.
+            CallError: The broker did not answer, so the outcome is unknown.
         """
         if not self._accepting:
             self._refuse()
@@ -230,16 +229,16 @@ class Producer(ProducerLife):
     async def request(self, message: Message, *, timeout_s: float) -> ReceivedMessage:
         """Send a message, and wait for a consumer's reply.
 
-        Every consumer group gets the request; the first reply counts, later ones are dropped. The
-        first request of a producer takes longer, because the producer first begins to listen, and
-        creates the reply topic of the cluster if there is none.
+        Every consumer group gets the request; the first reply counts, and later ones are dropped.
+        The first request of a producer takes longer, because the producer first starts to listen,
+        and creates the reply topic of the cluster if it does not exist.
 
         Args:
             message: The request.
             timeout_s: How long to wait in total.
 
         Raises:
-            RequestTimeout: No reply came in time. With ``outcome_unknown`` the request is stored,
+            RequestTimeout: No reply came in time. With ``outcome_unknown``, the request is stored,
                 and a consumer may have acted on it.
             SendError: The request was not acknowledged; see ``send``.
             CallError: The reply topic does not exist and cannot be created.
@@ -270,8 +269,8 @@ class Producer(ProducerLife):
             properties: The application's own pairs.
 
         Raises:
-            IllegalArgument: The message is no request (reason ``NO_REQUEST``).
-            ArianeError: As ``send``.
+            IllegalArgument: The message is not a request (reason ``NO_REQUEST``).
+            ArianeError: As in ``send``.
         """
         return await self.send(reply_to(request, body, properties or {}))
 
@@ -283,21 +282,23 @@ class Producer(ProducerLife):
         columns: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> pa.Table:
-        """Send the rows of an Arrow table, and wait for all; no Python object is made for a row.
+        """Send the rows of an Arrow table, and wait for all; no Python object is created per row.
 
         The columns are ``body`` (binary or string), and optionally ``tag`` (string or dictionary),
         ``keys`` (list of strings, or string for one key), ``messageGroup`` (string), ``properties``
         (map of strings), ``flag`` (integer) and ``deliveryTimestamp`` (timestamp with a time zone;
         such rows are delivered at that time, and must have no message group). A null means that the
-        field is absent, but every row needs a body. The whole table is checked before anything is
-        sent. Rows of one message group keep their order; rows are not atomic together. Bodies are
-        not compressed. Cancelling does not take back rows that are in flight.
+        field is absent, but every row needs a body.
+
+        The whole table is checked before anything is sent. Rows of one message group keep their
+        order; the table is not atomic. Large bodies are compressed if the settings say so.
+        Cancelling does not withdraw rows that are in flight.
 
         Args:
             topic: The topic of all rows.
             table: The rows: a table, or any object that exports an Arrow stream.
             columns: The column that holds each field of the message, such as ``{"body": "payload",
-                "keys": "id", "messageGroup": "customer"}``; other columns are ignored. By default
+                "keys": "id", "messageGroup": "customer"}``; other columns are ignored. By default,
                 columns have the names above, and other columns are refused.
             timeout_s: Time for the whole table; ``None``: each batch has ``send_timeout_s``.
 

@@ -50,13 +50,14 @@ class ProducerLife(TransactionalSends):
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        """Set the producer up; it connects in ``start``.
+        """Set the producer up; ``start`` connects it.
 
         Args:
             name_servers: "host:port" of each name server, as a list or separated by commas.
             group: Name of the producer group; only transactions need it.
-            transaction_checker: Tells how transactions of the group ended, whichever process began
-                them. With it the producer attaches to all brokers, which can then ask it.
+            transaction_checker: Returns the outcome of a transaction of the group, whichever
+                process began it. With it, the producer attaches to all brokers, which can then ask
+                it.
             settings: The producer's behaviour.
             clock: For tests.
             random: For tests.
@@ -195,7 +196,7 @@ class ProducerLife(TransactionalSends):
         return client_id
 
     async def close(self) -> None:
-        """Take no more messages, wait for all outcomes, and disconnect.
+        """Accept no more messages, wait for all outcomes, and disconnect.
 
         Takes at most ``send_timeout_s`` and the time of one call.
         """
@@ -237,11 +238,11 @@ class ProducerLife(TransactionalSends):
         await self._unsettled.wait()
 
     async def route(self, topic: str) -> Route:
-        """Look up where the queues of a topic are, for selectors and tools.
+        """The route of a topic: where its queues are; for selectors and tools.
 
         Raises:
             RouteNotFound: No live broker has the topic.
-            NameServersUnreachable: No name server answered, and the topic was never known.
+            NameServersUnreachable: No name server answered, and the route was never known.
         """
         if self._session is None:
             self._refuse()

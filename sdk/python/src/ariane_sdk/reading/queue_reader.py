@@ -49,7 +49,7 @@ CHUNK_BYTES_DEFAULT: Final = 2 << 20
 
 
 class TimeBoundary(Enum):
-    """Which queue offset belongs to a time."""
+    """Which queue offset corresponds to a time."""
 
     LOWER = TIME_BOUNDARY_LOWER
     """The first message stored at or after it; the readable end when there is none."""
@@ -78,20 +78,20 @@ class QueueReader(StatelessClient):
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        """Set up; nothing is connected before ``start``.
+        """Set the reader up; ``start`` connects it.
 
         Args:
             name_servers: "host:port" of each name server, as a list or separated by commas.
             replicas: Whether ``bounds`` and ``read_range`` ask the replicas of a broker whose
-                primary does not answer. A replica tells what its primary had confirmed when it was
-                heard of last, so that a queue may seem to end a little earlier than before. The
-                primary is asked first each time.
-            call_timeout_s: As for other clients without state.
+                primary does not answer. A replica returns what its primary had last reported as
+                confirmed, so a queue may seem to end a little earlier than before. The primary is
+                asked first each time.
+            call_timeout_s: As for other stateless clients.
             clock: For tests.
             random: For tests.
 
         Raises:
-            IllegalArgument: An address is none.
+            IllegalArgument: An address is invalid.
         """
         super().__init__(name_servers, call_timeout_s=call_timeout_s, clock=clock, random=random)
         self._replicas = replicas
@@ -99,15 +99,15 @@ class QueueReader(StatelessClient):
     async def bounds(
         self, topic: str, *, broker_names: Collection[str] = ()
     ) -> dict[MessageQueue, tuple[int, int]]:
-        """Oldest queue offset that is kept and readable end (exclusive) of every queue.
+        """The oldest kept queue offset and the readable end (exclusive) of every queue.
 
         Args:
             topic: The topic.
             broker_names: Only the queues of these brokers; all if empty.
 
         Raises:
-            RouteNotFound: No live broker carries the topic.
-            CallError: A broker did not tell.
+            RouteNotFound: No live broker has the topic.
+            CallError: A broker did not answer.
         """
         route = await self._route(topic)
         calls = self._session.calls
@@ -131,17 +131,17 @@ class QueueReader(StatelessClient):
         *,
         broker_names: Collection[str] = (),
     ) -> dict[MessageQueue, int]:
-        """The queue offset that belongs to a time, for every queue.
+        """The queue offset that corresponds to a time, for every queue.
 
         Args:
             topic: The topic.
-            when: Compared with store times; must know its time zone.
+            when: Compared with store times; must have a time zone.
             boundary: Which of several offsets is meant.
-            broker_names: Only for the queues of these brokers; all if empty.
+            broker_names: Only the queues of these brokers; all if empty.
 
         Raises:
-            RouteNotFound: No live broker carries the topic.
-            CallError: A broker did not tell.
+            RouteNotFound: No live broker has the topic.
+            CallError: A broker did not answer.
         """
         route = await self._route(topic)
         calls = self._session.calls
@@ -155,11 +155,11 @@ class QueueReader(StatelessClient):
         return {queue: position.queue_offset for queue, position in found}
 
     async def stored_offsets(self, group: str, topic: str) -> dict[MessageQueue, int]:
-        """How far a group has come; queues without a stored offset are left out.
+        """The stored offsets of a group; queues without one are left out.
 
         Raises:
-            RouteNotFound: No live broker carries the topic.
-            CallError: A broker did not tell.
+            RouteNotFound: No live broker has the topic.
+            CallError: A broker did not answer.
         """
         checked_group(group, system=True)
         route = await self._route(topic)
@@ -174,12 +174,12 @@ class QueueReader(StatelessClient):
         return dict(chain.from_iterable(answer.items() for answer in answers))
 
     async def store_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Set how far a group has come, and wait until that is on the brokers' disks.
+        """Set the offsets of a group, and wait until they are on the brokers' disks.
 
-        Members that consume do not notice and store their own offsets over it.
+        Running members do not notice and overwrite them with their own.
 
         Raises:
-            ConsumerOffsetRefused: Some are out of range, or of no queue.
+            ConsumerOffsetRefused: Some are out of range, or their queues do not exist.
             CallError: A broker did not store them; others may have.
         """
         checked_group(group)
@@ -209,21 +209,21 @@ class QueueReader(StatelessClient):
     ) -> AsyncIterator[RecordColumns]:
         """The messages of a range in order, as columns, in chunks.
 
-        Ends at ``end`` or at the readable end. A broken connection is made anew and reading goes
-        on where it was.
+        Ends at ``end`` or at the readable end. After a broken connection, reading continues where
+        it was.
 
         Args:
             queue: The queue.
             begin: The first queue offset.
             end: Behind the last, exclusive.
-            chunk_bytes: About how many bytes one chunk holds, 64 KiB to 4 MiB.
+            chunk_bytes: About how many bytes one chunk has, 64 KiB to 4 MiB.
 
         Raises:
             QueueOffsetOutOfRange: The begin is no longer kept.
-            RecordDamaged: The records cannot be taken apart.
-            DeadlinePassed: The broker sends nothing for ``call_timeout_s``, nor answers whether it
-                lives. A slow one is waited for, and how long chunks are worked on does not count.
-            CallError: The broker did not answer, also when asked again.
+            RecordDamaged: The records cannot be decoded.
+            DeadlinePassed: The broker sends nothing for ``call_timeout_s`` and does not answer a
+                probe. A slow broker is waited for, and the time spent on chunks does not count.
+            CallError: The broker did not answer, despite retries.
         """
         chunks = self._chunks.of(queue, begin, end, chunk_bytes, RANGE_PROJECTION_RECORDS)
         async with aclosing(chunks):
@@ -239,10 +239,10 @@ class QueueReader(StatelessClient):
         column_names: Sequence[str] | None = None,
         chunk_bytes: int = CHUNK_BYTES_DEFAULT,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """The messages of a range in order, as Arrow record batches; no object is made for one.
+        """The messages of a range in order, as Arrow record batches, without objects per message.
 
-        As ``read_range``. What no column needs is not fetched: bodies stay in the broker unless
-        ``body`` is asked for.
+        As ``read_range``. Only the data of the columns is fetched: bodies stay in the broker unless
+        ``body`` is requested.
 
         Args:
             queue: The queue.
@@ -256,13 +256,13 @@ class QueueReader(StatelessClient):
 
         Raises:
             IllegalArgument: There is no such column.
-            BodyDamaged: A compressed body cannot be read. All that lies before it came; reading
-                goes on behind it, from ``int(error.metadata["queue_offset"]) + 1``.
+            BodyDamaged: A compressed body cannot be read. All rows before it were returned;
+                continue behind it, from ``int(error.metadata["queue_offset"]) + 1``.
             QueueOffsetOutOfRange: The begin is no longer kept.
-            RecordDamaged: The records cannot be taken apart.
-            DeadlinePassed: The broker sends nothing for ``call_timeout_s``, nor answers whether it
-                lives. A slow one is waited for, and how long chunks are worked on does not count.
-            CallError: The broker did not answer, also when asked again.
+            RecordDamaged: The records cannot be decoded.
+            DeadlinePassed: The broker sends nothing for ``call_timeout_s`` and does not answer a
+                probe. A slow broker is waited for, and the time spent on chunks does not count.
+            CallError: The broker did not answer, despite retries.
         """
         wanted = RangeColumns(checked_queue(queue), column_names)
         next_offset, end = checked_offset(begin), checked_offset(end)
@@ -281,16 +281,16 @@ class QueueReader(StatelessClient):
                     return
 
     async def find_message(self, message_id: str, *, topic: str = "") -> ReceivedMessage:
-        """The message of one id.
+        """The message with an id.
 
         Args:
-            message_id: An offset message id (``SendResult.message_id``), which says where the
-                message lies; or a unique id, if the topic is given.
-            topic: Its topic; without it the right to read all topics is needed.
+            message_id: An offset message id (``SendResult.message_id``), which contains the
+                message's position; or a unique id, if the topic is given.
+            topic: Its topic; without it, the right to read all topics is needed.
 
         Raises:
             MessageNotFound: No broker has it.
-            CallError: A broker did not tell.
+            CallError: A broker did not answer.
         """
         live = await self._session.name_servers.list_brokers()
         brokers = [
@@ -333,9 +333,9 @@ class QueueReader(StatelessClient):
             end: Stored before this time.
 
         Raises:
-            IllegalArgument: Not one of key and unique id, or a time without a time zone.
-            RouteNotFound: No live broker carries the topic.
-            CallError: A broker did not tell.
+            IllegalArgument: Both or neither of key and unique id, or a time without a time zone.
+            RouteNotFound: No live broker has the topic.
+            CallError: A broker did not answer.
         """
         if bool(key) == bool(unique_id):
             raise IllegalArgument("either a key or a unique id is needed")
@@ -355,16 +355,16 @@ class QueueReader(StatelessClient):
     async def messages_between(
         self, topic: str, begin: datetime, end: datetime | None = None
     ) -> AsyncIterator[ReceivedMessage]:
-        """All messages of a topic that were stored in a time, queue by queue, each in its order.
+        """All messages of a topic stored in a period, queue by queue, each in its order.
 
         Args:
             topic: The topic.
             begin: Stored at or after this time.
-            end: Stored before this time; up to now if not given.
+            end: Stored before this time; default: now.
 
         Raises:
             IllegalArgument: A time without a time zone.
-            RouteNotFound: No live broker carries the topic.
+            RouteNotFound: No live broker has the topic.
             CallError: A broker did not answer.
         """
         first = await self.offsets_at(topic, begin)
