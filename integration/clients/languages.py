@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from concurrent.futures import Future
+from functools import cache
 from itertools import count
 from pathlib import Path
 from threading import Lock, Thread
@@ -120,3 +121,14 @@ def missing(language: str) -> str:
     if language == "python":
         return ""
     return " and ".join(clients.missing_tools(language))
+
+
+@cache
+def build(language: str) -> None:
+    """Build a client, once for all tests: each build takes as long as many of them.
+
+    Raises:
+        ClientFailed: Its toolchain said no.
+    """
+    if language != "python":
+        clients.BUILDERS[language]()

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from languages import COMMANDS, JAVA_CLASSES, Refused, Worker, missing
+from languages import COMMANDS, JAVA_CLASSES, Refused, Worker, build, missing
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_record import SystemFlag
@@ -88,8 +88,7 @@ def worker(cluster) -> Iterator[Callable[[str], Worker]]:
         if lacks := missing(language):
             pytest.skip(f"{lacks} is not on this machine")
         if language not in running:
-            if language != "python":
-                clients.BUILDERS[language]()
+            build(language)
             running[language] = Worker(language).__enter__()
             said = running[language].ask("connect", name_servers=cluster.name_servers.split(","))
             assert said == {"language": language}
@@ -326,6 +325,8 @@ def test_every_client_judges_reasons_alike():
         assert {name: found[name] for name in expected} == expected, path
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("language", ["go", "java", "typescript"])
 def test_an_address_that_is_none_is_refused_before_any_call(language, worker):
     worker(language)  # Built, or skipped.
@@ -336,6 +337,8 @@ def test_an_address_that_is_none_is_refused_before_any_call(language, worker):
         own.ask("connect", name_servers=["[::1]:9876", "queue.example:65535"])
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_times_that_are_none_do_not_end_a_program_of_node(worker):
     worker("typescript")  # Built, or skipped.
     script = """

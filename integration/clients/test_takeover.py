@@ -7,13 +7,12 @@ import time
 
 import grpc
 import pytest
-from languages import COMMANDS, Worker, missing
+from languages import COMMANDS, Worker, build, missing
 
 from ariane.replication.v1.replica_set_service_pb2 import GetReplicaSetRequest
 from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
 from ariane_sdk.sync import ClusterClient
 from ariane_servicekit.running.processes import LocalCluster
-from tools import clients
 
 QUICK = ("--primary-lease-s", "2.5", "--replica-behind-s-max", "2", "--no-auto-create-topics")
 PATIENCE_S = 60.0
@@ -61,7 +60,7 @@ def received(worker: Worker, count: int) -> dict[int, int]:
 def test_a_client_goes_on_at_who_has_taken_over(language, tmp_path):
     if lacks := missing(language):
         pytest.skip(f"{lacks} is not on this machine")
-    clients.BUILDERS[language]()
+    build(language)
     with (
         LocalCluster(tmp_path, replicas=1, extra_broker_args=QUICK) as cluster,
         Worker(language) as worker,
