@@ -1,4 +1,4 @@
-"""One trace from a producer through the broker to a consumer and a micro-batch of Spark.
+"""One trace from a producer through the broker to consumers and Spark, and on through its sink.
 
 All are told one setting, the address of a collector: a real one, over gRPC.
 """
@@ -7,14 +7,25 @@ import asyncio
 
 import pytest
 
-from ariane_sdk import Message, Producer, ProducerSettings, PushConsumer, PushSettings
+from ariane_sdk import (
+    ClusterClient,
+    Message,
+    Producer,
+    ProducerSettings,
+    PullConsumer,
+    PullSettings,
+    PushConsumer,
+    PushSettings,
+)
 from ariane_sdk.client.span_export import span_provider
 from ariane_spark import session
 from ariane_testkit.otlp_receiver import otlp_receiver
 
+DELIVERIES = ("at-least-once", "exactly-once")
 
-def read_once(name_servers, endpoint, folder):
-    """Have Spark read what there is as a stream: how many messages."""
+
+def copy_once(name_servers, endpoint, folder, delivery):
+    """Have Spark read what there is as a stream, and write it to another topic."""
     spark = session("traces", master="local[1]")
     try:
         stream = (
@@ -24,14 +35,16 @@ def read_once(name_servers, endpoint, folder):
             .load()
         )
         query = (
-            stream.writeStream.format("memory")
-            .queryName("orders")
-            .option("checkpointLocation", str(folder))
+            stream.select("body", "properties")
+            .writeStream.format("ariane")
+            .options(endpoints=name_servers, topic=f"copies-{delivery}")
+            .option("deliveryGuarantee", delivery)
+            .option("otlpEndpoint", endpoint)
+            .option("checkpointLocation", str(folder / delivery))
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination(300)
-        return spark.table("orders").count()
     finally:
         spark.stop()
 
@@ -60,13 +73,25 @@ async def test_one_trace_from_sender_to_micro_batch(local_cluster, tmp_path):
                 await producer.send(Message("orders", b"a teapot"))
                 async with consumer, asyncio.timeout(120):
                     await heard.wait()
-            count = await asyncio.to_thread(
-                read_once, cluster.name_servers, endpoint, tmp_path / "checkpoint"
-            )
+            async with ClusterClient(cluster.name_servers) as client:
+                for delivery in DELIVERIES:
+                    await client.create_topic(f"copies-{delivery}")
+            for delivery in DELIVERIES:
+                await asyncio.to_thread(
+                    copy_once, cluster.name_servers, endpoint, tmp_path, delivery
+                )
+            async with PullConsumer(
+                cluster.name_servers,
+                group="auditors",
+                subscriptions={f"copies-{delivery}": "*" for delivery in DELIVERIES},
+                start="earliest",
+                settings=PullSettings(otlp_endpoint=endpoint),
+            ) as auditor:
+                copies = [(await auditor.poll(1, timeout_s=120))[0] for _ in DELIVERIES]
         await asyncio.to_thread(span_provider(endpoint).force_flush)
     spans = {span.name: span for span in receiver.spans}
 
-    assert count == 1
+    assert {copy.body for copy in copies} == {b"a teapot"}
     send, append = spans["send orders"], spans["append orders"]
     process, read = spans["process orders"], spans["read orders"]
     assert {span.trace_id for span in spans.values()} == {send.trace_id}
@@ -74,3 +99,11 @@ async def test_one_trace_from_sender_to_micro_batch(local_cluster, tmp_path):
     assert (append.service, read.service) == ("broker", "spark")
     assert read.attributes["ariane.spark.batch_id"] == "0"
     assert read.attributes["ariane.spark.query_id"]
+    for delivery in DELIVERIES:
+        write, poll = spans[f"write copies-{delivery}"], spans[f"poll copies-{delivery}"]
+        # What is copied with its properties keeps the context of who sent it first.
+        assert {write.parent_id, poll.parent_id} == {send.span_id}
+        assert write.attributes["ariane.spark.batch_id"] == "0"
+    sent, stored = spans["send copies-at-least-once"], spans["append copies-at-least-once"]
+    assert sent.parent_id == spans["write copies-at-least-once"].span_id
+    assert stored.parent_id == sent.span_id

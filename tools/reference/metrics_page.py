@@ -64,16 +64,22 @@ is loaded for them:
 | producer | `ProducerSettings(otlp_endpoint=...)` | `send orders`: a call that sends |
 | broker | `--otlp-endpoint` | `append orders`: a call from sampled spans |
 | consumer | `PushSettings(otlp_endpoint=...)` | `process orders`: a call of the listener |
+| | `PullSettings(otlp_endpoint=...)` | `poll orders`: a poll that returned messages |
 | Spark | `otlpEndpoint` of a read | `read orders`: a task that met sampled spans |
+| | `otlpEndpoint` of a write | `write copies`: a task that writes |
 
 All of one message are in one trace: the context travels as W3C's `traceparent` in a property of the
 message, and the spans of broker, consumer and Spark are children of the one that sent it. Where a
 call or a task has messages of several, its span is the child of the first and linked to the others;
-that of a listener has links only. Rows of `send_columns` carry no context: the span of brokers is
-a child of the one that sent them, and those who read them know of none.
+that of a listener or a poll has links only. Rows of `send_columns` carry no context: the span of
+brokers is a child of the one that sent them, and those who read them know of none. Rows that Spark
+writes carry the context of their task's span, unless their `properties` have one already: then it
+stays, and the span of the task is a child of the first of those. Brokers have no span of an
+exactly-once write.
 
-The producer decides what is sampled, by `OTEL_TRACES_SAMPLER=traceidratio` and
-`OTEL_TRACES_SAMPLER_ARG=0.01`: brokers and Spark begin no trace of their own. A broker is told with
+Whoever sends decides what is sampled, by `OTEL_TRACES_SAMPLER=traceidratio` and
+`OTEL_TRACES_SAMPLER_ARG=0.01`: producers, and tasks of Spark that write. Brokers, and tasks that
+read, begin no trace of their own. A broker is told with
 each call which sampled spans sent it, so that it looks at no message. Applications that configure
 OpenTelemetry themselves need no setting: see [the client](../sdk/python/README.md). Needed are the
 extras `ariane-sdk[otlp]` and

@@ -186,6 +186,11 @@ class ConsumerSettings:
             ``~/.ariane_offsets``.
         stacks_on_request: Whether operators may ask where the threads and tasks of this process
             are: names and places in the code, no values.
+        tracer_provider: Creates OpenTelemetry spans; default: the application's global provider.
+        meter_provider: The same for metrics.
+        otlp_endpoint: Collector that gets spans by OTLP over gRPC, such as
+            ``http://collector:4317``, if the application does not configure OpenTelemetry itself.
+            Empty: none.
     """
 
     call_timeout_s: float = 3.0
@@ -205,6 +210,9 @@ class ConsumerSettings:
     instance_name: str = "default"
     local_offsets_path: Path | None = None
     stacks_on_request: bool = True
+    tracer_provider: TracerProvider | None = None
+    meter_provider: MeterProvider | None = None
+    otlp_endpoint: str = ""
 
     def __post_init__(self) -> None:
         """Validate.
@@ -234,11 +242,6 @@ class PushSettings(ConsumerSettings):
             means the group's setting.
         suspend_s: How long a queue that is consumed in order waits before a failed batch is
             repeated.
-        tracer_provider: Creates OpenTelemetry spans; default: the application's global provider.
-        meter_provider: The same for metrics.
-        otlp_endpoint: Collector that gets spans by OTLP over gRPC, such as
-            ``http://collector:4317``, if the application does not configure OpenTelemetry itself.
-            Empty: none.
         message_trace: Whether each step of a message's life is recorded in the trace topic, where
             ``ariane message trace`` finds it. Costs about as much as the messages themselves.
         consume_on_request: Whether an operator may have this consumer consume a message again, in
@@ -250,9 +253,6 @@ class PushSettings(ConsumerSettings):
     redelivery_delay_s_min: float = 1.0
     attempts_max: int = 0
     suspend_s: float = 1.0
-    tracer_provider: TracerProvider | None = None
-    meter_provider: MeterProvider | None = None
-    otlp_endpoint: str = ""
     message_trace: bool = False
     consume_on_request: bool = True
 

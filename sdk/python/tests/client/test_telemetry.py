@@ -25,11 +25,14 @@ from ariane_sdk import (
     Message,
     Producer,
     ProducerSettings,
+    PullConsumer,
+    PullSettings,
     PushConsumer,
     PushSettings,
     ReceiveConsumer,
     errors,
 )
+from ariane_sdk.client import messaging_names
 from ariane_sdk.client import telemetry as _telemetry
 from ariane_sdk.producer.sending import append_calls
 
@@ -57,6 +60,7 @@ def seen():
         return found
 
     yield SimpleNamespace(
+        both=both,
         producer=ProducerSettings(call_timeout_s=30.0, send_timeout_s=60.0, **both),
         consumer=PushSettings(**both),
         tracer=tracers.get_tracer("test"),
@@ -265,6 +269,46 @@ async def test_from_the_sender_to_a_listener_that_receives(cluster, seen):
     assert processed.context.trace_id == sent.context.trace_id
 
 
+async def test_from_the_sender_to_who_polls(cluster, seen):
+    topic = f"traced-{next(_numbers)}"
+    async with ClusterClient(cluster.name_servers) as client:
+        await client.create_topic(topic, queue_count=1)
+    async with Producer(cluster.name_servers, settings=seen.producer) as producer:
+        result = await producer.send(Message(topic, b"x"))
+    async with PullConsumer(
+        cluster.name_servers,
+        group=f"traced-{topic}",
+        subscriptions={topic: "*"},
+        start="earliest",
+        settings=PullSettings(**seen.both),
+    ) as consumer:
+        assert len(await consumer.poll(timeout_s=60)) == 1
+        assert await consumer.poll(timeout_s=0) == []  # Nothing came: that is not told.
+    sent = next(span for span in seen.spans() if span.name == f"send {topic}")
+    [polled] = [span for span in seen.spans() if span.name.startswith("poll")]
+
+    assert polled.name == f"poll {topic}"
+    assert polled.kind is SpanKind.CLIENT
+    assert polled.context.trace_id == sent.context.trace_id
+    assert polled.parent.span_id == sent.context.span_id
+    assert [link.context.span_id for link in polled.links] == [sent.context.span_id]
+    attributes = dict(polled.attributes)
+    assert attributes.pop("messaging.client.id")
+    assert attributes == {
+        "messaging.system": "arianemq",
+        "messaging.operation.name": "poll",
+        "messaging.operation.type": "receive",
+        "messaging.destination.name": topic,
+        "messaging.destination.partition.id": sent.attributes["messaging.destination.partition.id"],
+        "messaging.consumer.group.name": f"traced-{topic}",
+        "messaging.message.id": result.unique_id,
+        "messaging.message.body.size": 1,
+    }
+    assert sum(seen.points("messaging.client.consumed.messages").values()) == 1
+    operations = seen.points("messaging.client.operation.duration")
+    assert [dict(key)["messaging.operation.name"] for key in operations].count("poll") == 1
+
+
 async def test_several_messages_are_linked(seen):
     telemetry = _telemetry.Telemetry.configured(
         seen.producer.tracer_provider, seen.producer.meter_provider, client_id="c"
@@ -302,7 +346,7 @@ def test_names_are_those_of_the_conventions():
     }
     own = {
         value
-        for name, value in vars(_telemetry).items()
+        for name, value in vars(messaging_names).items()
         if name.isupper() and isinstance(value, str) and "." in value
     }
 

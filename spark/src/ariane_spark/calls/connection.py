@@ -17,6 +17,7 @@ from ariane_spark.calls.batch_transactions import BatchTransactions
 from ariane_spark.calls.cluster import Cluster
 from ariane_spark.calls.queue_client import QueueClient
 from ariane_spark.calls.spared_modules import spare_modules
+from ariane_spark.calls.task_spans import span_provider
 from ariane_spark.options.options import ReadOptions, WriteOptions
 
 SEND_S_MAX: Final = 60.0
@@ -48,12 +49,18 @@ def connect_producer_once(options: WriteOptions) -> Producer:
             compression=options.compression.kind,
             compress_bytes_min=options.compression.bytes_min,
             compression_level=options.compression.level,
+            tracer_provider=(
+                span_provider(options.otlp_endpoint) if options.otlp_endpoint else None
+            ),
         )
         producer = Producer(options.endpoints, group="ariane-spark", settings=settings)
         producer.start()
         return producer
 
-    key = (options.endpoints, options.batch_bytes, options.calls_max, options.compression)
+    key = (
+        *(options.endpoints, options.batch_bytes, options.calls_max, options.compression),
+        options.otlp_endpoint,
+    )
     return _once("write", key, start)
 
 

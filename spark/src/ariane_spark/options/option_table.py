@@ -242,9 +242,9 @@ OPTIONS: Final = (
     ),
     Option(
         "otlpEndpoint",
-        READ,
+        (*READ, Use.WRITE),
         "An OTLP collector over gRPC, `http://host:4317`, which gets one span per task that reads"
-        " messages of sampled spans (extra `otlp` of the package).",
+        " messages of sampled spans, or that writes (extra `otlp` of the package).",
         "none",
     ),
     Option(

@@ -153,6 +153,7 @@ class WriteOptions:
         calls_max: Requests to one broker under way at the same time, where not exactly once.
         compression: How bodies are compressed.
         dead_letter_topic: Where rows go that cannot become messages; ``None``: they are refused.
+        otlp_endpoint: Collector that is told of spans; empty: none.
     """
 
     endpoints: str
@@ -165,6 +166,7 @@ class WriteOptions:
     calls_max: int = 1
     compression: BodyCompression = NO_COMPRESSION
     dead_letter_topic: str | None = None
+    otlp_endpoint: str = ""
 
 
 def _dead_letter_topic(options: GivenOptions) -> str | None:
@@ -240,6 +242,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         calls_max=calls_max or 1,
         compression=_compression(options),
         dead_letter_topic=_dead_letter_topic(options),
+        otlp_endpoint=_otlp_endpoint(options),
     )
 
 

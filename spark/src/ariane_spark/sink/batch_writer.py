@@ -24,6 +24,7 @@ from ariane_spark.options.options import WriteOptions, write_options
 from ariane_spark.records.bad_rows import RowRefused, RowSieve, raise_refusals, refused
 from ariane_spark.records.rows import IdentitySeed, RowPlan, row_refusal
 from ariane_spark.sink.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
+from ariane_spark.sink.write_spans import write_span
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,13 +85,16 @@ class ArianeBatchWriter(DataSourceArrowWriter):
         sieve = RowSieve(self._plan, self._options.dead_letter_topic)
         count = 0
         try:
-            for batch in iterator:
-                for topic, table, rows in sieve.tables(batch, seed, count):
-                    try:
-                        sender.send_columns(topic, table)
-                    except ColumnIllegal as error:
-                        raise row_refusal(error, rows, error.row, seed.text) from error
-                count += len(batch)
+            with write_span(self._options.otlp_endpoint) as span:
+                for batch in iterator:
+                    for share in sieve.tables(batch, seed, count):
+                        topic, table, rows = span.marked(share)
+                        try:
+                            with span.current():
+                                sender.send_columns(topic, table)
+                        except ColumnIllegal as error:
+                            raise row_refusal(error, rows, error.row, seed.text) from error
+                    count += len(batch)
         except RowIllegal as error:
             return refused(error, iterator)
         return WriteReceipt(partition_id, count)

@@ -39,6 +39,7 @@ from ariane_spark.records.bad_rows import RowRefused, RowSieve, raise_refusals, 
 from ariane_spark.records.contents import Contents, contents_of
 from ariane_spark.records.rows import IdentitySeed, RowPlan
 from ariane_spark.sink.staging import StagedAttempt
+from ariane_spark.sink.write_spans import write_span
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,16 +110,20 @@ class ExactlyOnceWrite:
         sieve = RowSieve(self.plan, self.options.dead_letter_topic)
         count, contents = 0, Contents()
         try:
-            for rows in batches:
-                for part in sieve.tables(rows, seed, count):
-                    # Also for a batch committed before: the rows must be the same.
-                    contents = contents.plus(contents_of(part))
-                    if staged is not None and _is_decided(partial(staged.add, part)):
-                        staged = None
-                count += len(rows)
-            if staged is None or _is_decided(staged.wait):
-                return StageReceipt(batch, home, None, contents)
-            return StageReceipt(batch, home, staged.finish(), contents)
+            with write_span(self.options.otlp_endpoint) as span:
+                for rows in batches:
+                    for part in sieve.tables(rows, seed, count):
+                        # Also for a batch committed before: the rows must be the same. The context
+                        # of a span is another each time.
+                        contents = contents.plus(contents_of(part))
+                        if staged is None:
+                            continue
+                        if _is_decided(partial(staged.add, span.marked(part))):
+                            staged = None
+                    count += len(rows)
+                if staged is None or _is_decided(staged.wait):
+                    return StageReceipt(batch, home, None, contents)
+                return StageReceipt(batch, home, staged.finish(), contents)
         except RowIllegal as error:
             return refused(error, batches)
 

@@ -3,7 +3,7 @@
 There is none of it unless the application has configured OpenTelemetry: then this module is not
 even loaded with it, and messages are sent the same way as without. Otherwise every send has a span,
 whose W3C trace context is in the properties ``traceparent`` and ``tracestate``, and every call
-of a listener has one that is linked to those of its messages.
+of a listener, and every poll that brings messages, has one that is linked to those of its messages.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from ariane_record.names import TRACE_PARENT
+from ariane_sdk.client import messaging_names as semconv
 from ariane_sdk.client.span_export import span_provider
 from ariane_sdk.errors import ArianeError
 from ariane_sdk.message import Message, ReceivedMessage, SendResult
@@ -34,30 +35,8 @@ if TYPE_CHECKING:
 SYSTEM: Final = "arianemq"
 SCOPE: Final = "ariane_sdk"
 
-
-# Names of the conventions: opentelemetry-semantic-conventions has them too, but only as unstable.
-MESSAGING_SYSTEM: Final = "messaging.system"
-OPERATION_NAME: Final = "messaging.operation.name"
-OPERATION_TYPE: Final = "messaging.operation.type"
-DESTINATION_NAME: Final = "messaging.destination.name"
-PARTITION_ID: Final = "messaging.destination.partition.id"
-CONSUMER_GROUP: Final = "messaging.consumer.group.name"
-MESSAGE_ID: Final = "messaging.message.id"
-BODY_SIZE: Final = "messaging.message.body.size"
-CONVERSATION_ID: Final = "messaging.message.conversation_id"
-BATCH_COUNT: Final = "messaging.batch.message_count"
-CLIENT_ID: Final = "messaging.client.id"
-SERVER_ADDRESS: Final = "server.address"
-SERVER_PORT: Final = "server.port"
-ERROR_TYPE: Final = "error.type"
-
 LINKS_MAX: Final = 16
 """Messages of a batch that its span is linked to: each costs as much as a message does."""
-
-SENT_MESSAGES: Final = "messaging.client.sent.messages"
-CONSUMED_MESSAGES: Final = "messaging.client.consumed.messages"
-OPERATION_DURATION: Final = "messaging.client.operation.duration"
-PROCESS_DURATION: Final = "messaging.process.duration"
 
 _Sent = TypeVar("_Sent")
 
@@ -83,10 +62,10 @@ class Telemetry:
         self._tracer = tracer_provider.get_tracer(SCOPE)
         self._propagator = TraceContextTextMapPropagator()
         meter = meter_provider.get_meter(SCOPE)
-        self._sent = meter.create_counter(SENT_MESSAGES, "{message}")
-        self._consumed = meter.create_counter(CONSUMED_MESSAGES, "{message}")
-        self._operation_s = meter.create_histogram(OPERATION_DURATION, "s")
-        self._process_s = meter.create_histogram(PROCESS_DURATION, "s")
+        self._sent = meter.create_counter(semconv.SENT_MESSAGES, "{message}")
+        self._consumed = meter.create_counter(semconv.CONSUMED_MESSAGES, "{message}")
+        self._operation_s = meter.create_histogram(semconv.OPERATION_DURATION, "s")
+        self._process_s = meter.create_histogram(semconv.PROCESS_DURATION, "s")
         self._client_id = client_id
 
     @classmethod
@@ -131,9 +110,9 @@ class Telemetry:
         """
         started_s = perf_counter()
         attributes = self._of_send(message.topic)
-        attributes[BODY_SIZE] = len(message.body)
+        attributes[semconv.BODY_SIZE] = len(message.body)
         if conversation_id := message.properties.get("CORRELATION_ID"):
-            attributes[CONVERSATION_ID] = conversation_id
+            attributes[semconv.CONVERSATION_ID] = conversation_id
         span = self._start_send(attributes, [message])
         try:
             future = take(_marked(message, self._carried(span)))
@@ -169,7 +148,7 @@ class Telemetry:
         started_s = perf_counter()
         topics = set(map(_topic_of, messages))
         attributes = self._of_send(topics.pop() if len(topics) == 1 else "")
-        count = attributes[BATCH_COUNT] = len(messages)
+        count = attributes[semconv.BATCH_COUNT] = len(messages)
         span = self._start_send(attributes, messages)
         error: BaseException | None = None
         try:
@@ -203,7 +182,7 @@ class Telemetry:
         """
         started_s = perf_counter()
         attributes = self._of_send(topic)
-        attributes[BATCH_COUNT] = row_count
+        attributes[semconv.BATCH_COUNT] = row_count
         span = self._start_send(attributes, ())
         error: BaseException | None = None
         try:
@@ -241,32 +220,55 @@ class Telemetry:
 
         return listen_plain
 
+    async def polled(
+        self, polling: Awaitable[list[ReceivedMessage]], group: str
+    ) -> list[ReceivedMessage]:
+        """The messages that an application asks for, and a span of the moment when it gets them.
+
+        What brings nothing is not told.
+
+        Args:
+            polling: Brings the messages.
+            group: The consumer group.
+        """
+        began_s = perf_counter()
+        messages = await polling
+        if not messages:
+            return messages
+        attributes = self._of_received(messages, group, "poll", "receive")
+        topics = set(map(_topic_of, messages))
+        if len(topics) > 1:
+            del attributes[semconv.DESTINATION_NAME]
+        if len({each.message_queue for each in messages}) > 1:
+            del attributes[semconv.PARTITION_ID]
+        name = attributes.get(semconv.DESTINATION_NAME)
+        span = self._tracer.start_span(
+            f"poll {name}" if name else "poll",
+            self._context_of_one(messages),
+            self._trace.SpanKind.CLIENT,
+            attributes,
+        )
+        self._link(span, messages)
+        span.end()
+        counted = _only(
+            attributes, semconv.OPERATION_NAME, semconv.DESTINATION_NAME, semconv.CONSUMER_GROUP
+        )
+        self._consumed.add(len(messages), counted)
+        self._operation_s.record(perf_counter() - began_s, counted)
+        return messages
+
     @contextmanager
     def _processing(self, messages: Sequence[ReceivedMessage], group: str) -> Iterator[None]:
         """A span around one call of a listener, its time, and how many messages it was."""
         started_s = perf_counter()
-        first = messages[0]
-        attributes: Attributes = {
-            MESSAGING_SYSTEM: SYSTEM,
-            OPERATION_NAME: "process",
-            OPERATION_TYPE: "process",
-            DESTINATION_NAME: first.topic,
-            PARTITION_ID: _partition_id(first),
-            CONSUMER_GROUP: group,
-            CLIENT_ID: self._client_id,
-        }
-        context: Context | None = None
-        if len(messages) == 1:
-            attributes[MESSAGE_ID] = first.unique_id
-            attributes[BODY_SIZE] = len(first.stored_body)
-            context = self._context_of(first.properties)
-        else:
-            attributes[BATCH_COUNT] = len(messages)
-        counted = _only(attributes, OPERATION_NAME, DESTINATION_NAME, CONSUMER_GROUP)
+        attributes = self._of_received(messages, group, "process", "process")
+        counted = _only(
+            attributes, semconv.OPERATION_NAME, semconv.DESTINATION_NAME, semconv.CONSUMER_GROUP
+        )
         try:
             with self._tracer.start_as_current_span(
-                f"process {first.topic}",
-                context,
+                f"process {messages[0].topic}",
+                self._context_of_one(messages),
                 self._trace.SpanKind.CONSUMER,
                 attributes,
                 record_exception=True,
@@ -276,26 +278,47 @@ class Telemetry:
                 try:
                     yield
                 except BaseException as error:
-                    counted[ERROR_TYPE] = _error_type(error)
-                    span.set_attribute(ERROR_TYPE, counted[ERROR_TYPE])
+                    counted[semconv.ERROR_TYPE] = _error_type(error)
+                    span.set_attribute(semconv.ERROR_TYPE, counted[semconv.ERROR_TYPE])
                     raise
         finally:
             self._process_s.record(perf_counter() - started_s, counted)
             self._consumed.add(len(messages), counted)
 
+    def _of_received(
+        self, messages: Sequence[ReceivedMessage], group: str, name: str, kind: str
+    ) -> Attributes:
+        """What is said of an operation with messages of one queue."""
+        first = messages[0]
+        attributes: Attributes = {
+            semconv.MESSAGING_SYSTEM: SYSTEM,
+            semconv.OPERATION_NAME: name,
+            semconv.OPERATION_TYPE: kind,
+            semconv.DESTINATION_NAME: first.topic,
+            semconv.PARTITION_ID: _partition_id(first),
+            semconv.CONSUMER_GROUP: group,
+            semconv.CLIENT_ID: self._client_id,
+        }
+        if len(messages) == 1:
+            attributes[semconv.MESSAGE_ID] = first.unique_id
+            attributes[semconv.BODY_SIZE] = len(first.stored_body)
+        else:
+            attributes[semconv.BATCH_COUNT] = len(messages)
+        return attributes
+
     def _of_send(self, topic: str) -> Attributes:
         attributes: Attributes = {
-            MESSAGING_SYSTEM: SYSTEM,
-            OPERATION_NAME: "send",
-            OPERATION_TYPE: "send",
-            CLIENT_ID: self._client_id,
+            semconv.MESSAGING_SYSTEM: SYSTEM,
+            semconv.OPERATION_NAME: "send",
+            semconv.OPERATION_TYPE: "send",
+            semconv.CLIENT_ID: self._client_id,
         }
         if topic:
-            attributes[DESTINATION_NAME] = topic
+            attributes[semconv.DESTINATION_NAME] = topic
         return attributes
 
     def _start_send(self, attributes: Attributes, messages: Sequence[Message]) -> Span:
-        name = attributes.get(DESTINATION_NAME)
+        name = attributes.get(semconv.DESTINATION_NAME)
         span = self._tracer.start_span(
             f"send {name}" if name else "send",
             kind=self._trace.SpanKind.PRODUCER,
@@ -312,11 +335,11 @@ class Telemetry:
         message_count: int,
         error: BaseException | None,
     ) -> None:
-        counted = _only(attributes, OPERATION_NAME, DESTINATION_NAME)
+        counted = _only(attributes, semconv.OPERATION_NAME, semconv.DESTINATION_NAME)
         if error is not None:
-            counted[ERROR_TYPE] = _error_type(error)
+            counted[semconv.ERROR_TYPE] = _error_type(error)
             if span.is_recording():
-                span.set_attribute(ERROR_TYPE, counted[ERROR_TYPE])
+                span.set_attribute(semconv.ERROR_TYPE, counted[semconv.ERROR_TYPE])
                 span.set_status(self._trace.StatusCode.ERROR, str(error))
         span.end()
         self._sent.add(message_count, counted)
@@ -341,6 +364,10 @@ class Telemetry:
                 span_context = self._trace.get_current_span(context).get_span_context()
                 if span_context.is_valid:
                     span.add_link(span_context)
+
+    def _context_of_one(self, messages: Sequence[ReceivedMessage]) -> Context | None:
+        """The context of a message that is alone: its trace goes on."""
+        return self._context_of(messages[0].properties) if len(messages) == 1 else None
 
     def _context_of(self, properties: Mapping[str, str]) -> Context | None:
         if TRACE_PARENT not in properties:
@@ -376,10 +403,10 @@ def _does_nothing(provider: object) -> bool:
 def _of_result(result: SendResult) -> Attributes:
     host, _, port = result.broker_address.rpartition(":")
     return {
-        MESSAGE_ID: result.unique_id,
-        PARTITION_ID: f"{result.message_queue.broker_name}#{result.message_queue.queue_id}",
-        SERVER_ADDRESS: host,
-        SERVER_PORT: int(port),
+        semconv.MESSAGE_ID: result.unique_id,
+        semconv.PARTITION_ID: f"{result.message_queue.broker_name}#{result.message_queue.queue_id}",
+        semconv.SERVER_ADDRESS: host,
+        semconv.SERVER_PORT: int(port),
     }
 
 
@@ -390,7 +417,7 @@ def _partition_id(message: ReceivedMessage) -> str:
 def _only(attributes: Attributes, *names: str) -> Attributes:
     """Those attributes that do not differ from message to message, for measurements."""
     kept = {name: attributes[name] for name in names if name in attributes}
-    return {MESSAGING_SYSTEM: SYSTEM, **kept}
+    return {semconv.MESSAGING_SYSTEM: SYSTEM, **kept}
 
 
 def _error_type(error: BaseException) -> str:

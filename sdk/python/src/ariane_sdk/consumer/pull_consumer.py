@@ -28,6 +28,7 @@ from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.client.queue_position import QueuePosition
+from ariane_sdk.client.telemetry import Telemetry
 from ariane_sdk.consumer.consumer_life import ConsumerLife
 from ariane_sdk.consumer.group.allocation import AllocationStrategy
 from ariane_sdk.consumer.group.consumer_plan import (
@@ -131,6 +132,7 @@ class PullConsumer:
         )
         self._auto_commit = auto_commit
         self._line = PolledLine()
+        self._telemetry: Telemetry | None = None
         self._commits: set[asyncio.Task[None]] = set()
         self._life = ConsumerLife(self._plan)
         self._life.on_end = self._line.wake
@@ -168,6 +170,13 @@ class PullConsumer:
             OffsetFileInUse: Another broadcasting consumer uses them.
             CallError: No broker accepts the consumer.
         """
+        settings = self._plan.settings
+        self._telemetry = Telemetry.configured(
+            settings.tracer_provider,
+            settings.meter_provider,
+            client_id=self.client_id,
+            otlp_endpoint=settings.otlp_endpoint,
+        )
         await self._life.start(self._make_owned, by_hand=self._by_hand)
 
     async def close(self) -> None:
@@ -250,6 +259,11 @@ class PullConsumer:
         check_timeout(timeout_s)
         self._life.check_running()
         self._count_last_as_done()
+        polling = self._polled(count_max, timeout_s)
+        telemetry = self._telemetry
+        return await (polling if telemetry is None else telemetry.polled(polling, self.group))
+
+    async def _polled(self, count_max: int, timeout_s: float) -> list[ReceivedMessage]:
         messages = self._line.take(count_max)
         if messages or timeout_s <= 0:
             return messages

@@ -1,0 +1,108 @@
+"""What spans of tasks have in common: their collector, which task it is, whose spans it met.
+
+A collector is told in the task, before it ends: a worker of Spark may be gone a moment later.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import SpanContext
+
+LINKS_MAX: Final = 64
+"""Spans that one task's span is linked to; more are counted only."""
+
+TELL_TIMEOUT_MS: Final = 5000
+"""How long a task waits for its collector."""
+
+_log: Final = logging.getLogger(__name__)
+
+_SAMPLED: Final = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f][13579bdf])")
+
+
+class SpansMet:
+    """The sampled spans whose messages a task has met, each once, as far as they are linked to."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, None] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there is one."""
+        return bool(self._texts)
+
+    def add(self, trace_parents: Iterable[str]) -> list[SpanContext]:
+        """Take note of values of ``traceparent``; those that are new."""
+        if len(self._texts) >= LINKS_MAX:
+            return []
+        sampled = dict.fromkeys(filter(_SAMPLED.fullmatch, trace_parents))
+        fresh = [text for text in sampled if text not in self._texts]
+        fresh = list(islice(fresh, LINKS_MAX - len(self._texts)))
+        self._texts |= dict.fromkeys(fresh)
+        return list(map(_context_of, fresh))
+
+    def contexts(self) -> list[SpanContext]:
+        """All of them, in the order in which they were met."""
+        return list(map(_context_of, self._texts))
+
+
+@lru_cache(maxsize=4)
+def span_provider(endpoint: str) -> TracerProvider:
+    """What makes spans and tells a collector of them; kept for the worker's next task."""
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415 - an extra.
+        OTLPSpanExporter,
+    )
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - as above.
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - as above.
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - as above.
+
+    resource = Resource({"service.namespace": "ariane", "service.name": "spark"})
+    provider = TracerProvider(resource=resource)
+    exporter = OTLPSpanExporter(
+        endpoint, insecure=not endpoint.startswith("https://"), timeout=TELL_TIMEOUT_MS / 1000
+    )
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return provider
+
+
+def tell(endpoint: str) -> None:
+    """Have a collector told of all spans that have ended."""
+    try:
+        span_provider(endpoint).force_flush(TELL_TIMEOUT_MS)
+    except Exception as failure:  # noqa: BLE001 - a query does not fail for its telemetry.
+        _log.warning("the span of a task was not told: %s", failure)
+
+
+def task_attributes() -> dict[str, str | int]:
+    """Which task of which micro-batch this is, as far as Spark says."""
+    from pyspark import TaskContext  # noqa: PLC0415 - tasks have it loaded.
+
+    task = TaskContext.get()
+    if task is None:
+        return {}
+    attributes: dict[str, str | int] = {
+        "ariane.spark.stage_id": task.stageId(),
+        "ariane.spark.partition_id": task.partitionId(),
+    }
+    for key, name in (
+        ("sql.streaming.queryId", "ariane.spark.query_id"),
+        ("streaming.sql.batchId", "ariane.spark.batch_id"),
+    ):
+        if value := task.getLocalProperty(key):
+            attributes[name] = value
+    return attributes
+
+
+def _context_of(trace_parent: str) -> SpanContext:
+    from opentelemetry.trace import SpanContext, TraceFlags  # noqa: PLC0415 - as above.
+
+    _, trace_id, span_id, flags = trace_parent.split("-")
+    return SpanContext(
+        int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))
+    )
