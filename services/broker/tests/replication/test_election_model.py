@@ -20,14 +20,11 @@ import pytest
 from ariane_broker.following.standing import Standing
 from ariane_broker.replication.copies import Copies
 from ariane_broker.replication.reign import Reign
+from ariane_broker.replication.shared_row import RowAway
 from ariane_storage.log.epoch_history import EpochStart, common_end
 
 LEASE_S = 5.0
 BEHIND_S = 4.0
-
-
-class RowAway(Exception):
-    """The database cannot be reached."""
 
 
 class World:
@@ -136,6 +133,7 @@ class Node:
         self.copies = Copies(
             others, self.monotonic(), flushed=self.world.sync_flush, behind_s_max=BEHIND_S
         )
+        self.copies.inherit(len(self.log))
         self.begin_epoch(self.reign.epoch, len(self.log))
 
     def begin_epoch(self, epoch, begin):
@@ -174,6 +172,28 @@ class Node:
         finally:
             if self.reign is not None and self.reign.is_deposed:
                 self.become_replica()
+
+    async def hand_over(self):
+        """As ``Primary`` does, to one that has all there is; or an operator wants somebody next."""
+        row, dice = self.world.row, self.world.dice
+        whom = dice.choice(self.world.nodes)
+        try:
+            if whom.id in row.in_sync and dice.random() < 0.1:
+                await WorldRow(self).change(row.wanting(whom.id, unclean=False))
+            elif whom.id in self.copies.waited_for and self.brings_up(whom):
+                await self.reign.resign(whom.id)
+        except RowAway:
+            return
+        finally:
+            if self.reign.is_deposed:
+                self.become_replica()
+
+    def brings_up(self, other):
+        """Whether another one catches up."""
+        for _ in range(20):
+            if other.acts:
+                other.follow()
+        return self.copies.safe(self.copies.members[other.id]) >= len(self.log)
 
     async def take_in_and_out(self):
         """As ``Primary`` does."""
@@ -280,6 +300,8 @@ async def run(seed, *, sync_flush, power_losses):
             node.follow()
         elif what < 0.9:
             node.flush()
+        elif node.reign is not None and node.reign.holds:
+            await node.hand_over()
         observe(world)
     await settle(world)
     return world

@@ -11,7 +11,7 @@ from ariane_broker.log.promise import AcknowledgedLevel, Condition
 from ariane_broker.replication.confirmation import Confirmation
 from ariane_broker.replication.copies import Copies
 from ariane_broker.replication.database_row import DatabaseRow
-from ariane_broker.replication.primary import Primary
+from ariane_broker.replication.primary import Hello, Primary, Progress
 from ariane_broker.replication.promises import ReplicatedPromise, by_enough, fenced
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.replica_set import ReplicaSet
@@ -20,6 +20,7 @@ from ariane_record import BlockEncoder
 from ariane_servicekit import ServiceError, SystemClock
 from ariane_servicekit.database import Database
 from ariane_storage import QueueOffsetOutOfRange, Store, StoreConfig
+from ariane_storage.testing import block_of, small_config
 
 
 @pytest.fixture
@@ -179,6 +180,52 @@ class TestPrimary:
         with pytest.raises(ServiceError) as caught:
             primary.check()
         assert caught.value.row.name == "BROKER_NOT_PRIMARY"
+
+
+    async def test_who_lacks_what_primaries_before_confirmed_is_not_taken_in(self, rows, tmp_path):
+        """Also while nobody has told yet how far those in sync are."""
+        one, _ = rows
+        row = ReplicaSet().begun(0, "a")
+        await one.change(row)
+        for row in (
+            row.elected(0, 1),
+            row.elected(0, 1).with_in_sync(frozenset({0, 1})),
+            row.elected(0, 1).with_in_sync(frozenset({0, 1})).elected(1, 2),
+        ):
+            await one.change(row)
+        row = row.with_in_sync(frozenset({0, 1}))
+        await one.change(row)
+        reign = Reign(
+            one,
+            row,
+            1,
+            elected_at_s=0.0,
+            lease_s=5.0,
+            monotonic=lambda: 0.0,
+            on_deposed=lambda: None,
+        )
+        with Store.open(tmp_path / "store", small_config()) as store:
+            store.append_block(block_of("orders", [b"confirmed before"]), 0)
+            primary = Primary(
+                reign,
+                store,
+                Copies([0], 0.0, flushed=False, behind_s_max=5.0),
+                Confirmation(lambda: True, wait_s_max=1),
+                monotonic=lambda: 0.0,
+                is_sync_flush=False,
+                is_replicated=True,
+                in_sync_min=1,
+                on_confirmed=lambda: None,
+            )
+            primary.begin()
+            hello = Hello(2, [], 0, 0, store.config.segment_bytes, 2, "c")
+            feed, copy = primary.follow(hello)
+            await primary.turn()
+            assert reign.replica_set.in_sync == {0, 1}
+            end = store.max_offset
+            primary.progressed(copy, feed, Progress(end, end, end, 0))
+            await primary.turn()
+            assert reign.replica_set.in_sync == {0, 1, 2}
 
 
 class TestWhatIsHandedOut:

@@ -29,6 +29,7 @@ from ariane_broker.replication.log_taker import CannotFollow
 from ariane_broker.replication.operating import SetStatus
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.room import Elected
+from ariane_broker.replication.shared_row import RowAway
 from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_servicekit import (
     Address,
@@ -207,9 +208,9 @@ class ReplicaLife:
             return
         try:
             elected = await self._standing.turn()
-        except Exception as error:  # noqa: BLE001 - of whatever database; it may come back.
+        except RowAway as error:
             if not self._is_row_away:
-                _log.warning("shared_row_away", cause=" ".join(str(error).split()))
+                _log.warning("shared_row_away", cause=str(error))
             self._is_row_away = True
             self._trouble = "the database of the replica set is away"
             return

@@ -72,7 +72,7 @@ class Standing:
             The election, if this broker has won it now.
 
         Raises:
-            Exception: The database is away.
+            RowAway: The database is away.
         """
         found = await self._row.read()
         now_s = self._monotonic()

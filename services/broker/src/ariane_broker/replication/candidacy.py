@@ -38,15 +38,12 @@ class Candidacy:
         """Whether the broker may have itself elected now.
 
         At once where there is no primary, or this broker was it: its process before has ended. Else
-        when the primary was silent for longer than its lease lasts.
+        when the primary was silent for longer than its lease lasts. Who is not wanted waits for as
+        long again: who is may have died, too.
         """
-        me, primary_id = self._broker_id, replica_set.primary_id
-        silent = self.silence_s(now_s) >= self._patience_s
-        if replica_set.unclean:
-            # An operator's word; the primary still has its lease to the end.
-            return replica_set.wanted_id == me and (primary_id in {None, me} or silent)
-        if me not in replica_set.in_sync:
+        me = self._broker_id
+        if not replica_set.may_elect(me):
             return False
-        if primary_id not in {None, me}:
-            return silent
-        return silent or replica_set.wanted_id in {None, me}
+        others_lease = replica_set.primary_id not in {None, me}
+        others_turn = replica_set.wanted_id not in {None, me}
+        return self.silence_s(now_s) >= self._patience_s * (others_lease + others_turn)

@@ -77,6 +77,7 @@ class Copies:
             broker_id: Copy(broker_id, caught_up_s=now_s) for broker_id in in_sync
         }
         self._waited_for = frozenset(self.members)
+        self._inherited_end = 0
         # Versions, and where the log ended; those that all have are forgotten.
         self._state_changes: list[tuple[int, int]] = []
 
@@ -84,6 +85,14 @@ class Copies:
     def waited_for(self) -> frozenset[int]:
         """Whom a confirmation waits for beside the primary."""
         return self._waited_for
+
+    def inherit(self, end: int) -> None:
+        """The log ended here when this reign began.
+
+        Whatever primaries before have confirmed lies before, also while those in sync have not told
+        yet how far they are.
+        """
+        self._inherited_end = end
 
     def attached(self, broker_id: int, address: str, now_s: float) -> Copy:
         """A replica begins to follow; how far it is it has yet to say."""
@@ -134,11 +143,12 @@ class Copies:
 
     def ready(self, confirmed: int, now_s: float) -> frozenset[int]:
         """Replicas that are not waited for and have all that is confirmed, and lately had all."""
+        needed = max(confirmed, self._inherited_end)
         return frozenset(
             copy.broker_id
             for copy in self.members.values()
             if copy.attached
             and copy.broker_id not in self._waited_for
-            and self.safe(copy) >= confirmed
+            and self.safe(copy) >= needed
             and now_s - copy.caught_up_s <= self._behind_s_max / 2
         )

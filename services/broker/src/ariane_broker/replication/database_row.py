@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 from sqlalchemy import and_, insert, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from ariane_broker.replication.replica_set import ReplicaSet
+from ariane_broker.replication.shared_row import RowAway
 from ariane_broker.replication.tables import REPLICA_SET
 from ariane_servicekit.database import Database
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
 
 
 class DatabaseRow:
@@ -21,11 +28,21 @@ class DatabaseRow:
 
     async def read(self) -> ReplicaSet | None:
         """The row; None when nobody has begun it."""
-        return await self._database.call(self._read)
+        return await self._call(self._read)
 
     async def change(self, changed: ReplicaSet) -> bool:
         """Put a row in the place of the one it was made from."""
-        return await self._database.call(self._change, changed)
+        return await self._call(self._change, changed)
+
+    async def _call(
+        self, work: Callable[_Given, _Result], *given: _Given.args, **named: _Given.kwargs
+    ) -> _Result:
+        try:
+            return await self._database.call(work, *given, **named)
+        # SQLAlchemy does not wrap errors raised while a connection is set up.
+        except (SQLAlchemyError, sqlite3.Error) as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            raise RowAway(" ".join(str(cause).split())) from error
 
     def _read(self) -> ReplicaSet | None:
         columns = REPLICA_SET.c

@@ -10,6 +10,7 @@ from ariane_broker.replication.confirmation import Confirmation
 from ariane_broker.replication.copies import Copies, Copy
 from ariane_broker.replication.log_feed import LogFeed
 from ariane_broker.replication.reign import Reign
+from ariane_broker.replication.shared_row import RowAway
 from ariane_broker.replication_errors import (
     broker_not_primary,
     epoch_fenced,
@@ -78,6 +79,7 @@ class Primary:
         copies: What it knows of its replicas.
         confirmation: Who waits for them.
         state_version: Grows with each change of topics and groups.
+        is_row_away: Whether the database was away when it gave a sign of life last.
     """
 
     def __init__(
@@ -127,7 +129,7 @@ class Primary:
         self._is_open = True
         self._has_begun = False
         self.state_version = 0
-        self._away_told = False
+        self.is_row_away = False
 
     @property
     def has_copies(self) -> bool:
@@ -160,6 +162,7 @@ class Primary:
         """Begin the epoch in the log, durably; the store is open. Blocks."""
         copying = self._store.copying
         copying.begin_epoch(self.reign.epoch)
+        self.copies.inherit(self._store.max_offset)
         if self._is_replicated:
             # Whatever the one before has handed out lies before this.
             end = self._store.max_offset
@@ -284,12 +287,12 @@ class Primary:
             await self.reign.renew()
             if self._has_begun:
                 await self._take_in_and_out()
-        except Exception as error:  # noqa: BLE001 - of whatever database; the lease runs out.
-            if not self._away_told:
-                _log.warning("shared_row_away", cause=" ".join(str(error).split()))
-            self._away_told = True
+        except RowAway as error:  # The lease runs out.
+            if not self.is_row_away:
+                _log.warning("shared_row_away", cause=str(error))
+            self.is_row_away = True
             return
-        self._away_told = False
+        self.is_row_away = False
 
     async def _take_in_and_out(self) -> None:
         me, copies = self.reign.broker_id, self.copies
@@ -334,7 +337,8 @@ class Primary:
             Whether it has ended; else everything is as before.
 
         Raises:
-            Exception: The database is away.
+            RowAway: The database is away: it takes messages again once that is back, if nobody else
+                has become primary meanwhile.
         """
         self._is_open = False
         done = False

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.shared_row import SharedRow
@@ -74,7 +75,7 @@ class Reign:
         """Give a sign of life.
 
         Raises:
-            Exception: The database is away.
+            RowAway: The database is away.
         """
         await self._change(lambda row: row.renewed())
 
@@ -84,7 +85,7 @@ class Reign:
         """Take members in or out; what the set is then.
 
         Raises:
-            Exception: The database is away; nobody knows whether it was done.
+            RowAway: The database is away; nobody knows whether it was done.
         """
         await self._change(
             lambda row: (
@@ -100,17 +101,21 @@ class Reign:
 
         Raises:
             ValueError: It is the last one in sync, or this one.
-            Exception: The database is away.
+            RowAway: The database is away.
         """
         await self._change(lambda row: row.removed(broker_id))
 
     async def resign(self, wanted_id: int | None) -> bool:
         """End it; whether it is over, and by our own will.
 
+        The lease is given up before that is asked for: another one may be elected before the answer
+        comes, or although none does. What has become of it tells the next ``renew``.
+
         Raises:
-            Exception: The database is away.
+            RowAway: The database is away; nobody knows whether it is over.
         """
         async with self._changing:
+            self._lease_end_s = -inf
             if not await self._changed(lambda row: row.resigned(wanted_id), ends=True):
                 return False
             self._is_deposed = True

@@ -35,8 +35,9 @@ class ReplicaSet:
         in_sync: Broker ids that hold all that is confirmed; never empty.
         renewals: Signs of life of primaries.
         addresses: Where brokers hand on their logs, by broker id: all that ever joined.
-        wanted_id: Who shall be primary next, as the one before or an operator wants; None: anybody.
-        unclean: Whether ``wanted_id`` may be elected although it is not in sync.
+        wanted_id: Who goes first when the next primary is elected, as the one before or an
+            operator wants; None: anybody.
+        unclean: Whether ``wanted_id`` is elected although it is not in sync, and nobody else is.
     """
 
     version: int = 0
@@ -66,10 +67,14 @@ class ReplicaSet:
         }
 
     def may_elect(self, broker_id: int) -> bool:
-        """Whether a broker can become primary of this set once there is no other."""
-        if self.wanted_id not in {None, broker_id}:
-            return False
-        return broker_id in self.in_sync or (self.unclean and self.wanted_id == broker_id)
+        """Whether a broker can become primary of this set once there is no other.
+
+        Who is wanted goes first (``Candidacy``); it is the only one that can where an operator
+        accepts a loss, since whatever another one has may be what is given up.
+        """
+        if self.unclean:
+            return broker_id == self.wanted_id
+        return broker_id in self.in_sync
 
     # Changes.
 

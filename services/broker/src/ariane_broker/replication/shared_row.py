@@ -7,6 +7,10 @@ from typing import Protocol
 from ariane_broker.replication.replica_set import ReplicaSet
 
 
+class RowAway(Exception):
+    """The database of the shared row cannot be reached, or does not do this now: in one line."""
+
+
 class SharedRow(Protocol):
     """The row of one replica set, wherever it is kept."""
 
@@ -14,7 +18,7 @@ class SharedRow(Protocol):
         """The row; None when nobody has begun it.
 
         Raises:
-            Exception: The database is away.
+            RowAway: The database is away.
         """
         ...
 
@@ -22,6 +26,6 @@ class SharedRow(Protocol):
         """Put a row in the place of the one it was made from; False when that has changed.
 
         Raises:
-            Exception: The database is away; nobody knows whether it was done.
+            RowAway: The database is away; nobody knows whether it was done.
         """
         ...
