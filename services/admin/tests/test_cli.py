@@ -69,6 +69,9 @@ def test_a_note_stands_behind_the_error(failing, capsys):
         ("UNREACHABLE", ExitStatus.UNREACHABLE),
         ("DEADLINE_PASSED", ExitStatus.UNREACHABLE),
         ("QUEUE_NOT_FOUND", ExitStatus.NOT_FOUND),
+        ("REPLICA_NOT_FOUND", ExitStatus.NOT_FOUND),
+        ("REPLICA_NOT_IN_SYNC", ExitStatus.REFUSED),
+        ("BROKER_NOT_PRIMARY", ExitStatus.UNREACHABLE),
     ],
 )
 def test_errors_without_a_class_are_told_apart_by_their_reason(reason, status):

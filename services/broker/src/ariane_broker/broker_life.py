@@ -25,7 +25,7 @@ from ariane_broker.naming.registration import Registration
 from ariane_broker.naming.store_host import store_host
 from ariane_broker.outside import Threads
 from ariane_broker.replication.primary import Primary
-from ariane_broker.replication.shared_row import RowAway
+from ariane_broker.replication.shared_row import ROW_RULES, RowAway
 from ariane_broker.rpc.append_streams import AppendStreams
 from ariane_broker.rpc.transaction_streams import TransactionStreams
 from ariane_broker.state.state_files import BrokerState
@@ -111,8 +111,8 @@ class BrokerLife:
 
     @property
     def error_rules(self) -> ErrorRules:
-        """How errors of the store become public."""
-        return STORAGE_RULES
+        """How errors of the store and of the shared row become public."""
+        return {**STORAGE_RULES, **ROW_RULES}
 
     @property
     def open_while_draining(self) -> Collection[str]:

@@ -5,7 +5,8 @@
 ServiceError (ariane_servicekit)
 +-- by a send       broker_not_primary, too_few_in_sync, replication_unconfirmed
 +-- by a replica    epoch_fenced, log_diverged
-+-- by an operator  replica_not_found, replica_not_in_sync, replica_set_changed
++-- by an operator  replica_not_found, replica_not_in_sync, replica_too_slow,
+                    replica_set_changed, row_away
 """
 
 from __future__ import annotations
@@ -68,12 +69,31 @@ def replica_not_found(broker_id: int) -> ServiceError:
     )
 
 
-def replica_not_in_sync(broker_id: int, behind_bytes: int) -> ServiceError:
+def replica_not_in_sync(broker_id: int) -> ServiceError:
     """It lacks what is confirmed, or may lack it."""
     return ServiceError(
         ErrorReason.ERROR_REASON_REPLICA_NOT_IN_SYNC,
         f"broker {broker_id} is not in sync",
-        {"broker_id": broker_id, "behind_bytes": behind_bytes},
+        {"broker_id": broker_id},
+    )
+
+
+def replica_too_slow(broker_id: int, grace_s: float) -> ServiceError:
+    """It is in sync and did not get all there is in time; everything is as before."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_REPLICA_NOT_IN_SYNC,
+        f"broker {broker_id} did not catch up within {grace_s:g} s; the primary stays",
+        {"broker_id": broker_id},
+    )
+
+
+def row_away(cause: str) -> ServiceError:
+    """The database of the replica set does not do this now."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_SERVICE_BUSY,
+        f"the database of the replica set does not do this now: {cause}",
+        {"cause": cause},
+        retry_after_ms=5_000,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 
 import pytest
 
@@ -15,6 +16,7 @@ from ariane_broker.replication.primary import Hello, Primary, Progress
 from ariane_broker.replication.promises import ReplicatedPromise, by_enough, fenced
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.replica_set import ReplicaSet
+from ariane_broker.replication.shared_row import RowAway
 from ariane_broker.replication.tables import SCHEMA
 from ariane_record import BlockEncoder
 from ariane_servicekit import ServiceError, SystemClock
@@ -52,6 +54,16 @@ class TestRow:
         assert not await other.change(joined)  # Two steps at once skip a change of others.
         assert await other.change(elected.at(1, "h:2"))
         assert await one.read() == elected.at(1, "h:2")
+
+    async def test_a_database_that_does_not_do_it_is_away_in_one_line(self, rows, tmp_path):
+        one, _ = rows
+        begun = ReplicaSet().begun(0, "h:1")
+        await one.change(begun)
+        with sqlite3.connect(tmp_path / "set.db") as gone:
+            gone.execute("DROP TABLE replica_set")
+        for asked in (one.read(), one.change(begun.elected(0, 1))):
+            with pytest.raises(RowAway, match=r"^no such table: replica_set$"):
+                await asked
 
     async def test_rows_of_other_names_are_apart(self, rows, tmp_path):
         one, _ = rows
@@ -181,20 +193,16 @@ class TestPrimary:
             primary.check()
         assert caught.value.row.name == "BROKER_NOT_PRIMARY"
 
-
     async def test_who_lacks_what_primaries_before_confirmed_is_not_taken_in(self, rows, tmp_path):
         """Also while nobody has told yet how far those in sync are."""
         one, _ = rows
-        row = ReplicaSet().begun(0, "a")
-        await one.change(row)
-        for row in (
-            row.elected(0, 1),
-            row.elected(0, 1).with_in_sync(frozenset({0, 1})),
-            row.elected(0, 1).with_in_sync(frozenset({0, 1})).elected(1, 2),
-        ):
-            await one.change(row)
-        row = row.with_in_sync(frozenset({0, 1}))
-        await one.change(row)
+        begun = ReplicaSet().begun(0, "a")
+        first = begun.elected(0, 1)
+        both = first.with_in_sync(frozenset({0, 1}))
+        second = both.elected(1, 2)
+        row = second.with_in_sync(frozenset({0, 1}))
+        for each in (begun, first, both, second, row):
+            assert await one.change(each)
         reign = Reign(
             one,
             row,
@@ -301,16 +309,18 @@ class TestWhatIsHandedOut:
 class TestStanding:
     @pytest.fixture
     def standing(self, rows):
-        def standing(broker_id, *, epoch=0, **what):
+        self.now = 10.0
+
+        def standing(broker_id, *, epoch=0, address=None, **what):
             what = {"may_lack_end": False, "is_new": not epoch, **what}
             return Standing(
                 rows[broker_id],
                 broker_id,
-                f"h:{broker_id}",
+                address or f"h:{broker_id}",
                 lease_s=5.0,
                 confirmed=lambda: None,
                 latest_epoch=lambda: epoch,
-                monotonic=lambda: 10.0,
+                monotonic=lambda: self.now,
                 **what,
             )
 
@@ -341,6 +351,49 @@ class TestStanding:
             await row.change(one)
         if broker_ids != elected.in_sync:
             await row.change(elected.with_in_sync(frozenset(broker_ids)))
+
+    async def test_who_is_wanted_goes_first_and_others_when_it_does_not_come(self, rows, standing):
+        await self.in_sync(rows[0], {0, 1})
+        row = await rows[0].read()
+        await rows[0].change(row.resigned(0))  # And dies before it comes back.
+        other = standing(1, epoch=1)
+        assert await other.turn() is None
+        self.now += 5.2
+        assert await other.turn() is None
+        self.now += 0.1
+        assert (await other.turn()).replica_set.primary_id == 1
+
+    async def test_who_is_not_wanted_waits_for_a_second_lease_of_a_dead_primary(
+        self, rows, standing
+    ):
+        await self.in_sync(rows[0], {0, 1})
+        await rows[0].change((await rows[0].read()).wanting(0, unclean=False))
+        other = standing(1, epoch=1)
+        for seconds, is_elected in ((0, False), (5.3, False), (5.1, False), (0.2, True)):
+            self.now += seconds
+            assert (await other.turn() is not None) == is_elected
+
+    @pytest.mark.parametrize("is_new", [False, True])
+    async def test_a_primary_that_lives_keeps_its_place_from_another_of_its_id(
+        self, rows, standing, is_new
+    ):
+        await self.in_sync(rows[0], {0, 1})
+        namesake = standing(0, epoch=0 if is_new else 1, address="h:7")
+        for _ in range(3):
+            assert await namesake.turn() is None
+            assert "a primary with this broker's id is at h:0" in namesake.trouble
+            self.now += 5.0
+            await rows[1].change((await rows[1].read()).renewed())
+        assert (await rows[1].read()).addresses[0] == "h:0"
+        assert await namesake.turn() is None
+        self.now += 5.3  # It was the one that has moved.
+        assert await namesake.turn() is None
+        assert namesake.trouble == ""
+        elected = await namesake.turn()
+        row = await rows[1].read()
+        assert row.addresses[0] == "h:7"
+        assert row.primary_id == (None if is_new else 0)
+        assert (elected is None) == is_new
 
     @pytest.mark.parametrize("what", [{"epoch": 1, "may_lack_end": True}, {"epoch": 0}])
     async def test_who_may_have_lost_what_others_have_leaves_the_set(self, rows, standing, what):

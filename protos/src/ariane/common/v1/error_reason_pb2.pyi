@@ -211,9 +211,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_REPLICA_NOT_FOUND: _ErrorReason.ValueType  # 143
     """No replica of that id belongs to the set; `broker_id`. NOT_FOUND."""
     ERROR_REASON_REPLICA_NOT_IN_SYNC: _ErrorReason.ValueType  # 144
-    """The replica does not hold everything that is confirmed; `broker_id`, `behind_bytes`.
-    FAILED_PRECONDITION.
-    """
+    """The replica does not hold everything that is confirmed; `broker_id`. FAILED_PRECONDITION."""
     ERROR_REASON_REPLICA_SET_CHANGED: _ErrorReason.ValueType  # 145
     """Somebody else changed the replica set first; `version`. ABORTED."""
     ERROR_REASON_TOO_FEW_IN_SYNC: _ErrorReason.ValueType  # 146
@@ -446,9 +444,7 @@ FAILED_PRECONDITION.
 ERROR_REASON_REPLICA_NOT_FOUND: ErrorReason.ValueType  # 143
 """No replica of that id belongs to the set; `broker_id`. NOT_FOUND."""
 ERROR_REASON_REPLICA_NOT_IN_SYNC: ErrorReason.ValueType  # 144
-"""The replica does not hold everything that is confirmed; `broker_id`, `behind_bytes`.
-FAILED_PRECONDITION.
-"""
+"""The replica does not hold everything that is confirmed; `broker_id`. FAILED_PRECONDITION."""
 ERROR_REASON_REPLICA_SET_CHANGED: ErrorReason.ValueType  # 145
 """Somebody else changed the replica set first; `version`. ABORTED."""
 ERROR_REASON_TOO_FEW_IN_SYNC: ErrorReason.ValueType  # 146

@@ -76,7 +76,7 @@ class ReplicaSetServiceServicer(object):
         up, the row changes, writes go on there. Asked of the primary; when the replica has not caught
         up within the grace, everything stays as it was.
         Errors: BROKER_NOT_PRIMARY, REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC, REPLICA_SET_CHANGED,
-        FEATURE_NOT_AVAILABLE.
+        SERVICE_BUSY when the database does not do it, FEATURE_NOT_AVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -94,9 +94,9 @@ class ReplicaSetServiceServicer(object):
 
     def RemoveReplica(self, request, context):
         """Takes a replica that will not come back out of the set, so that nobody waits for it. Asked of
-        the primary. Repeating is harmless.
-        Errors: BROKER_NOT_PRIMARY, REPLICA_SET_CHANGED, FIELD_INVALID when it is attached or is the
-        primary, FEATURE_NOT_AVAILABLE.
+        the primary.
+        Errors: BROKER_NOT_PRIMARY, REPLICA_NOT_FOUND also where it is out already, FIELD_INVALID when
+        it is attached or is the primary, REPLICA_SET_CHANGED, FEATURE_NOT_AVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

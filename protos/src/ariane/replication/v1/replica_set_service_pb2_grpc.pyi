@@ -44,7 +44,7 @@ class ReplicaSetServiceStub:
     up, the row changes, writes go on there. Asked of the primary; when the replica has not caught
     up within the grace, everything stays as it was.
     Errors: BROKER_NOT_PRIMARY, REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC, REPLICA_SET_CHANGED,
-    FEATURE_NOT_AVAILABLE.
+    SERVICE_BUSY when the database does not do it, FEATURE_NOT_AVAILABLE.
     """
     ElectPrimary: _grpc.UnaryUnaryMultiCallable[_replica_set_service_pb2.ElectPrimaryRequest, _replica_set_service_pb2.ElectPrimaryResponse]
     """Orders that a replica be elected once there is no primary, even if it is not in sync: what only
@@ -54,9 +54,9 @@ class ReplicaSetServiceStub:
     """
     RemoveReplica: _grpc.UnaryUnaryMultiCallable[_replica_set_service_pb2.RemoveReplicaRequest, _replica_set_service_pb2.RemoveReplicaResponse]
     """Takes a replica that will not come back out of the set, so that nobody waits for it. Asked of
-    the primary. Repeating is harmless.
-    Errors: BROKER_NOT_PRIMARY, REPLICA_SET_CHANGED, FIELD_INVALID when it is attached or is the
-    primary, FEATURE_NOT_AVAILABLE.
+    the primary.
+    Errors: BROKER_NOT_PRIMARY, REPLICA_NOT_FOUND also where it is out already, FIELD_INVALID when
+    it is attached or is the primary, REPLICA_SET_CHANGED, FEATURE_NOT_AVAILABLE.
     """
 
 @_typing.type_check_only
@@ -75,7 +75,7 @@ class ReplicaSetServiceAsyncStub(ReplicaSetServiceStub):
     up, the row changes, writes go on there. Asked of the primary; when the replica has not caught
     up within the grace, everything stays as it was.
     Errors: BROKER_NOT_PRIMARY, REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC, REPLICA_SET_CHANGED,
-    FEATURE_NOT_AVAILABLE.
+    SERVICE_BUSY when the database does not do it, FEATURE_NOT_AVAILABLE.
     """
     ElectPrimary: _aio.UnaryUnaryMultiCallable[_replica_set_service_pb2.ElectPrimaryRequest, _replica_set_service_pb2.ElectPrimaryResponse]  # type: ignore[assignment]
     """Orders that a replica be elected once there is no primary, even if it is not in sync: what only
@@ -85,9 +85,9 @@ class ReplicaSetServiceAsyncStub(ReplicaSetServiceStub):
     """
     RemoveReplica: _aio.UnaryUnaryMultiCallable[_replica_set_service_pb2.RemoveReplicaRequest, _replica_set_service_pb2.RemoveReplicaResponse]  # type: ignore[assignment]
     """Takes a replica that will not come back out of the set, so that nobody waits for it. Asked of
-    the primary. Repeating is harmless.
-    Errors: BROKER_NOT_PRIMARY, REPLICA_SET_CHANGED, FIELD_INVALID when it is attached or is the
-    primary, FEATURE_NOT_AVAILABLE.
+    the primary.
+    Errors: BROKER_NOT_PRIMARY, REPLICA_NOT_FOUND also where it is out already, FIELD_INVALID when
+    it is attached or is the primary, REPLICA_SET_CHANGED, FEATURE_NOT_AVAILABLE.
     """
 
 class ReplicaSetServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -115,7 +115,7 @@ class ReplicaSetServiceServicer(metaclass=_abc_1.ABCMeta):
         up, the row changes, writes go on there. Asked of the primary; when the replica has not caught
         up within the grace, everything stays as it was.
         Errors: BROKER_NOT_PRIMARY, REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC, REPLICA_SET_CHANGED,
-        FEATURE_NOT_AVAILABLE.
+        SERVICE_BUSY when the database does not do it, FEATURE_NOT_AVAILABLE.
         """
 
     @_abc_1.abstractmethod
@@ -137,9 +137,9 @@ class ReplicaSetServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_replica_set_service_pb2.RemoveReplicaResponse, _abc.Awaitable[_replica_set_service_pb2.RemoveReplicaResponse]]:
         """Takes a replica that will not come back out of the set, so that nobody waits for it. Asked of
-        the primary. Repeating is harmless.
-        Errors: BROKER_NOT_PRIMARY, REPLICA_SET_CHANGED, FIELD_INVALID when it is attached or is the
-        primary, FEATURE_NOT_AVAILABLE.
+        the primary.
+        Errors: BROKER_NOT_PRIMARY, REPLICA_NOT_FOUND also where it is out already, FIELD_INVALID when
+        it is attached or is the primary, REPLICA_SET_CHANGED, FEATURE_NOT_AVAILABLE.
         """
 
 def add_ReplicaSetServiceServicer_to_server(servicer: ReplicaSetServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

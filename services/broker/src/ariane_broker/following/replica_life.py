@@ -26,10 +26,10 @@ from ariane_broker.log.room import StoringRoom
 from ariane_broker.naming.store_host import store_host
 from ariane_broker.outside import Outside
 from ariane_broker.replication.log_taker import CannotFollow
-from ariane_broker.replication.operating import SetStatus
+from ariane_broker.replication.operating import ROW_AWAY, SetStatus
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.room import Elected
-from ariane_broker.replication.shared_row import RowAway
+from ariane_broker.replication.shared_row import ROW_RULES, RowAway
 from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_servicekit import (
     Address,
@@ -119,8 +119,8 @@ class ReplicaLife:
 
     @property
     def error_rules(self) -> ErrorRules:
-        """How errors of the store become public."""
-        return STORAGE_RULES
+        """How errors of the store and of the shared row become public."""
+        return {**STORAGE_RULES, **ROW_RULES}
 
     @property
     def open_while_draining(self) -> Collection[str]:
@@ -136,7 +136,7 @@ class ReplicaLife:
             (),
             has_lease=False,
             now_s=self._outside.clock.monotonic(),
-            trouble=self._trouble,
+            trouble=ROW_AWAY if self._is_row_away else self._trouble,
         )
 
     async def recover(self, address: Address) -> None:
@@ -212,7 +212,6 @@ class ReplicaLife:
             if not self._is_row_away:
                 _log.warning("shared_row_away", cause=str(error))
             self._is_row_away = True
-            self._trouble = "the database of the replica set is away"
             return
         self._is_row_away = False
         if elected is not None:
@@ -223,6 +222,8 @@ class ReplicaLife:
         known = self._standing.replica_set
         if known is not None:
             await self._follow_whom(known)
+            if not self._followed[0]:
+                self._trouble = self._standing.trouble or _awaited(known)
 
     async def _follow_whom(self, known: ReplicaSet) -> None:
         """Follow the primary of the row; another one in its place."""
@@ -268,3 +269,11 @@ class ReplicaLife:
                 _log.warning("replica_does_not_follow", primary=address, cause=trouble)
             told = trouble
             await self._outside.clock.sleep(RETRY_S)
+
+
+def _awaited(known: ReplicaSet) -> str:
+    """Whom a set without a primary waits for."""
+    if known.unclean:
+        return f"there is no primary: an operator has ordered that broker {known.wanted_id} be it"
+    in_sync = ", ".join(map(str, sorted(known.in_sync)))
+    return f"there is no primary: a broker that is in sync is awaited (of {in_sync})"

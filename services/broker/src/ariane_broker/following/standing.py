@@ -25,6 +25,7 @@ class Standing:
 
     Attributes:
         replica_set: The row as it was read last; None before there is one.
+        trouble: Why it takes no part in the set; nothing where it does.
     """
 
     def __init__(
@@ -61,9 +62,9 @@ class Standing:
         self._latest_epoch = latest_epoch
         self._confirmed = confirmed
         self._monotonic = monotonic
-        self._is_told = False
         self._candidacy = Candidacy(broker_id, lease_s=lease_s)
         self.replica_set: ReplicaSet | None = None
+        self.trouble = ""
 
     async def turn(self) -> Elected | None:
         """Read the row, and do what is to be done about it.
@@ -84,7 +85,7 @@ class Standing:
         self.replica_set = found
         self._candidacy.saw(found, now_s)
         if found.addresses.get(self._broker_id) != self._address:
-            await self._row.change(found.at(self._broker_id, self._address))
+            await self._take_place(found, now_s)
             return None
         if self._broker_id in found.in_sync and (self._may_lack_end or self._lost_store(found)):
             await self._leave(found)
@@ -99,6 +100,20 @@ class Standing:
         _log.info("primary_elected", epoch=epoch, in_sync=sorted(elected.in_sync))
         return Elected(self._row, elected, asked_at_s, self._confirmed())
 
+    async def _take_place(self, found: ReplicaSet, now_s: float) -> None:
+        """Say where this broker is, unless a primary with its id lives elsewhere."""
+        if found.primary_id != self._broker_id or self._candidacy.is_silent(now_s):
+            self.trouble = ""
+            await self._row.change(found.at(self._broker_id, self._address))
+            return
+        address = found.primary_address
+        if not self.trouble:
+            _log.warning("broker_id_in_use", broker_id=self._broker_id, address=address)
+        self.trouble = (
+            f"a primary with this broker's id is at {address}, or was there just now: stop that "
+            "one, or give this broker an id of its own"
+        )
+
     def _lost_store(self, found: ReplicaSet) -> bool:
         """Whether the set counts on a log that this broker has no more."""
         if not found.epoch:  # Nobody has been primary yet.
@@ -110,9 +125,11 @@ class Standing:
     async def _leave(self, found: ReplicaSet) -> None:
         """Leave the in-sync set; the last one stays, since nobody has more."""
         if found.in_sync == {self._broker_id} and self._lost_store(found):
-            if not self._is_told:
+            if not self.trouble:
                 _log.error("store_lost", broker_id=self._broker_id, epoch=found.epoch)
-            self._is_told = True
+            self.trouble = (
+                "its store is new, and it was the only one in sync: elect the broker that has most"
+            )
         elif found.in_sync == {self._broker_id}:
             _log.warning("log_end_may_be_lost", broker_id=self._broker_id)
             self._may_lack_end = False

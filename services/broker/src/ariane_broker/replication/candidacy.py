@@ -30,9 +30,9 @@ class Candidacy:
         if sign != self._sign:
             self._sign, self._since_s = sign, now_s
 
-    def silence_s(self, now_s: float) -> float:
-        """For how long there was no sign of life."""
-        return now_s - self._since_s
+    def is_silent(self, now_s: float, leases: int = 1) -> bool:
+        """Whether there was no sign of life for as long as some leases last."""
+        return now_s - self._since_s >= self._patience_s * leases
 
     def may_stand(self, replica_set: ReplicaSet, now_s: float) -> bool:
         """Whether the broker may have itself elected now.
@@ -46,4 +46,4 @@ class Candidacy:
             return False
         others_lease = replica_set.primary_id not in {None, me}
         others_turn = replica_set.wanted_id not in {None, me}
-        return self.silence_s(now_s) >= self._patience_s * (others_lease + others_turn)
+        return self.is_silent(now_s, others_lease + others_turn)

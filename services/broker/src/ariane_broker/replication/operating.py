@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from ariane_broker.replication.copies import Copy
 from ariane_broker.replication.primary import Primary
@@ -15,8 +15,11 @@ from ariane_broker.replication_errors import (
     replica_not_found,
     replica_not_in_sync,
     replica_set_changed,
+    replica_too_slow,
 )
 from ariane_servicekit.errors import field_invalid
+
+ROW_AWAY: Final = "the database of the replica set is away"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,8 @@ class SetStatus:
         copies: What a primary knows of its replicas; nothing elsewhere.
         has_lease: Whether the broker is primary now.
         now_s: When, by the monotonic clock.
-        trouble: Why a replica does not follow; nothing where all is well.
+        trouble: Why a replica does not follow, or a primary has no lease; nothing where all is
+            well.
     """
 
     broker_id: int
@@ -75,7 +79,7 @@ async def order_election(row: SharedRow, broker_id: int, *, unclean: bool) -> Re
     if found is None or broker_id not in found.addresses:
         raise replica_not_found(broker_id)
     if broker_id not in found.in_sync and not unclean:
-        raise replica_not_in_sync(broker_id, 0)
+        raise replica_not_in_sync(broker_id)
     changed = found.wanting(broker_id, unclean=unclean)
     if not await row.change(changed):
         raise replica_set_changed(found.version)
@@ -119,7 +123,15 @@ class PrimaryOperations:
             [members[one] for one in sorted(members)],
             has_lease=primary.reign.holds,
             now_s=self._monotonic(),
+            trouble=self._trouble,
         )
+
+    @property
+    def _trouble(self) -> str:
+        if self._primary.reign.holds:
+            return ""
+        why = f": {ROW_AWAY}" if self._primary.is_row_away else ""
+        return f"its lease is over, it takes no messages{why}"
 
     async def transfer(self, broker_id: int, *, grace_s: float) -> ReplicaSet:
         """Hand the primary's role over; the row then.
@@ -134,11 +146,11 @@ class PrimaryOperations:
         if broker_id not in reign.replica_set.addresses:
             raise replica_not_found(broker_id)
         if broker_id not in reign.replica_set.in_sync:
-            raise replica_not_in_sync(broker_id, 0)
+            raise replica_not_in_sync(broker_id)
         if not await primary.hand_over(broker_id, grace_s=grace_s):
             if reign.is_deposed:
                 raise replica_set_changed(reign.replica_set.version)
-            raise replica_not_in_sync(broker_id, 0)
+            raise replica_too_slow(broker_id, grace_s)
         self._on_resigned()
         return reign.replica_set
 
@@ -150,9 +162,11 @@ class PrimaryOperations:
         """Take a broker out; the row then.
 
         Raises:
-            ServiceError: FIELD_INVALID, REPLICA_SET_CHANGED.
+            ServiceError: REPLICA_NOT_FOUND, FIELD_INVALID, REPLICA_SET_CHANGED.
         """
         primary = self._primary
+        if broker_id not in primary.reign.replica_set.addresses:
+            raise replica_not_found(broker_id)
         copy = primary.copies.members.get(broker_id)
         if copy is not None and copy.attached:
             raise field_invalid("broker_id", "is attached: stop that broker first", broker_id)

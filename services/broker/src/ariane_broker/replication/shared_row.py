@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from ariane_broker.replication.replica_set import ReplicaSet
+from ariane_broker.replication_errors import row_away
+from ariane_servicekit import ErrorRules
 
 
 class RowAway(Exception):
     """The database of the shared row cannot be reached, or does not do this now: in one line."""
+
+
+ROW_RULES: Final[ErrorRules] = {RowAway: lambda error: row_away(str(error))}
+"""What it becomes when it leaves the broker."""
 
 
 class SharedRow(Protocol):

@@ -11,6 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from ariane.admin.v1 import replica_set_service_pb2 as admin_pb
 from ariane.replication.v1.replica_pb2 import ReplicaSet
+from ariane.replication.v1.replica_set_service_pb2 import GetReplicaSetResponse
 from ariane_admin.asking.changes import AdminChoice, administration, change_option
 from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
@@ -253,7 +254,7 @@ def _rows(members: Sequence[Member]) -> list[Row]:
             {
                 "id": broker_id,
                 "address": address,
-                "role": "primary" if is_primary else "replica" if own is not None else "away",
+                "role": _role(own),
                 "epoch": own.epochs[-1].epoch if own is not None and own.epochs else None,
                 "in_sync": broker_id in row.in_sync_broker_ids,
                 "attached": None if is_primary or seen is None else seen.attached,
@@ -264,6 +265,17 @@ def _rows(members: Sequence[Member]) -> list[Row]:
             }
         )
     return rows
+
+
+def _role(own: GetReplicaSetResponse | None) -> str:
+    """What a broker is, by what it says itself."""
+    if own is None:
+        return "away"
+    if own.has_lease:
+        return "primary"
+    row = own.replica_set
+    is_primary = row.HasField("primary_broker_id") and row.primary_broker_id == own.broker_id
+    return "no lease" if is_primary else "replica"
 
 
 def _seconds(duration: Duration) -> float:
