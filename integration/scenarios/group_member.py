@@ -48,7 +48,7 @@ class _Refusals(logging.Handler):
         self._member = name
 
     def emit(self, record: logging.LogRecord) -> None:
-        if "is not held any longer" in record.getMessage():
+        if "is no longer held" in record.getMessage():
             _write(self._member, "refused")
 
 

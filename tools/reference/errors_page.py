@@ -1,4 +1,4 @@
-"""``docs/errors.md``: every reason that a call may fail for."""
+"""``docs/errors.md``: every reason for which a call may fail."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BLOCKS: Final = (
     "Filters",
     "Administration",
 )
-"""What the reasons of each block of numbers are about: the first has 1 to 19, the next 20 to 39."""
+"""The subject of each block of numbers: the first has 1 to 19, the next 20 to 39."""
 
 # Numbers of fields in google/protobuf/descriptor.proto, which the places of comments are made of.
 _ENUM_TYPE: Final = 5
@@ -37,22 +37,22 @@ _ENUM_VALUE: Final = 2
 
 _INTRODUCTION: Final = """
 An error is a `google.rpc.Status` with one `google.rpc.ErrorInfo`: domain `ariane.mq`, one of the
-reasons below, and in its metadata every number and name that the text speaks of. `RetryInfo` says
-how long to wait, `BadRequest` which field was wrong. Reasons are only ever added.
+reasons below, and in its metadata every number and name in the text. `RetryInfo` says how long to
+wait, and `BadRequest` which field was wrong. Reasons are only ever added.
 
 - **Repeat** says whether the same call can succeed later, or at another broker, without a change.
-- **Unknown outcome** means that the call may have had its effect although it failed: look before
-  you repeat it.
-- What is set as `code` behind a semicolon is a key of the metadata.
+- **Unknown outcome** means that the call may have taken effect although it failed: look before you
+  repeat it.
+- Words in `code` behind a semicolon are keys of the metadata.
 
-The Python client raises them as [exceptions](../sdk/python/README.md#errors) with the attributes
-`reason`, `retriable`, `outcome_unknown`, `retry_after_s` and `metadata`; the command line ends with
-[a status](command-line.md) that says as much, and writes the reason in brackets behind the line of
-an error; `ariane explain REASON` says what stands here.
+The Python client raises errors as [exceptions](../sdk/python/README.md#errors) with the attributes
+`reason`, `retriable`, `outcome_unknown`, `retry_after_s` and `metadata`. The command line prints
+the reason in brackets behind its line, and ends with a corresponding [status](command-line.md).
+`ariane explain REASON` prints the row of this page.
 
-What gRPC itself refuses bears no ErrorInfo: `RESOURCE_EXHAUSTED` for a request beyond
-`receive_bytes_max` or metadata beyond `metadata_bytes_max`, `UNAVAILABLE` for a connection that
-broke or could not be made. Only with the last one it is certain that nothing has happened.
+Errors of gRPC itself have no ErrorInfo: `RESOURCE_EXHAUSTED` for a request beyond
+`receive_bytes_max` or metadata beyond `metadata_bytes_max`, and `UNAVAILABLE` for a connection that
+broke or could not be opened. Only if it could not be opened is it certain that nothing happened.
 """
 
 

@@ -1,4 +1,4 @@
-"""``docs/metrics.md``: every value that a service tells when metrics are on."""
+"""``docs/metrics.md``: every metric of every service."""
 
 from __future__ import annotations
 
@@ -40,50 +40,47 @@ _ROCKETMQ: Final = {
 }
 
 _INTRODUCTION: Final = f"""
-Metrics are off until a setting switches them on, in any service:
+Metrics are off until a setting turns them on, in any service:
 
 ```console
-$ ariane-broker --metrics-listen 127.0.0.1:9464 ...     # Prometheus reads http://127.0.0.1:9464/metrics
-$ ariane-broker --otlp-endpoint http://collector:4317   # or a collector is told every 30 s
+$ ariane-broker --metrics-listen 127.0.0.1:9464 ...     # Prometheus scrapes http://127.0.0.1:9464/metrics
+$ ariane-broker --otlp-endpoint http://collector:4317   # or a collector gets them every 30 s
 ```
 
-Both need `pip install 'ariane-servicekit[telemetry]'`. Values are read when somebody asks; nothing
-is counted for them that is not counted anyway, but for the duration of calls. Of one metric a
-service tells {SERIES_MAX:,} values at most: the rest is summed up under `_OTHER`.
+Both need `pip install 'ariane-servicekit[telemetry]'`. Values are computed on request. Except for
+the duration of calls, services count nothing for metrics that they do not count anyway. A metric
+has at most {SERIES_MAX:,} values; the others are summed up under `_OTHER`.
 
-A dashboard for Grafana and alerts for Prometheus lie in
-[compose/telemetry](../compose/telemetry).
+[compose/telemetry](../compose/telemetry) has a dashboard for Grafana and alerts for Prometheus.
 
 ## Traces
 
-One setting a process says where spans go, by OTLP over gRPC; without it there are none, and nothing
-is loaded for them:
+One setting of each process names the collector that gets its spans by OTLP over gRPC. Without it,
+there are no spans, and nothing is loaded for them:
 
-| Process | Setting | Its spans: one for |
+| Process | Setting | One span for |
 | --- | --- | --- |
 | producer | `ProducerSettings(otlp_endpoint=...)` | `send orders`: a call that sends |
-| broker | `--otlp-endpoint` | `append orders`: a call from sampled spans |
+| broker | `--otlp-endpoint` | `append orders`: a call with sampled spans |
 | consumer | `PushSettings(otlp_endpoint=...)` | `process orders`: a call of the listener |
 | | `PullSettings(otlp_endpoint=...)` | `poll orders`: a poll that returned messages |
-| Spark | `otlpEndpoint` of a read | `read orders`: a task that met sampled spans |
+| Spark | `otlpEndpoint` of a read | `read orders`: a task that reads messages of sampled spans |
 | | `otlpEndpoint` of a write | `write copies`: a task that writes |
 
-All of one message are in one trace: the context travels as W3C's `traceparent` in a property of the
-message, and the spans of broker, consumer and Spark are children of the one that sent it. Where a
-call or a task has messages of several, its span is the child of the first and linked to the others;
-that of a listener or a poll has links only. Rows of `send_columns` carry no context: the span of
-brokers is a child of the one that sent them, and those who read them know of none. Rows that Spark
-writes carry the context of their task's span, unless their `properties` have one already: then it
-stays, and the span of the task is a child of the first of those. Brokers have no span of an
-exactly-once write.
+All spans of a message are in one trace: a property of the message has the W3C `traceparent`, and
+the spans of broker, consumer and Spark are children of the span that sent it. If a call or a task
+has messages of several spans, its span is a child of the first and linked to the others; the span
+of a listener or a poll has links only. Rows of `send_columns` have no context: the broker's span
+is a child of the one that sent them, and readers have none. Rows that Spark writes have the
+context of their task's span, unless their `properties` already have one: then it stays, and the
+span of the task is a child of the first of those. Brokers have no span for an exactly-once write.
 
-Whoever sends decides what is sampled, by `OTEL_TRACES_SAMPLER=traceidratio` and
-`OTEL_TRACES_SAMPLER_ARG=0.01`: producers, and tasks of Spark that write. Brokers, and tasks that
-read, begin no trace of their own. A broker is told with
-each call which sampled spans sent it, so that it looks at no message. Applications that configure
-OpenTelemetry themselves need no setting: see [the client](../sdk/python/README.md). Needed are the
-extras `ariane-sdk[otlp]` and
-`ariane-spark[otlp]`.
+The sender decides what is sampled, by `OTEL_TRACES_SAMPLER=traceidratio` and
+`OTEL_TRACES_SAMPLER_ARG=0.01`: producers, and Spark tasks that write. Brokers, and tasks that
+read, start no traces of their own. Each call to a broker lists the sampled spans that sent it, so
+the broker looks at no message. Applications that configure OpenTelemetry themselves need no
+setting: see [the client](../sdk/python/README.md). The extras `ariane-sdk[otlp]` and
+`ariane-spark[otlp]` are required.
 """
 
 

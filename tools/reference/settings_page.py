@@ -1,4 +1,4 @@
-"""``docs/configuration.md``: everything that a process can be told."""
+"""``docs/configuration.md``: every setting of every process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SERVICES: Final[tuple[tuple[str, Settings], ...]] = (
     ("Admin", AdminSettings),
     ("FilterServer", FilterSettings),
 )
-"""Heading and class of each process that is configured so."""
+"""Heading and settings class of each process."""
 
 CONTRADICTIONS: Final[tuple[tuple[Settings, str], ...]] = (
     (BrokerSettings, "--store-pth store"),
@@ -55,7 +55,7 @@ CONTRADICTIONS: Final[tuple[tuple[Settings, str], ...]] = (
     (AdminSettings, "--name-servers 127.0.0.1:9876"),
     (AdminSettings, "--data-path admin --console-listen 0.0.0.0:9882"),
 )
-"""Flags that are refused, each for a reason of its own; the page shows the refusals themselves."""
+"""Flags that are refused, each for a different reason; the page shows the error messages."""
 
 _KINDS: Final = {
     "bool": "true or false",
@@ -77,8 +77,8 @@ _BOUNDS: Final = {
 _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 _INTRODUCTION: Final = """
-A process is configured once, when it starts. Each setting has one name and four places to stand in;
-what comes first wins:
+A process is configured once, when it starts. Each setting has one name and can be set in four
+places; the first one wins:
 
 1. a flag, `--store-path ./store`
 2. an environment variable, `ARIANE_BROKER_STORE_PATH=./store`
@@ -95,26 +95,26 @@ name_servers = ["127.0.0.1:9876", "127.0.0.1:9877"]
 flush_mode = "sync"
 ```
 
-- A list is `a,b` in flags and environment; in the file it may be an array.
+- A list is `a,b` in flags and environment; in the file, it may be an array.
 - A flag that is true or false needs no value: `--insecure`, `--no-insecure`.
-- Names carry the unit: `_s` seconds, `_ms` milliseconds, `_bytes`, `_ratio` a share from 0 to 1.
-- `--help` says the same as this page, for the version at hand. The line `service_ready` of the log
-  has all values that are in force.
-- Nothing changes while a process runs: stop it, and start it with other settings.
+- Names contain the unit: `_s` seconds, `_ms` milliseconds, `_bytes`, `_ratio` a share from 0 to 1.
+- `--help` says the same as this page, for the installed version. The log line `service_ready` has
+  all values in force.
+- Settings do not change while a process runs: restart it with other settings.
 """
 
 _REFUSALS: Final = """
-What is unknown, out of range or contradicts another setting is one line on standard error, and the
-process ends with status 2 before it has touched anything:
+For a setting that is unknown, out of range, or contradicts another one, the process prints one line
+on standard error and ends with status 2 before it has touched anything:
 """
 
 _OTHERS: Final = """
 - **Python client**: arguments of `Producer`, `PushConsumer` and `PullConsumer`, and the fields of
-  `ProducerSettings`, `PushSettings` and `PullSettings`, below. More is told in
+  `ProducerSettings`, `PushSettings` and `PullSettings`, below; see
   [sdk/python](../sdk/python/README.md).
 - **Spark**: [options of `format("ariane")`](../spark/README.md#options).
 - **Command line**: the flags of each command in [command-line.md](command-line.md). The name
-  servers may stand in `ARIANE_NAME_SERVERS`.
+  servers can be set in `ARIANE_NAME_SERVERS`.
 """
 
 

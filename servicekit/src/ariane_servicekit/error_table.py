@@ -1,8 +1,8 @@
 """The table of public errors: one row for each ``ariane.common.v1.ErrorReason``.
 
-What a caller can rely on stands here and nowhere else: the gRPC code, whether the same call may be
-repeated, whether it may have had an effect, and what a human can do. Reasons are append-only, so
-rows are as well. ``docs/errors.md`` shows this table, and the SDK holds its inverse.
+What a caller can rely on is defined here and nowhere else: the gRPC code, whether the same call may
+be repeated, whether it may have had an effect, and what a person can do. Reasons are append-only,
+and so are rows. ``docs/errors.md`` shows this table, and the SDK has its inverse.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_FEATURE_NOT_AVAILABLE,
         StatusCode.UNIMPLEMENTED,
-        "Do without the feature, or ask a service of a later version.",
+        "Do without the feature, or use a later version of the service.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_SERVICE_STARTING,
@@ -48,7 +48,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_SERVICE_BUSY,
         StatusCode.RESOURCE_EXHAUSTED,
-        "Wait as RetryInfo says; send fewer calls at a time.",
+        "Wait as RetryInfo says; make fewer calls at a time.",
         retriable=True,
         retry_after_ms=200,
     ),
@@ -65,7 +65,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_ACCESS_DENIED,
         StatusCode.PERMISSION_DENIED,
-        "Have the right granted to the caller.",
+        "Grant the right to the caller.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_TOPIC_NAME_ILLEGAL,
@@ -81,7 +81,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_TOPIC_EXISTS,
         StatusCode.ALREADY_EXISTS,
-        "Choose another name, or update the topic that stands.",
+        "Choose another name, or update the existing topic.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_TOPIC_RESERVED,
@@ -111,7 +111,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_TOPIC_LIMIT_REACHED,
         StatusCode.FAILED_PRECONDITION,
-        "Delete topics that nobody needs, or start the broker with more of the named setting.",
+        "Delete unused topics, or start the broker with a higher limit in the named setting.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_MESSAGE_TOO_LARGE,
@@ -122,7 +122,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_MESSAGE_ILLEGAL,
         StatusCode.INVALID_ARGUMENT,
-        "Correct the message that the position names.",
+        "Correct the message at the named position.",
         field="messages",
     ),
     ErrorRow(
@@ -141,7 +141,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_STORE_POISONED,
         StatusCode.UNAVAILABLE,
-        "Look at the disk, then restart the broker; meanwhile go to another one.",
+        "Check the disk, then restart the broker; meanwhile go to another broker.",
         retriable=True,
     ),
     ErrorRow(
@@ -159,8 +159,8 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_SEQUENCE_GAP,
         StatusCode.FAILED_PRECONDITION,
-        "Send the missing batch first, or begin anew with a larger epoch and sequence 0. What was "
-        "sent for the first time is surely not stored.",
+        "Send the missing batch first, or start again with a larger epoch and sequence 0. A batch "
+        "that was sent for the first time is certainly not stored.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_SEQUENCE_PASSED,
@@ -171,7 +171,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_PRODUCER_FENCED,
         StatusCode.FAILED_PRECONDITION,
-        "Stop this producer, or begin anew with a producer id of its own: a newer one took over.",
+        "Stop this producer, or start again with a new producer id: a newer producer took over.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_BROKER_NOT_PRIMARY,
@@ -181,13 +181,13 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_DELIVERY_TIME_TOO_LATE,
         StatusCode.INVALID_ARGUMENT,
-        "Send it for an earlier time, or allow longer delays in the broker's settings.",
+        "Choose an earlier delivery time, or allow longer delays in the broker's settings.",
         field="delivery_time",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_QUEUE_OFFSET_OUT_OF_RANGE,
         StatusCode.OUT_OF_RANGE,
-        "Go on from the min or the max offset that the error names.",
+        "Continue at the min or max offset that the error names.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_RECORD_CORRUPTED,
@@ -197,7 +197,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_MESSAGE_NOT_FOUND,
         StatusCode.NOT_FOUND,
-        "Check the id; the message may be beyond retention.",
+        "Check the id; retention may have deleted the message.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_HELD_PULLS_EXHAUSTED,
@@ -209,7 +209,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_QUEUE_UNDER_REPAIR,
         StatusCode.UNAVAILABLE,
-        "Wait and read again; the log of the broker says how far the repair is.",
+        "Wait and read again; the broker's log shows the progress of the repair.",
         retriable=True,
         retry_after_ms=1_000,
     ),
@@ -227,7 +227,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_GROUP_EXISTS,
         StatusCode.ALREADY_EXISTS,
-        "Choose another name, or update the group that stands.",
+        "Choose another name, or update the existing group.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_SUBSCRIPTION_CONFLICT,
@@ -247,7 +247,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED,
         StatusCode.FAILED_PRECONDITION,
-        "Attach (again), with an id that no other client bears.",
+        "Attach again, with an id that no other client has.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_FILTER_EXPRESSION_INVALID,
@@ -258,28 +258,28 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_CONSUMER_OFFSET_RESET,
         StatusCode.FAILED_PRECONDITION,
-        "Drop what is in work, and read the offset again.",
+        "Drop the messages in progress, and read the offset again.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_GROUP_LIMIT_REACHED,
         StatusCode.FAILED_PRECONDITION,
-        "Delete groups that nobody needs, or start the broker with more of the named setting.",
+        "Delete unused groups, or start the broker with a higher limit in the named setting.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_QUEUE_CUT,
         StatusCode.OUT_OF_RANGE,
-        "Drop what is in work, and go on from the stored offset or from `end`.",
+        "Drop the messages in progress, and continue at the stored offset or at `end`.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_QUEUES_UNREAD,
         StatusCode.FAILED_PRECONDITION,
-        "Change the queues that are read with those that are written (`--queues`), and read fewer "
-        "only when groups have consumed the others; or say that it is meant (`--force`).",
+        "Change read and write queues together (`--queues`), and read fewer only when groups have "
+        "consumed the others; or confirm with `--force`.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_CLIENT_SILENT,
         StatusCode.DEADLINE_EXCEEDED,
-        "Look at the client's process: it may have ended, or what it does blocks its event loop.",
+        "Check the client's process: it may have ended, or something blocks its event loop.",
         outcome_unknown=True,
     ),
     ErrorRow(
@@ -290,40 +290,39 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_TRANSACTION_NOT_FOUND,
         StatusCode.NOT_FOUND,
-        "Check the transaction id; the half message may have expired.",
+        "Check the transaction id; the transaction may have ended too long ago.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_TRANSACTION_FOREIGN,
         StatusCode.FAILED_PRECONDITION,
-        "Name the group and the unique id that the half message was sent with.",
+        "Give the group and the unique id with which the half message was sent.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_BATCH_DIFFERS,
         StatusCode.FAILED_PRECONDITION,
-        "Find out why the repetition differs: a copied or restored checkpoint, a name that two "
-        "writes share, or rows that come out otherwise each time.",
+        "Find out why the repetition differs: a copied or restored checkpoint, one name for two "
+        "writes, or rows that differ each time.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_SINK_MOVED,
         StatusCode.FAILED_PRECONDITION,
-        "Stage and commit at the broker that the error names; a query of Spark that is started "
-        "again does so.",
+        "Stage and commit at the broker that the error names; a restarted Spark query does so.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_SINK_NOT_FOUND,
         StatusCode.NOT_FOUND,
-        "See the sinks that there are with `ariane sink list`.",
+        "List the existing sinks with `ariane sink list`.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_RECEIPT_HANDLE_INVALID,
         StatusCode.INVALID_ARGUMENT,
-        "Give handles back as they were received, for the group that received them.",
+        "Pass handles unchanged, for the group that received them.",
         field="receipt_handle",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_GROUP_OWNS_QUEUES,
         StatusCode.FAILED_PRECONDITION,
-        "Stop the members that own queues first, or receive in a group of its own.",
+        "Stop the members that own queues first, or receive in another group.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_RECEIPT_HANDLE_EXPIRED,
@@ -333,7 +332,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_BROKER_NAME_TAKEN,
         StatusCode.ALREADY_EXISTS,
-        "Give the broker another name or id, or stop the one that bears it.",
+        "Give the broker another name or id, or stop the broker that has it.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_BROKER_NOT_REGISTERED,
@@ -343,12 +342,12 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_ROUTE_NOT_FOUND,
         StatusCode.NOT_FOUND,
-        "Create the topic, or wait until a broker that carries it has registered.",
+        "Create the topic, or wait until a broker that has it is registered.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_SETTING_INVALID,
         StatusCode.INVALID_ARGUMENT,
-        "Look the setting up in docs/configuration.md.",
+        "See the setting in docs/configuration.md.",
         field="setting",
     ),
     ErrorRow(
@@ -360,7 +359,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_QUEUE_ORDER_UNKNOWN,
         StatusCode.UNAVAILABLE,
-        "Ask another name server, or tell this one the order (`ariane topic order --set`).",
+        "Ask another name server, or give this one the order (`ariane topic order --set`).",
         retriable=True,
         retry_after_ms=1_000,
     ),
@@ -372,12 +371,12 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_LOG_DIVERGED,
         StatusCode.FAILED_PRECONDITION,
-        "Empty the replica's store and let it copy the primary's.",
+        "Empty the replica's store and let it copy the primary's log.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_REPLICA_NOT_FOUND,
         StatusCode.NOT_FOUND,
-        "List the replicas of the set, and name one of them.",
+        "Name one of the replicas of the set.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_REPLICA_NOT_IN_SYNC,
@@ -387,7 +386,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_REPLICA_SET_CHANGED,
         StatusCode.ABORTED,
-        "Read the replica set again and decide anew.",
+        "Read the replica set again and decide again.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_TOO_FEW_IN_SYNC,
@@ -399,7 +398,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_FILTER_NOT_FOUND,
         StatusCode.NOT_FOUND,
-        "Upload the filter, or name a version that is kept.",
+        "Upload the filter, or name an existing version.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_FILTER_MODULE_INVALID,
@@ -420,12 +419,12 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_FILTER_FAILED,
         StatusCode.ABORTED,
-        "Repeat it; where it fails again, correct the filter as the cause says.",
+        "Repeat the call; if it fails again, correct the filter as the cause says.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_BODY_DAMAGED,
         StatusCode.DATA_LOSS,
-        "Have the producer send the message anew; ariane store dump shows what is stored.",
+        "Have the producer send the message again; `ariane store dump` shows what is stored.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_NAME_SERVERS_UNREACHABLE,
@@ -446,26 +445,26 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_USER_EXISTS,
         StatusCode.ALREADY_EXISTS,
-        "Choose another name, or update the user that stands.",
+        "Choose another name, or update the existing user.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_RESOURCE_CHANGED,
         StatusCode.ABORTED,
-        "Read it again and decide anew.",
+        "Read it again and decide again.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_PEER_UNREACHABLE,
         StatusCode.UNAVAILABLE,
-        "Look whether the named process lives, and ask again.",
+        "Check that the named process is alive, and try again.",
         retriable=True,
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_CHANGE_UNCONFIRMED,
         StatusCode.ABORTED,
-        "Look whether it was done before asking again.",
+        "Check whether the change was made before you repeat it.",
         outcome_unknown=True,
     ),
 )
 
 ERROR_TABLE: Final = MappingProxyType({row.reason: row for row in _ROWS})
-"""The row of every reason but UNSPECIFIED."""
+"""The row of every reason except UNSPECIFIED."""

@@ -152,7 +152,7 @@ def test_message_groups_and_what_keeps_their_order_refuse_delays(stage_for_later
         stage_for_later(topic, [soon, soon], ["", "g"])
     fifo = f"{topic}-fifo"
     client.create_topic(fifo, queue_count=1, fifo=True)
-    with pytest.raises(CallError, match="takes FIFO messages, not"):
+    with pytest.raises(CallError, match="accepts FIFO messages, not"):
         stage_for_later(fifo, [soon, soon])
 
 

@@ -1,7 +1,7 @@
-"""The public errors of the broker; those of the store become public in ``storage_rules``.
+"""The public errors of the broker; ``storage_rules`` translates those of the store.
 
-Use cases raise ``ServiceError`` and nothing else on purpose; each public reason has one function
-here, so that its text and the values in its metadata are the same wherever it comes from::
+Use cases raise only ``ServiceError``, on purpose. Each public reason has one function here, so
+that its text and metadata are the same wherever it is raised::
 
     ServiceError (ariane_servicekit)
     +-- by name of a topic      topic_name_illegal, topic_not_found, topic_exists, topic_reserved,
@@ -36,7 +36,7 @@ def topic_name_illegal(topic: str) -> ServiceError:
     return ServiceError(
         ErrorReason.ERROR_REASON_TOPIC_NAME_ILLEGAL,
         # The rule itself is the advice that clients show beside it.
-        f"topic {topic!r} has no legal name",
+        f"topic name {topic!r} is illegal",
         {"topic": topic},
     )
 
@@ -51,9 +51,9 @@ def topic_not_found(topic: str) -> ServiceError:
 
 
 def topic_exists(topic: str) -> ServiceError:
-    """A topic of that name stands already."""
+    """A topic with that name already exists."""
     return ServiceError(
-        ErrorReason.ERROR_REASON_TOPIC_EXISTS, f"topic {topic!r} stands already", {"topic": topic}
+        ErrorReason.ERROR_REASON_TOPIC_EXISTS, f"topic {topic!r} already exists", {"topic": topic}
     )
 
 
@@ -103,19 +103,19 @@ def group_in_use(consumer_group: str, member_count: int) -> ServiceError:
 
 
 def topic_limit_reached(setting: str, limit: int, what: str) -> ServiceError:
-    """The broker makes no more topics or queues."""
+    """The broker creates no more topics or queues."""
     return ServiceError(
         ErrorReason.ERROR_REASON_TOPIC_LIMIT_REACHED,
-        f"this broker has room for {limit} {what} ({setting}), and no more",
+        f"this broker has reached its limit of {limit} {what} ({setting})",
         {"setting": setting, "limit": limit},
     )
 
 
 def group_limit_reached(limit: int) -> ServiceError:
-    """The broker makes no more groups."""
+    """The broker creates no more groups."""
     return ServiceError(
         ErrorReason.ERROR_REASON_GROUP_LIMIT_REACHED,
-        f"this broker has room for {limit} consumer groups (groups_max), and no more",
+        f"this broker has reached its limit of {limit} consumer groups (groups_max)",
         {"setting": "groups_max", "limit": limit},
     )
 
@@ -126,7 +126,7 @@ _CHANGE_TO_FIT: Final[Mapping[tuple[str, str], str]] = {
     ("DELAY", "NORMAL"): "set a delivery time",
     ("TRANSACTION", "NORMAL"): "send it in a transaction",
 }
-"""How to make a message one that its topic takes, where that is easy."""
+"""How to change a message so that its topic accepts it, if that is easy."""
 
 
 def message_type_mismatch(topic: str, expected: str, actual: str) -> ServiceError:
@@ -134,7 +134,8 @@ def message_type_mismatch(topic: str, expected: str, actual: str) -> ServiceErro
     change = _CHANGE_TO_FIT.get((expected, actual))
     return ServiceError(
         ErrorReason.ERROR_REASON_MESSAGE_TYPE_MISMATCH,
-        f"topic {topic!r} takes {expected} messages, not {actual}{f': {change}' if change else ''}",
+        f"topic {topic!r} accepts {expected} messages, not {actual}"
+        f"{f': {change}' if change else ''}",
         {"topic": topic, "expected": expected, "actual": actual},
     )
 
@@ -181,22 +182,22 @@ def flush_unconfirmed() -> ServiceError:
 def sequence_gap(
     topic: str, queue_id: int, expected: int, actual: int, *, known_for_ms: int | None = None
 ) -> ServiceError:
-    """A batch does not go on where the last one of its stream ended.
+    """A batch does not continue its stream: an earlier batch is missing.
 
     Args:
-        topic: Where it goes.
-        queue_id: Likewise.
-        expected: The number of its first message that was.
-        actual: The one that it has.
-        known_for_ms: If the stream is not known: since when it has surely stored nothing.
+        topic: The topic.
+        queue_id: The queue.
+        expected: The expected number of its first message.
+        actual: The actual one.
+        known_for_ms: For an unknown stream: for how long it has certainly stored nothing.
     """
     metadata = {"expected": expected, "actual": actual}
     if known_for_ms is not None:
         metadata["known_for_ms"] = known_for_ms
     return ServiceError(
         ErrorReason.ERROR_REASON_SEQUENCE_GAP,
-        f"topic {topic!r}, queue {queue_id}: the batch begins at number {actual}, but {expected} "
-        "is the next one of this producer",
+        f"topic {topic!r}, queue {queue_id}: the batch begins at number {actual}, but the next "
+        f"number of this producer is {expected}",
         metadata,
         field="sequence",
     )
@@ -205,12 +206,12 @@ def sequence_gap(
 def sequence_passed(
     topic: str, queue_id: int, expected: int, actual: int, record_count: int
 ) -> ServiceError:
-    """Numbers of a batch were used before, and not by a batch that is still known."""
+    """The numbers of a batch were used before, by batches that are no longer known."""
     return ServiceError(
         ErrorReason.ERROR_REASON_SEQUENCE_PASSED,
         f"topic {topic!r}, queue {queue_id}: the batch has the numbers {actual} to "
-        f"{actual + record_count - 1}, but all below {expected} are stored, in other batches or "
-        "too long ago to tell their offsets",
+        f"{actual + record_count - 1}, but all numbers below {expected} are stored, in other "
+        "batches or too long ago to know their offsets",
         {"expected": expected, "actual": actual},
         field="sequence",
     )
@@ -227,7 +228,7 @@ def producer_fenced(topic: str, queue_id: int, epoch: int) -> ServiceError:
 
 
 def delivery_time_too_late(position: int, delivery_time_ms: int, limit_ms: int) -> ServiceError:
-    """The time of delivery is further ahead than this broker keeps messages for."""
+    """The delivery time is further ahead than this broker allows."""
     return ServiceError(
         ErrorReason.ERROR_REASON_DELIVERY_TIME_TOO_LATE,
         f"message {position}: the delivery time {delivery_time_ms} is more than "
@@ -241,16 +242,16 @@ def message_not_found(message_id: str) -> ServiceError:
     """No message has this id."""
     return ServiceError(
         ErrorReason.ERROR_REASON_MESSAGE_NOT_FOUND,
-        f"no message has the id {message_id!r} here",
+        f"there is no message with the id {message_id!r} here",
         {"message_id": message_id},
     )
 
 
 def message_delivered(unique_id: str) -> ServiceError:
-    """A delayed message cannot be taken back: it was delivered."""
+    """A delayed message cannot be recalled: it was delivered."""
     return ServiceError(
         ErrorReason.ERROR_REASON_RECEIPT_HANDLE_EXPIRED,
-        f"message {unique_id!r} was delivered already",
+        f"message {unique_id!r} was already delivered",
         {"unique_id": unique_id},
     )
 
@@ -261,7 +262,7 @@ def group_name_illegal(consumer_group: str) -> ServiceError:
     return ServiceError(
         ErrorReason.ERROR_REASON_GROUP_NAME_ILLEGAL,
         f"group {consumer_group!r} "
-        + ("belongs to the system" if belongs else "has no legal name"),
+        + ("belongs to the system" if belongs else "has an illegal name"),
         {"consumer_group": consumer_group},
     )
 
@@ -276,10 +277,10 @@ def group_not_found(consumer_group: str) -> ServiceError:
 
 
 def group_exists(consumer_group: str) -> ServiceError:
-    """A group of that name stands already."""
+    """A group with that name already exists."""
     return ServiceError(
         ErrorReason.ERROR_REASON_GROUP_EXISTS,
-        f"group {consumer_group!r} stands already",
+        f"group {consumer_group!r} already exists",
         {"consumer_group": consumer_group},
     )
 
@@ -294,10 +295,10 @@ def group_disabled(consumer_group: str, what: str) -> ServiceError:
 
 
 def client_id_taken(client_id: str) -> ServiceError:
-    """Another live client bears the id."""
+    """Another live client has the id."""
     return ServiceError(
         ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED,
-        f"another live client bears the id {client_id!r}",
+        f"another live client has the id {client_id!r}",
         {"client_id": client_id},
     )
 
@@ -312,7 +313,7 @@ def subscription_conflict(consumer_group: str, member: str, difference: str) -> 
 
 
 def client_not_attached(client_id: str, what: str) -> ServiceError:
-    """The client is not attached, or not as what it would have to be."""
+    """The client is not attached, or not in the required role."""
     return ServiceError(
         ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED,
         f"client {client_id!r} is not attached here{what}",
@@ -330,7 +331,7 @@ def producer_not_attached(producer_group: str) -> ServiceError:
 
 
 def client_silent(client_id: str, wait_seconds: float, hint: str) -> ServiceError:
-    """The client lives, but did not answer in time; ``hint`` says what to know of that."""
+    """The client is alive but did not answer in time; ``hint`` says what that means."""
     return ServiceError(
         ErrorReason.ERROR_REASON_CLIENT_SILENT,
         f"client {client_id!r} did not answer within {wait_seconds:g} s: {hint}",
@@ -339,7 +340,7 @@ def client_silent(client_id: str, wait_seconds: float, hint: str) -> ServiceErro
 
 
 def client_left(client_id: str, hint: str) -> ServiceError:
-    """The client's stream ended before it answered; ``hint`` says what to know of that."""
+    """The client's stream ended before it answered; ``hint`` says what that means."""
     return ServiceError(
         ErrorReason.ERROR_REASON_CLIENT_SILENT,
         f"client {client_id!r} left before it answered: {hint}",
@@ -348,7 +349,7 @@ def client_left(client_id: str, hint: str) -> ServiceError:
 
 
 def queue_locked(topic: str, queue_id: int, owner: str, epoch: int) -> ServiceError:
-    """Another member owns the queue's lock, and the caller has none."""
+    """Another member owns the queue's lock."""
     return ServiceError(
         ErrorReason.ERROR_REASON_QUEUE_LOCKED,
         f"topic {topic!r}, queue {queue_id}: consumed in order by {owner!r} under a lock",
@@ -357,32 +358,32 @@ def queue_locked(topic: str, queue_id: int, owner: str, epoch: int) -> ServiceEr
 
 
 def queue_lock_fenced(topic: str, queue_id: int, epoch: int, latest: int) -> ServiceError:
-    """The caller's lock is dead, or another member has locked the queue since."""
-    state = f"lock {latest} came after it" if latest else "it was not renewed in time"
+    """The caller's lock has expired, or another member has locked the queue since."""
+    state = f"lock {latest} replaced it" if latest else "it was not renewed in time"
     return ServiceError(
         ErrorReason.ERROR_REASON_QUEUE_LOCK_FENCED,
-        f"topic {topic!r}, queue {queue_id}: lock {epoch} is not held any longer: {state}",
+        f"topic {topic!r}, queue {queue_id}: lock {epoch} is no longer held: {state}",
         {"topic": topic, "queue_id": queue_id, "epoch": latest},
     )
 
 
 def consumer_offset_reset(topic: str, queue_id: int, epoch: int) -> ServiceError:
-    """The offset was set anew since the caller read it."""
+    """The offset was reset since the caller read it."""
     return ServiceError(
         ErrorReason.ERROR_REASON_CONSUMER_OFFSET_RESET,
-        f"topic {topic!r}, queue {queue_id}: the offset was set anew since it was read",
+        f"topic {topic!r}, queue {queue_id}: the offset was reset since it was read",
         {"topic": topic, "queue_id": queue_id, "epoch": epoch},
     )
 
 
 def queues_unread(topic: str, reads: int, writes: int, message_count: int) -> ServiceError:
-    """The change would leave messages, or those to come, in queues that nobody reads."""
+    """The change would leave messages in queues that are not read."""
     hidden = (
-        f"{message_count} messages that groups have not consumed lie in queues from {reads} on, "
-        "which would not be read any more"
+        f"{message_count} messages that groups have not consumed are in queues from {reads} on, "
+        "which would no longer be read"
         if message_count
-        else f"{writes} queues would be written and only {reads} read: nobody would get the "
-        "messages of the others"
+        else f"{writes} queues would be written and only {reads} read: messages in the others "
+        "would not be consumed"
     )
     return ServiceError(
         ErrorReason.ERROR_REASON_QUEUES_UNREAD,
@@ -399,11 +400,11 @@ def queues_unread(topic: str, reads: int, writes: int, message_count: int) -> Se
 def queue_cut(
     topic: str, queue_id: int, queue_offset: int, end: int, log_epoch: int
 ) -> ServiceError:
-    """The log before that position was lost with the end of this log, or belongs to another log."""
+    """The log before that position was lost with the end of this log, or is another log's."""
     return ServiceError(
         ErrorReason.ERROR_REASON_QUEUE_CUT,
-        f"topic {topic!r}, queue {queue_id}: the queue lost its end since {queue_offset} was "
-        f"reached; what is kept of that time ends at {end}",
+        f"topic {topic!r}, queue {queue_id}: the queue lost its end after offset {queue_offset} "
+        f"was reached; what is kept from before ends at {end}",
         {
             "topic": topic,
             "queue_id": queue_id,
@@ -417,7 +418,7 @@ def queue_cut(
 def queue_offset_out_of_range(
     topic: str, queue_id: int, queue_offset: int, min_queue_offset: int, max_queue_offset: int
 ) -> ServiceError:
-    """The queue offset lies outside what is kept."""
+    """The queue offset is outside of what is kept."""
     return ServiceError(
         ErrorReason.ERROR_REASON_QUEUE_OFFSET_OUT_OF_RANGE,
         f"queue offset {queue_offset} of topic {topic!r}, queue {queue_id} is outside "
@@ -433,7 +434,7 @@ def queue_offset_out_of_range(
 
 
 def filter_expression_invalid(expression: str, position: int, rule: str) -> ServiceError:
-    """A filter expression cannot be understood."""
+    """A filter expression is invalid."""
     return ServiceError(
         ErrorReason.ERROR_REASON_FILTER_EXPRESSION_INVALID,
         f"filter expression {expression!r}, position {position}: {rule}",
@@ -442,24 +443,24 @@ def filter_expression_invalid(expression: str, position: int, rule: str) -> Serv
 
 
 def held_pulls_exhausted(limit: int) -> ServiceError:
-    """Too many pulls are held already."""
+    """Too many pulls are already held."""
     return ServiceError(
         ErrorReason.ERROR_REASON_HELD_PULLS_EXHAUSTED,
-        f"{limit} pulls are held already, as many as this broker holds",
+        f"this broker already holds {limit} pulls, its limit",
         {"limit": limit},
     )
 
 
 def broker_draining() -> ServiceError:
-    """The broker takes no more messages or clients."""
+    """The broker accepts no more messages or clients."""
     return ServiceError(
         ErrorReason.ERROR_REASON_SERVICE_DRAINING, "this broker is draining; go to another one"
     )
 
 
 def store_poisoned() -> ServiceError:
-    """A flush failed; the store takes nothing more until it is restarted."""
+    """A flush failed; the store accepts nothing until it is restarted."""
     return ServiceError(
         ErrorReason.ERROR_REASON_STORE_POISONED,
-        "a flush failed; the store takes nothing more until the broker is restarted",
+        "a flush failed; the store accepts nothing until the broker is restarted",
     )

@@ -96,7 +96,7 @@ def test_senseless_settings_are_refused(make):
 
 def test_a_group_is_created_once(groups):
     groups.put(groups.created(GroupConfig(consumer_group="billing")))
-    with pytest.raises(ServiceError, match="stands already"):
+    with pytest.raises(ServiceError, match="already exists"):
         groups.created(GroupConfig(consumer_group="billing"))
     groups.remove("billing")
     with pytest.raises(ServiceError, match="not known"):

@@ -185,5 +185,5 @@ async def test_a_packed_batch_of_another_kind_is_refused_whole(broker, reason_of
 )
 def test_a_refusal_says_what_to_do(expected, actual, advice):
     error = message_type_mismatch("orders", expected, actual)
-    assert str(error).startswith(f"topic 'orders' takes {expected} messages, not {actual}: ")
+    assert str(error).startswith(f"topic 'orders' accepts {expected} messages, not {actual}: ")
     assert advice in str(error)

@@ -17,7 +17,7 @@ Everything is big-endian. With IPv4 hosts (the normal case) a record lies like t
     +----------------+--------+---- ... ----+-----+---- ... ----+------+--- ... ---+
 
 * An IPv6 host takes 16 bytes for its address instead of 4 and moves everything behind it by 12;
-  which hosts are IPv6 is said by two bits of the system flag.
+  two bits of the system flag say which hosts are IPv6.
 * The topic length is one byte in V1 (magic 0xDAA320A7) and two in V2 (0xDAA320AB), which a topic
   of more than 127 bytes needs.
 * ``bodyCRC`` is CRC-32 (zlib polynomial) of the body as stored, and 0x7FFFFFFF.
@@ -66,9 +66,8 @@ TOPIC_V1_BYTES_MAX: Final = 127
 TOPIC_V2_BYTES_MAX: Final = 0x7FFF
 PROPERTIES_BYTES_MAX: Final = 0x7FFF
 PRODUCER_PROPERTIES_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 1024
-"""What a producer may use of that: the rest is for what brokers add to messages that wait, or that
-come back because they failed. Without it such a message could go nowhere, and would hold up its
-queue."""
+"""What a producer may use of that. Brokers need the rest for properties of messages that wait or
+were returned; without it, such a message would block its queue."""
 
 IPV6_EXTRA_BYTES: Final = 12
 

@@ -31,13 +31,13 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_FIELD_INVALID: _ErrorReason.ValueType  # 2
     """A field is missing, malformed or out of range; `field` names it. INVALID_ARGUMENT."""
     ERROR_REASON_FEATURE_NOT_AVAILABLE: _ErrorReason.ValueType  # 3
-    """The service does not do this yet; `feature` names what. UNIMPLEMENTED."""
+    """The service does not support this yet; `feature` names it. UNIMPLEMENTED."""
     ERROR_REASON_SERVICE_STARTING: _ErrorReason.ValueType  # 4
     """The service is still recovering. UNAVAILABLE."""
     ERROR_REASON_SERVICE_DRAINING: _ErrorReason.ValueType  # 5
     """The service is stopping; another one may serve. UNAVAILABLE."""
     ERROR_REASON_SERVICE_BUSY: _ErrorReason.ValueType  # 6
-    """Too many calls are in work. RESOURCE_EXHAUSTED with RetryInfo."""
+    """Too many calls are in progress. RESOURCE_EXHAUSTED with RetryInfo."""
     ERROR_REASON_DEADLINE_PASSED: _ErrorReason.ValueType  # 7
     """The deadline passed before the work began; nothing was done. DEADLINE_EXCEEDED."""
     ERROR_REASON_CREDENTIALS_INVALID: _ErrorReason.ValueType  # 8
@@ -49,7 +49,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_TOPIC_NOT_FOUND: _ErrorReason.ValueType  # 21
     """The topic is not known here; `topic`. NOT_FOUND."""
     ERROR_REASON_TOPIC_EXISTS: _ErrorReason.ValueType  # 22
-    """A topic of that name stands already; `topic`. ALREADY_EXISTS."""
+    """A topic with that name already exists; `topic`. ALREADY_EXISTS."""
     ERROR_REASON_TOPIC_RESERVED: _ErrorReason.ValueType  # 23
     """The topic is reserved for the system; `topic`. PERMISSION_DENIED."""
     ERROR_REASON_TOPIC_NOT_WRITABLE: _ErrorReason.ValueType  # 24
@@ -63,8 +63,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_MESSAGE_TYPE_MISMATCH: _ErrorReason.ValueType  # 27
     """The message's type does not fit the topic; `topic`, `expected`, `actual`. FAILED_PRECONDITION."""
     ERROR_REASON_TOPIC_LIMIT_REACHED: _ErrorReason.ValueType  # 28
-    """The broker has as many topics, or queues of them, as it may have; `setting`, `limit`.
-    FAILED_PRECONDITION.
+    """The broker has as many topics, or queues in all topics, as its setting allows; `setting`,
+    `limit`. FAILED_PRECONDITION.
     """
     ERROR_REASON_MESSAGE_TOO_LARGE: _ErrorReason.ValueType  # 40
     """A message is larger than the limit; `size_bytes`, `limit_bytes`. INVALID_ARGUMENT."""
@@ -73,9 +73,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_BLOCK_CORRUPTED: _ErrorReason.ValueType  # 42
     """A packed block is broken; `position` and `rule`. Nothing of it was stored. INVALID_ARGUMENT."""
     ERROR_REASON_STORE_FULL: _ErrorReason.ValueType  # 43
-    """The disk is too full to take messages; reading goes on. RESOURCE_EXHAUSTED with RetryInfo."""
+    """The disk is too full to accept messages; reading continues. RESOURCE_EXHAUSTED with RetryInfo."""
     ERROR_REASON_STORE_POISONED: _ErrorReason.ValueType  # 44
-    """A flush failed; the store takes nothing more until it is restarted. UNAVAILABLE."""
+    """A flush failed; the store accepts nothing until it is restarted. UNAVAILABLE."""
     ERROR_REASON_FLUSH_UNCONFIRMED: _ErrorReason.ValueType  # 45
     """The message is stored, but its flush was not confirmed in time: it may be lost. The outcome is
     unknown. DEADLINE_EXCEEDED.
@@ -85,25 +85,25 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     DEADLINE_EXCEEDED.
     """
     ERROR_REASON_SEQUENCE_GAP: _ErrorReason.ValueType  # 47
-    """A batch comes before one that is missing; `expected`, `actual`. Of a stream that is not known,
-    `known_for_ms` says for how many milliseconds it has surely stored nothing.
+    """An earlier batch of the stream is missing; `expected`, `actual`. For an unknown stream,
+    `known_for_ms` is the number of milliseconds for which it has certainly stored nothing.
     FAILED_PRECONDITION.
     """
     ERROR_REASON_PRODUCER_FENCED: _ErrorReason.ValueType  # 48
     """A newer producer took over this producer's id; `epoch`. FAILED_PRECONDITION."""
     ERROR_REASON_BROKER_NOT_PRIMARY: _ErrorReason.ValueType  # 49
-    """This broker is no primary and takes no messages; `primary`. FAILED_PRECONDITION."""
+    """This broker is not the primary and accepts no messages; `primary`. FAILED_PRECONDITION."""
     ERROR_REASON_SEQUENCE_PASSED: _ErrorReason.ValueType  # 50
-    """Numbers of the batch were used before, and it is none of the last batches whose results are
-    still known; `expected`, `actual`. All of it, or a part, is stored: the outcome is unknown.
+    """The batch's numbers were used before, and it is not one of the last batches whose results are
+    still known; `expected`, `actual`. All or part of it is stored: the outcome is unknown.
     ALREADY_EXISTS.
     """
     ERROR_REASON_DELIVERY_TIME_TOO_LATE: _ErrorReason.ValueType  # 51
-    """The delivery time is further ahead than the broker keeps messages for; `position`,
-    `delivery_time_ms`, `limit_ms`. INVALID_ARGUMENT.
+    """The delivery time is further ahead than the broker allows; `position`, `delivery_time_ms`,
+    `limit_ms`. INVALID_ARGUMENT.
     """
     ERROR_REASON_QUEUE_OFFSET_OUT_OF_RANGE: _ErrorReason.ValueType  # 60
-    """The queue offset lies outside what is kept; `queue_offset`, `min`, `max`. OUT_OF_RANGE."""
+    """The queue offset is outside of what is kept; `queue_offset`, `min`, `max`. OUT_OF_RANGE."""
     ERROR_REASON_RECORD_CORRUPTED: _ErrorReason.ValueType  # 61
     """A stored record fails its checksum; `commit_log_offset`. DATA_LOSS."""
     ERROR_REASON_MESSAGE_NOT_FOUND: _ErrorReason.ValueType  # 62
@@ -111,15 +111,15 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_HELD_PULLS_EXHAUSTED: _ErrorReason.ValueType  # 63
     """Too many pulls are held already. RESOURCE_EXHAUSTED with RetryInfo."""
     ERROR_REASON_QUEUE_UNDER_REPAIR: _ErrorReason.ValueType  # 64
-    """Entries of the queue lead to no records of it, and are made again from the commit log;
-    `topic`, `queue_id`, `queue_offset`. UNAVAILABLE with RetryInfo.
+    """Entries of the queue point to wrong records and are being rebuilt from the commit log; `topic`,
+    `queue_id`, `queue_offset`. UNAVAILABLE with RetryInfo.
     """
     ERROR_REASON_GROUP_NAME_ILLEGAL: _ErrorReason.ValueType  # 80
     """A group name breaks the rules; `consumer_group`. INVALID_ARGUMENT."""
     ERROR_REASON_GROUP_NOT_FOUND: _ErrorReason.ValueType  # 81
     """The group is not known here; `consumer_group`. NOT_FOUND."""
     ERROR_REASON_GROUP_EXISTS: _ErrorReason.ValueType  # 82
-    """A group of that name stands already; `consumer_group`. ALREADY_EXISTS."""
+    """A group with that name already exists; `consumer_group`. ALREADY_EXISTS."""
     ERROR_REASON_SUBSCRIPTION_CONFLICT: _ErrorReason.ValueType  # 84
     """The caller's subscription differs from its group's; `consumer_group`, `member`.
     FAILED_PRECONDITION.
@@ -129,38 +129,38 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_QUEUE_LOCK_FENCED: _ErrorReason.ValueType  # 86
     """The caller's lock is not the queue's latest; `epoch`. FAILED_PRECONDITION."""
     ERROR_REASON_CLIENT_NOT_ATTACHED: _ErrorReason.ValueType  # 87
-    """The client is not attached here, or another client bears its id; `client_id`.
+    """The client is not attached here, or another client has its id; `client_id`.
     FAILED_PRECONDITION.
     """
     ERROR_REASON_FILTER_EXPRESSION_INVALID: _ErrorReason.ValueType  # 88
-    """A filter expression cannot be understood; `expression`, `position`. INVALID_ARGUMENT."""
+    """A filter expression is invalid; `expression`, `position`. INVALID_ARGUMENT."""
     ERROR_REASON_CONSUMER_OFFSET_RESET: _ErrorReason.ValueType  # 89
-    """The group's offset of the queue was set anew since the caller read it; `epoch`.
+    """The group's offset of the queue was reset since the caller read it; `epoch`.
     FAILED_PRECONDITION.
     """
     ERROR_REASON_GROUP_LIMIT_REACHED: _ErrorReason.ValueType  # 90
-    """The broker has as many consumer groups as it may have; `setting`, `limit`.
+    """The broker has as many consumer groups as its setting allows; `setting`, `limit`.
     FAILED_PRECONDITION.
     """
     ERROR_REASON_QUEUE_CUT: _ErrorReason.ValueType  # 91
-    """The position was learnt before the queue lost its end, as with the power, or before its topic
-    was deleted and made anew, and lies behind what was kept; `queue_offset`, `end`, `log_epoch`.
-    OUT_OF_RANGE.
+    """The position is from before the queue lost its end (for example, in a power loss), or before
+    its topic was deleted and created again, and is beyond what was kept; `queue_offset`, `end`,
+    `log_epoch`. OUT_OF_RANGE.
     """
     ERROR_REASON_QUEUES_UNREAD: _ErrorReason.ValueType  # 92
     """The change would hide messages in queues that are not read; `read_queue_count`,
     `write_queue_count`, `message_count`. FAILED_PRECONDITION.
     """
     ERROR_REASON_CLIENT_SILENT: _ErrorReason.ValueType  # 93
-    """The client did not answer what it was asked over its stream, or left before; of what it was
-    asked to do the outcome is unknown; `client_id`. DEADLINE_EXCEEDED.
+    """The client did not answer a request over its stream, or left before it answered; `client_id`.
+    The outcome is unknown. DEADLINE_EXCEEDED.
     """
     ERROR_REASON_TRANSACTION_DECIDED: _ErrorReason.ValueType  # 100
-    """The transaction has another outcome already; `outcome`. FAILED_PRECONDITION."""
+    """The transaction already has another outcome; `outcome`. FAILED_PRECONDITION."""
     ERROR_REASON_TRANSACTION_NOT_FOUND: _ErrorReason.ValueType  # 101
-    """No half message is known by this id. NOT_FOUND."""
+    """No half message with this id is known. NOT_FOUND."""
     ERROR_REASON_RECEIPT_HANDLE_EXPIRED: _ErrorReason.ValueType  # 102
-    """The receipt handle is stale or was settled; `receipt_handle`. Of a recall: the message was
+    """The receipt handle has expired or was settled; `receipt_handle`. For a recall: the message was
     delivered; `unique_id`. FAILED_PRECONDITION.
     """
     ERROR_REASON_TRANSACTION_FOREIGN: _ErrorReason.ValueType  # 103
@@ -168,60 +168,60 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     `transaction_id`, `field`. Nothing has ended. FAILED_PRECONDITION.
     """
     ERROR_REASON_BATCH_DIFFERS: _ErrorReason.ValueType  # 104
-    """The batch was committed before with other contents, or too long ago to tell; `query_id`,
-    `batch_id`, `record_count` given now, `committed_count` (empty when nobody can tell). Nothing
-    was done. FAILED_PRECONDITION.
+    """The batch was committed earlier with other contents, or too long ago to tell; `query_id`,
+    `batch_id`, `record_count` given now, `committed_count` (empty if unknown). Nothing was done.
+    FAILED_PRECONDITION.
     """
     ERROR_REASON_SINK_MOVED: _ErrorReason.ValueType  # 105
-    """Another broker is the home of the sink, and takes its batches; `query_id`, `home`. Nothing was
+    """Another broker is the home of the sink and accepts its batches; `query_id`, `home`. Nothing was
     done. FAILED_PRECONDITION.
     """
     ERROR_REASON_SINK_NOT_FOUND: _ErrorReason.ValueType  # 106
-    """Nothing is known of the sink here; `query_id`. NOT_FOUND."""
+    """The sink is not known here; `query_id`. NOT_FOUND."""
     ERROR_REASON_RECEIPT_HANDLE_INVALID: _ErrorReason.ValueType  # 107
-    """The receipt handle was not made by this broker for this group; `receipt_handle`.
-    INVALID_ARGUMENT.
-    """
+    """The receipt handle is not from this broker for this group; `receipt_handle`. INVALID_ARGUMENT."""
     ERROR_REASON_GROUP_OWNS_QUEUES: _ErrorReason.ValueType  # 108
-    """Members of the group own queues, so that none can receive; `consumer_group`, `client_id`.
+    """Members of the group own queues, so no member can receive; `consumer_group`, `client_id`.
     FAILED_PRECONDITION.
     """
     ERROR_REASON_BROKER_NAME_TAKEN: _ErrorReason.ValueType  # 120
-    """Another live broker bears this name and id; `cluster`, `broker`, `address`. ALREADY_EXISTS."""
+    """Another live broker has this name and id; `cluster`, `broker`, `address`. ALREADY_EXISTS."""
     ERROR_REASON_BROKER_NOT_REGISTERED: _ErrorReason.ValueType  # 121
-    """The broker is not registered or expired; it must register again. NOT_FOUND."""
+    """The broker is not registered, or its registration has expired; it must register again.
+    NOT_FOUND.
+    """
     ERROR_REASON_ROUTE_NOT_FOUND: _ErrorReason.ValueType  # 122
-    """No broker carries the topic; `topic`. NOT_FOUND."""
+    """No broker has the topic; `topic`. NOT_FOUND."""
     ERROR_REASON_SETTING_INVALID: _ErrorReason.ValueType  # 123
     """A setting is unknown, may not change at run time, or its value is out of range; `setting`.
     INVALID_ARGUMENT.
     """
     ERROR_REASON_PAGE_TOKEN_INVALID: _ErrorReason.ValueType  # 124
-    """The page token was not made by this method; `page_token`. INVALID_ARGUMENT."""
+    """The page token is not from this method; `page_token`. INVALID_ARGUMENT."""
     ERROR_REASON_QUEUE_ORDER_UNKNOWN: _ErrorReason.ValueType  # 125
-    """The topic is of type FIFO, and this name server was not told how its message groups are
-    divided; `topic`. Another one may know. UNAVAILABLE with RetryInfo.
+    """The topic is of type FIFO, and this name server does not have the order of its queues; `topic`.
+    Another one may have it. UNAVAILABLE with RetryInfo.
     """
     ERROR_REASON_EPOCH_FENCED: _ErrorReason.ValueType  # 140
-    """A newer primary reigns; `epoch`, `primary`. FAILED_PRECONDITION."""
+    """There is a newer primary; `epoch`, `primary`. FAILED_PRECONDITION."""
     ERROR_REASON_LOG_DIVERGED: _ErrorReason.ValueType  # 141
-    """The logs of primary and replica share no beginning; `min`, `max` of the primary.
+    """The logs of primary and replica have no common beginning; `min`, `max` of the primary.
     FAILED_PRECONDITION.
     """
     ERROR_REASON_REPLICA_NOT_FOUND: _ErrorReason.ValueType  # 143
-    """No replica of that id belongs to the set; `broker_id`. NOT_FOUND."""
+    """The set has no replica with that id; `broker_id`. NOT_FOUND."""
     ERROR_REASON_REPLICA_NOT_IN_SYNC: _ErrorReason.ValueType  # 144
-    """The replica does not hold everything that is confirmed; `broker_id`. FAILED_PRECONDITION."""
+    """The replica does not have everything that is confirmed; `broker_id`. FAILED_PRECONDITION."""
     ERROR_REASON_REPLICA_SET_CHANGED: _ErrorReason.ValueType  # 145
     """Somebody else changed the replica set first; `version`. ABORTED."""
     ERROR_REASON_TOO_FEW_IN_SYNC: _ErrorReason.ValueType  # 146
-    """Too few brokers are in sync for what this one was told to promise, and nothing was stored;
-    `in_sync`, `wanted`. UNAVAILABLE with RetryInfo.
+    """Too few brokers are in sync for the required level, and nothing was stored; `in_sync`,
+    `wanted`. UNAVAILABLE with RetryInfo.
     """
     ERROR_REASON_FILTER_NOT_FOUND: _ErrorReason.ValueType  # 160
-    """No filter of that name and version is kept; `filter`. NOT_FOUND."""
+    """There is no filter with that name and version; `filter`. NOT_FOUND."""
     ERROR_REASON_FILTER_MODULE_INVALID: _ErrorReason.ValueType  # 161
-    """A filter's module cannot be compiled or lacks what it must offer; `cause`. INVALID_ARGUMENT."""
+    """A filter's module cannot be compiled, or lacks a required function; `cause`. INVALID_ARGUMENT."""
     ERROR_REASON_FILTER_IN_USE: _ErrorReason.ValueType  # 162
     """A live subscription names the filter; `filter`, `consumer_group`. FAILED_PRECONDITION."""
     ERROR_REASON_FILTER_QUARANTINED: _ErrorReason.ValueType  # 163
@@ -229,25 +229,25 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     FAILED_PRECONDITION.
     """
     ERROR_REASON_FILTER_FAILED: _ErrorReason.ValueType  # 164
-    """A filter's worker died or broke its limits; nothing was passed; `filter`, `cause`. ABORTED."""
+    """A filter's worker died or exceeded its limits; nothing was passed; `filter`, `cause`. ABORTED."""
     ERROR_REASON_BODY_DAMAGED: _ErrorReason.ValueType  # 165
-    """A compressed body that a filter looks at cannot be decompressed, or would grow beyond the
-    limit; `topic`, `queue_id`, `queue_offset`, `cause`. DATA_LOSS.
+    """A compressed body that a filter reads cannot be decompressed, or would grow beyond the limit;
+    `topic`, `queue_id`, `queue_offset`, `cause`. DATA_LOSS.
     """
     ERROR_REASON_NAME_SERVERS_UNREACHABLE: _ErrorReason.ValueType  # 180
     """No name server answers, so the cluster cannot be seen; `addresses`. UNAVAILABLE."""
     ERROR_REASON_GROUP_IN_USE: _ErrorReason.ValueType  # 182
     """The group has live members; `consumer_group`, `member_count`. FAILED_PRECONDITION."""
     ERROR_REASON_USER_NOT_FOUND: _ErrorReason.ValueType  # 183
-    """No user bears this name; `user`. NOT_FOUND."""
+    """There is no user with that name; `user`. NOT_FOUND."""
     ERROR_REASON_USER_EXISTS: _ErrorReason.ValueType  # 184
-    """A user of that name stands already; `user`. ALREADY_EXISTS."""
+    """A user with that name already exists; `user`. ALREADY_EXISTS."""
     ERROR_REASON_RESOURCE_CHANGED: _ErrorReason.ValueType  # 187
-    """Somebody else changed it since the caller looked; `version`. ABORTED."""
+    """Somebody else changed it since the caller read it; `version`. ABORTED."""
     ERROR_REASON_PEER_UNREACHABLE: _ErrorReason.ValueType  # 188
-    """A process that the service must ask does not answer; nothing was changed. UNAVAILABLE."""
+    """A process that the service needs does not answer; nothing was changed. UNAVAILABLE."""
     ERROR_REASON_CHANGE_UNCONFIRMED: _ErrorReason.ValueType  # 189
-    """A process did not answer to a change in time; the outcome is unknown. ABORTED."""
+    """A process did not answer a change in time; the outcome is unknown. ABORTED."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call failed. `google.rpc.ErrorInfo.reason` carries the name without its prefix, with the
@@ -264,13 +264,13 @@ unknown. INTERNAL.
 ERROR_REASON_FIELD_INVALID: ErrorReason.ValueType  # 2
 """A field is missing, malformed or out of range; `field` names it. INVALID_ARGUMENT."""
 ERROR_REASON_FEATURE_NOT_AVAILABLE: ErrorReason.ValueType  # 3
-"""The service does not do this yet; `feature` names what. UNIMPLEMENTED."""
+"""The service does not support this yet; `feature` names it. UNIMPLEMENTED."""
 ERROR_REASON_SERVICE_STARTING: ErrorReason.ValueType  # 4
 """The service is still recovering. UNAVAILABLE."""
 ERROR_REASON_SERVICE_DRAINING: ErrorReason.ValueType  # 5
 """The service is stopping; another one may serve. UNAVAILABLE."""
 ERROR_REASON_SERVICE_BUSY: ErrorReason.ValueType  # 6
-"""Too many calls are in work. RESOURCE_EXHAUSTED with RetryInfo."""
+"""Too many calls are in progress. RESOURCE_EXHAUSTED with RetryInfo."""
 ERROR_REASON_DEADLINE_PASSED: ErrorReason.ValueType  # 7
 """The deadline passed before the work began; nothing was done. DEADLINE_EXCEEDED."""
 ERROR_REASON_CREDENTIALS_INVALID: ErrorReason.ValueType  # 8
@@ -282,7 +282,7 @@ ERROR_REASON_TOPIC_NAME_ILLEGAL: ErrorReason.ValueType  # 20
 ERROR_REASON_TOPIC_NOT_FOUND: ErrorReason.ValueType  # 21
 """The topic is not known here; `topic`. NOT_FOUND."""
 ERROR_REASON_TOPIC_EXISTS: ErrorReason.ValueType  # 22
-"""A topic of that name stands already; `topic`. ALREADY_EXISTS."""
+"""A topic with that name already exists; `topic`. ALREADY_EXISTS."""
 ERROR_REASON_TOPIC_RESERVED: ErrorReason.ValueType  # 23
 """The topic is reserved for the system; `topic`. PERMISSION_DENIED."""
 ERROR_REASON_TOPIC_NOT_WRITABLE: ErrorReason.ValueType  # 24
@@ -296,8 +296,8 @@ ERROR_REASON_QUEUE_NOT_FOUND: ErrorReason.ValueType  # 26
 ERROR_REASON_MESSAGE_TYPE_MISMATCH: ErrorReason.ValueType  # 27
 """The message's type does not fit the topic; `topic`, `expected`, `actual`. FAILED_PRECONDITION."""
 ERROR_REASON_TOPIC_LIMIT_REACHED: ErrorReason.ValueType  # 28
-"""The broker has as many topics, or queues of them, as it may have; `setting`, `limit`.
-FAILED_PRECONDITION.
+"""The broker has as many topics, or queues in all topics, as its setting allows; `setting`,
+`limit`. FAILED_PRECONDITION.
 """
 ERROR_REASON_MESSAGE_TOO_LARGE: ErrorReason.ValueType  # 40
 """A message is larger than the limit; `size_bytes`, `limit_bytes`. INVALID_ARGUMENT."""
@@ -306,9 +306,9 @@ ERROR_REASON_MESSAGE_ILLEGAL: ErrorReason.ValueType  # 41
 ERROR_REASON_BLOCK_CORRUPTED: ErrorReason.ValueType  # 42
 """A packed block is broken; `position` and `rule`. Nothing of it was stored. INVALID_ARGUMENT."""
 ERROR_REASON_STORE_FULL: ErrorReason.ValueType  # 43
-"""The disk is too full to take messages; reading goes on. RESOURCE_EXHAUSTED with RetryInfo."""
+"""The disk is too full to accept messages; reading continues. RESOURCE_EXHAUSTED with RetryInfo."""
 ERROR_REASON_STORE_POISONED: ErrorReason.ValueType  # 44
-"""A flush failed; the store takes nothing more until it is restarted. UNAVAILABLE."""
+"""A flush failed; the store accepts nothing until it is restarted. UNAVAILABLE."""
 ERROR_REASON_FLUSH_UNCONFIRMED: ErrorReason.ValueType  # 45
 """The message is stored, but its flush was not confirmed in time: it may be lost. The outcome is
 unknown. DEADLINE_EXCEEDED.
@@ -318,25 +318,25 @@ ERROR_REASON_REPLICATION_UNCONFIRMED: ErrorReason.ValueType  # 46
 DEADLINE_EXCEEDED.
 """
 ERROR_REASON_SEQUENCE_GAP: ErrorReason.ValueType  # 47
-"""A batch comes before one that is missing; `expected`, `actual`. Of a stream that is not known,
-`known_for_ms` says for how many milliseconds it has surely stored nothing.
+"""An earlier batch of the stream is missing; `expected`, `actual`. For an unknown stream,
+`known_for_ms` is the number of milliseconds for which it has certainly stored nothing.
 FAILED_PRECONDITION.
 """
 ERROR_REASON_PRODUCER_FENCED: ErrorReason.ValueType  # 48
 """A newer producer took over this producer's id; `epoch`. FAILED_PRECONDITION."""
 ERROR_REASON_BROKER_NOT_PRIMARY: ErrorReason.ValueType  # 49
-"""This broker is no primary and takes no messages; `primary`. FAILED_PRECONDITION."""
+"""This broker is not the primary and accepts no messages; `primary`. FAILED_PRECONDITION."""
 ERROR_REASON_SEQUENCE_PASSED: ErrorReason.ValueType  # 50
-"""Numbers of the batch were used before, and it is none of the last batches whose results are
-still known; `expected`, `actual`. All of it, or a part, is stored: the outcome is unknown.
+"""The batch's numbers were used before, and it is not one of the last batches whose results are
+still known; `expected`, `actual`. All or part of it is stored: the outcome is unknown.
 ALREADY_EXISTS.
 """
 ERROR_REASON_DELIVERY_TIME_TOO_LATE: ErrorReason.ValueType  # 51
-"""The delivery time is further ahead than the broker keeps messages for; `position`,
-`delivery_time_ms`, `limit_ms`. INVALID_ARGUMENT.
+"""The delivery time is further ahead than the broker allows; `position`, `delivery_time_ms`,
+`limit_ms`. INVALID_ARGUMENT.
 """
 ERROR_REASON_QUEUE_OFFSET_OUT_OF_RANGE: ErrorReason.ValueType  # 60
-"""The queue offset lies outside what is kept; `queue_offset`, `min`, `max`. OUT_OF_RANGE."""
+"""The queue offset is outside of what is kept; `queue_offset`, `min`, `max`. OUT_OF_RANGE."""
 ERROR_REASON_RECORD_CORRUPTED: ErrorReason.ValueType  # 61
 """A stored record fails its checksum; `commit_log_offset`. DATA_LOSS."""
 ERROR_REASON_MESSAGE_NOT_FOUND: ErrorReason.ValueType  # 62
@@ -344,15 +344,15 @@ ERROR_REASON_MESSAGE_NOT_FOUND: ErrorReason.ValueType  # 62
 ERROR_REASON_HELD_PULLS_EXHAUSTED: ErrorReason.ValueType  # 63
 """Too many pulls are held already. RESOURCE_EXHAUSTED with RetryInfo."""
 ERROR_REASON_QUEUE_UNDER_REPAIR: ErrorReason.ValueType  # 64
-"""Entries of the queue lead to no records of it, and are made again from the commit log;
-`topic`, `queue_id`, `queue_offset`. UNAVAILABLE with RetryInfo.
+"""Entries of the queue point to wrong records and are being rebuilt from the commit log; `topic`,
+`queue_id`, `queue_offset`. UNAVAILABLE with RetryInfo.
 """
 ERROR_REASON_GROUP_NAME_ILLEGAL: ErrorReason.ValueType  # 80
 """A group name breaks the rules; `consumer_group`. INVALID_ARGUMENT."""
 ERROR_REASON_GROUP_NOT_FOUND: ErrorReason.ValueType  # 81
 """The group is not known here; `consumer_group`. NOT_FOUND."""
 ERROR_REASON_GROUP_EXISTS: ErrorReason.ValueType  # 82
-"""A group of that name stands already; `consumer_group`. ALREADY_EXISTS."""
+"""A group with that name already exists; `consumer_group`. ALREADY_EXISTS."""
 ERROR_REASON_SUBSCRIPTION_CONFLICT: ErrorReason.ValueType  # 84
 """The caller's subscription differs from its group's; `consumer_group`, `member`.
 FAILED_PRECONDITION.
@@ -362,38 +362,38 @@ ERROR_REASON_QUEUE_LOCKED: ErrorReason.ValueType  # 85
 ERROR_REASON_QUEUE_LOCK_FENCED: ErrorReason.ValueType  # 86
 """The caller's lock is not the queue's latest; `epoch`. FAILED_PRECONDITION."""
 ERROR_REASON_CLIENT_NOT_ATTACHED: ErrorReason.ValueType  # 87
-"""The client is not attached here, or another client bears its id; `client_id`.
+"""The client is not attached here, or another client has its id; `client_id`.
 FAILED_PRECONDITION.
 """
 ERROR_REASON_FILTER_EXPRESSION_INVALID: ErrorReason.ValueType  # 88
-"""A filter expression cannot be understood; `expression`, `position`. INVALID_ARGUMENT."""
+"""A filter expression is invalid; `expression`, `position`. INVALID_ARGUMENT."""
 ERROR_REASON_CONSUMER_OFFSET_RESET: ErrorReason.ValueType  # 89
-"""The group's offset of the queue was set anew since the caller read it; `epoch`.
+"""The group's offset of the queue was reset since the caller read it; `epoch`.
 FAILED_PRECONDITION.
 """
 ERROR_REASON_GROUP_LIMIT_REACHED: ErrorReason.ValueType  # 90
-"""The broker has as many consumer groups as it may have; `setting`, `limit`.
+"""The broker has as many consumer groups as its setting allows; `setting`, `limit`.
 FAILED_PRECONDITION.
 """
 ERROR_REASON_QUEUE_CUT: ErrorReason.ValueType  # 91
-"""The position was learnt before the queue lost its end, as with the power, or before its topic
-was deleted and made anew, and lies behind what was kept; `queue_offset`, `end`, `log_epoch`.
-OUT_OF_RANGE.
+"""The position is from before the queue lost its end (for example, in a power loss), or before
+its topic was deleted and created again, and is beyond what was kept; `queue_offset`, `end`,
+`log_epoch`. OUT_OF_RANGE.
 """
 ERROR_REASON_QUEUES_UNREAD: ErrorReason.ValueType  # 92
 """The change would hide messages in queues that are not read; `read_queue_count`,
 `write_queue_count`, `message_count`. FAILED_PRECONDITION.
 """
 ERROR_REASON_CLIENT_SILENT: ErrorReason.ValueType  # 93
-"""The client did not answer what it was asked over its stream, or left before; of what it was
-asked to do the outcome is unknown; `client_id`. DEADLINE_EXCEEDED.
+"""The client did not answer a request over its stream, or left before it answered; `client_id`.
+The outcome is unknown. DEADLINE_EXCEEDED.
 """
 ERROR_REASON_TRANSACTION_DECIDED: ErrorReason.ValueType  # 100
-"""The transaction has another outcome already; `outcome`. FAILED_PRECONDITION."""
+"""The transaction already has another outcome; `outcome`. FAILED_PRECONDITION."""
 ERROR_REASON_TRANSACTION_NOT_FOUND: ErrorReason.ValueType  # 101
-"""No half message is known by this id. NOT_FOUND."""
+"""No half message with this id is known. NOT_FOUND."""
 ERROR_REASON_RECEIPT_HANDLE_EXPIRED: ErrorReason.ValueType  # 102
-"""The receipt handle is stale or was settled; `receipt_handle`. Of a recall: the message was
+"""The receipt handle has expired or was settled; `receipt_handle`. For a recall: the message was
 delivered; `unique_id`. FAILED_PRECONDITION.
 """
 ERROR_REASON_TRANSACTION_FOREIGN: ErrorReason.ValueType  # 103
@@ -401,60 +401,60 @@ ERROR_REASON_TRANSACTION_FOREIGN: ErrorReason.ValueType  # 103
 `transaction_id`, `field`. Nothing has ended. FAILED_PRECONDITION.
 """
 ERROR_REASON_BATCH_DIFFERS: ErrorReason.ValueType  # 104
-"""The batch was committed before with other contents, or too long ago to tell; `query_id`,
-`batch_id`, `record_count` given now, `committed_count` (empty when nobody can tell). Nothing
-was done. FAILED_PRECONDITION.
+"""The batch was committed earlier with other contents, or too long ago to tell; `query_id`,
+`batch_id`, `record_count` given now, `committed_count` (empty if unknown). Nothing was done.
+FAILED_PRECONDITION.
 """
 ERROR_REASON_SINK_MOVED: ErrorReason.ValueType  # 105
-"""Another broker is the home of the sink, and takes its batches; `query_id`, `home`. Nothing was
+"""Another broker is the home of the sink and accepts its batches; `query_id`, `home`. Nothing was
 done. FAILED_PRECONDITION.
 """
 ERROR_REASON_SINK_NOT_FOUND: ErrorReason.ValueType  # 106
-"""Nothing is known of the sink here; `query_id`. NOT_FOUND."""
+"""The sink is not known here; `query_id`. NOT_FOUND."""
 ERROR_REASON_RECEIPT_HANDLE_INVALID: ErrorReason.ValueType  # 107
-"""The receipt handle was not made by this broker for this group; `receipt_handle`.
-INVALID_ARGUMENT.
-"""
+"""The receipt handle is not from this broker for this group; `receipt_handle`. INVALID_ARGUMENT."""
 ERROR_REASON_GROUP_OWNS_QUEUES: ErrorReason.ValueType  # 108
-"""Members of the group own queues, so that none can receive; `consumer_group`, `client_id`.
+"""Members of the group own queues, so no member can receive; `consumer_group`, `client_id`.
 FAILED_PRECONDITION.
 """
 ERROR_REASON_BROKER_NAME_TAKEN: ErrorReason.ValueType  # 120
-"""Another live broker bears this name and id; `cluster`, `broker`, `address`. ALREADY_EXISTS."""
+"""Another live broker has this name and id; `cluster`, `broker`, `address`. ALREADY_EXISTS."""
 ERROR_REASON_BROKER_NOT_REGISTERED: ErrorReason.ValueType  # 121
-"""The broker is not registered or expired; it must register again. NOT_FOUND."""
+"""The broker is not registered, or its registration has expired; it must register again.
+NOT_FOUND.
+"""
 ERROR_REASON_ROUTE_NOT_FOUND: ErrorReason.ValueType  # 122
-"""No broker carries the topic; `topic`. NOT_FOUND."""
+"""No broker has the topic; `topic`. NOT_FOUND."""
 ERROR_REASON_SETTING_INVALID: ErrorReason.ValueType  # 123
 """A setting is unknown, may not change at run time, or its value is out of range; `setting`.
 INVALID_ARGUMENT.
 """
 ERROR_REASON_PAGE_TOKEN_INVALID: ErrorReason.ValueType  # 124
-"""The page token was not made by this method; `page_token`. INVALID_ARGUMENT."""
+"""The page token is not from this method; `page_token`. INVALID_ARGUMENT."""
 ERROR_REASON_QUEUE_ORDER_UNKNOWN: ErrorReason.ValueType  # 125
-"""The topic is of type FIFO, and this name server was not told how its message groups are
-divided; `topic`. Another one may know. UNAVAILABLE with RetryInfo.
+"""The topic is of type FIFO, and this name server does not have the order of its queues; `topic`.
+Another one may have it. UNAVAILABLE with RetryInfo.
 """
 ERROR_REASON_EPOCH_FENCED: ErrorReason.ValueType  # 140
-"""A newer primary reigns; `epoch`, `primary`. FAILED_PRECONDITION."""
+"""There is a newer primary; `epoch`, `primary`. FAILED_PRECONDITION."""
 ERROR_REASON_LOG_DIVERGED: ErrorReason.ValueType  # 141
-"""The logs of primary and replica share no beginning; `min`, `max` of the primary.
+"""The logs of primary and replica have no common beginning; `min`, `max` of the primary.
 FAILED_PRECONDITION.
 """
 ERROR_REASON_REPLICA_NOT_FOUND: ErrorReason.ValueType  # 143
-"""No replica of that id belongs to the set; `broker_id`. NOT_FOUND."""
+"""The set has no replica with that id; `broker_id`. NOT_FOUND."""
 ERROR_REASON_REPLICA_NOT_IN_SYNC: ErrorReason.ValueType  # 144
-"""The replica does not hold everything that is confirmed; `broker_id`. FAILED_PRECONDITION."""
+"""The replica does not have everything that is confirmed; `broker_id`. FAILED_PRECONDITION."""
 ERROR_REASON_REPLICA_SET_CHANGED: ErrorReason.ValueType  # 145
 """Somebody else changed the replica set first; `version`. ABORTED."""
 ERROR_REASON_TOO_FEW_IN_SYNC: ErrorReason.ValueType  # 146
-"""Too few brokers are in sync for what this one was told to promise, and nothing was stored;
-`in_sync`, `wanted`. UNAVAILABLE with RetryInfo.
+"""Too few brokers are in sync for the required level, and nothing was stored; `in_sync`,
+`wanted`. UNAVAILABLE with RetryInfo.
 """
 ERROR_REASON_FILTER_NOT_FOUND: ErrorReason.ValueType  # 160
-"""No filter of that name and version is kept; `filter`. NOT_FOUND."""
+"""There is no filter with that name and version; `filter`. NOT_FOUND."""
 ERROR_REASON_FILTER_MODULE_INVALID: ErrorReason.ValueType  # 161
-"""A filter's module cannot be compiled or lacks what it must offer; `cause`. INVALID_ARGUMENT."""
+"""A filter's module cannot be compiled, or lacks a required function; `cause`. INVALID_ARGUMENT."""
 ERROR_REASON_FILTER_IN_USE: ErrorReason.ValueType  # 162
 """A live subscription names the filter; `filter`, `consumer_group`. FAILED_PRECONDITION."""
 ERROR_REASON_FILTER_QUARANTINED: ErrorReason.ValueType  # 163
@@ -462,23 +462,23 @@ ERROR_REASON_FILTER_QUARANTINED: ErrorReason.ValueType  # 163
 FAILED_PRECONDITION.
 """
 ERROR_REASON_FILTER_FAILED: ErrorReason.ValueType  # 164
-"""A filter's worker died or broke its limits; nothing was passed; `filter`, `cause`. ABORTED."""
+"""A filter's worker died or exceeded its limits; nothing was passed; `filter`, `cause`. ABORTED."""
 ERROR_REASON_BODY_DAMAGED: ErrorReason.ValueType  # 165
-"""A compressed body that a filter looks at cannot be decompressed, or would grow beyond the
-limit; `topic`, `queue_id`, `queue_offset`, `cause`. DATA_LOSS.
+"""A compressed body that a filter reads cannot be decompressed, or would grow beyond the limit;
+`topic`, `queue_id`, `queue_offset`, `cause`. DATA_LOSS.
 """
 ERROR_REASON_NAME_SERVERS_UNREACHABLE: ErrorReason.ValueType  # 180
 """No name server answers, so the cluster cannot be seen; `addresses`. UNAVAILABLE."""
 ERROR_REASON_GROUP_IN_USE: ErrorReason.ValueType  # 182
 """The group has live members; `consumer_group`, `member_count`. FAILED_PRECONDITION."""
 ERROR_REASON_USER_NOT_FOUND: ErrorReason.ValueType  # 183
-"""No user bears this name; `user`. NOT_FOUND."""
+"""There is no user with that name; `user`. NOT_FOUND."""
 ERROR_REASON_USER_EXISTS: ErrorReason.ValueType  # 184
-"""A user of that name stands already; `user`. ALREADY_EXISTS."""
+"""A user with that name already exists; `user`. ALREADY_EXISTS."""
 ERROR_REASON_RESOURCE_CHANGED: ErrorReason.ValueType  # 187
-"""Somebody else changed it since the caller looked; `version`. ABORTED."""
+"""Somebody else changed it since the caller read it; `version`. ABORTED."""
 ERROR_REASON_PEER_UNREACHABLE: ErrorReason.ValueType  # 188
-"""A process that the service must ask does not answer; nothing was changed. UNAVAILABLE."""
+"""A process that the service needs does not answer; nothing was changed. UNAVAILABLE."""
 ERROR_REASON_CHANGE_UNCONFIRMED: ErrorReason.ValueType  # 189
-"""A process did not answer to a change in time; the outcome is unknown. ABORTED."""
+"""A process did not answer a change in time; the outcome is unknown. ABORTED."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
