@@ -1,4 +1,4 @@
-"""What a broker can be told. Every number has its unit and its reason; the defaults are safe."""
+"""The settings of a broker. Every number has a unit and a reason; the defaults are safe."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ class BrokerSettings(ServiceSettings):
     )
 
     store_path: Path = Field(
-        description="Folder of the store. One broker process owns it; it is made when missing."
+        description="Folder of the store. One broker process owns it; it is created if it is "
+        "missing."
     )
     cluster_name: str = Field(
         "DefaultCluster",
         pattern=_CLUSTER_NAME,
-        description="The cluster that the broker belongs to, as it stands in routes. At most "
-        f"{CLUSTER_NAME_LENGTH_MAX} characters: its topic of replies has {REPLY_SUFFIX} behind it.",
+        description=f"The broker's cluster, as in routes. At most {CLUSTER_NAME_LENGTH_MAX} "
+        f"characters, because the name of its reply topic ends with {REPLY_SUFFIX}.",
     )
     broker_name: str = Field(
         "broker-a",
@@ -43,71 +44,73 @@ class BrokerSettings(ServiceSettings):
         0,
         ge=0,
         le=1000,
-        description="Tells brokers of one name apart. With replica_set_url any of them may become "
-        "primary, and the one with 0 begins the set; without it there is one, with 0.",
+        description="Distinguishes brokers of one name. With replica_set_url, any of them may "
+        "become primary, and broker 0 creates the set; without it, there is only broker 0.",
     )
     replica_set_url: str = Field(
         "",
-        description="Where brokers of one name agree who is primary: a database, by SQLAlchemy's "
-        "URL, sqlite:////path/file.db for one machine or postgresql+psycopg://... for many. The "
-        "same for all of them. Empty: the broker has no replicas.",
+        description="The database in which brokers of one name agree on the primary, as an "
+        "SQLAlchemy URL: sqlite:////path/file.db on one machine, postgresql+psycopg://... on "
+        "several. The same for all of them. Empty: the broker has no replicas.",
     )
     acknowledge: Literal["local", "replicated"] = Field(
         "replicated",
-        description="With replicas, what an acknowledgement waits for. replicated: all that are in "
-        "sync have the message (on their disks, under flush_mode sync); nobody reads it before. "
-        "local: this broker alone, so that a lost primary takes what replicas had not copied yet.",
+        description="With replicas, what an acknowledgement waits for. replicated: all in-sync "
+        "brokers have the message (on their disks, under flush_mode sync), and no consumer gets "
+        "it earlier. local: only this broker has it; a lost primary takes messages along that "
+        "replicas had not copied.",
     )
     in_sync_min: int = Field(
         1,
         ge=1,
         le=10,
-        description="Under acknowledge replicated, how many brokers must be in sync for a message "
-        "to be taken, the primary included; with fewer it is refused, not taken at a lower level.",
+        description="Under acknowledge replicated, how many brokers, the primary included, must "
+        "be in sync for a message to be accepted; with fewer, it is refused rather than accepted "
+        "at a lower level.",
     )
     primary_lease_s: float = Field(
         5,
         gt=0,
-        description="Seconds that a primary's sign of life lasts. A replica in sync takes over "
-        "once there was none for a little longer; a primary that cannot reach the database takes "
-        "nothing more after so many seconds. The same for all brokers of a set.",
+        description="Seconds of a primary's lease. An in-sync replica takes over a little after "
+        "the lease has expired; a primary that cannot renew it in the database accepts nothing "
+        "after that. The same for all brokers of a set.",
     )
     replica_behind_s_max: float = Field(
         5,
         gt=0,
-        description="Seconds that a replica in sync may be behind; then it is taken out of the "
+        description="Seconds that an in-sync replica may be behind; then it leaves the in-sync "
         "set, and nobody waits for it until it has caught up.",
     )
     replication_wait_s: float = Field(
         10,
         gt=0,
         description="Seconds that a send waits for replicas; then it is answered with "
-        "REPLICATION_UNCONFIRMED: stored, outcome unknown. More than replica_behind_s_max, so that "
-        "a replica that dies delays sends and fails none.",
+        "REPLICATION_UNCONFIRMED: stored, outcome unknown. More than replica_behind_s_max, so "
+        "that a dying replica delays sends but fails none.",
     )
     backlog_memory_ratio: float = Field(
         0.4,
         ge=0,
         le=1,
         description="Consumers of a queue that are further behind the end of the log than this "
-        "part of the machine's memory are sent to a replica in sync for what lies before, so that "
+        "share of the machine's memory read the older messages from an in-sync replica, so that "
         "fresh messages stay in memory. Only for brokers with replicas.",
     )
     replica_state_s: float = Field(
         3,
         gt=0,
-        description="Seconds between two questions of a replica for topics, groups, consumer "
-        "offsets and what else its primary keeps beside the log.",
+        description="Seconds between two copies of the files beside the log, such as consumer "
+        "offsets, by a replica.",
     )
     name_servers: AddressList = Field(
         (),
-        description="All name servers, host:port,host:port; each is told by itself. None: the "
-        "broker stands in no route and is reached by its address only.",
+        description="All name servers, host:port,host:port; the broker registers with each. None: "
+        "the broker is in no route and is reached by its address only.",
     )
     advertised_address: ListenAddress | None = Field(
         None,
-        description="Where clients reach the broker, host:port, as routes will say. Unset: the "
-        "address it listens on.",
+        description="The address for clients, host:port, as in routes. Unset: the address it "
+        "listens on.",
     )
     zone: str = Field(
         "",
@@ -116,8 +119,8 @@ class BrokerSettings(ServiceSettings):
 
     flush_mode: Literal["async", "sync"] = Field(
         "async",
-        description="What an acknowledgement waits for. async: nothing, a message survives the "
-        "process but not a power cut within flush_interval_ms. sync: the disk; one flush serves "
+        description="What an acknowledgement waits for. async: nothing; a message survives the "
+        "process, but not a power loss within flush_interval_ms. sync: the disk; one flush serves "
         "all that wait.",
     )
     flush_interval_ms: int = Field(
@@ -133,14 +136,14 @@ class BrokerSettings(ServiceSettings):
         1 << 30,
         ge=1 << 20,
         multiple_of=4096,
-        description="Bytes of a commit-log segment. Part of the store's format: a store is opened "
-        "with what it was made with. 1 GiB as in RocketMQ.",
+        description="Bytes of a commit-log segment. Part of the store's format: a store can be "
+        "opened only with the sizes that it was created with. 1 GiB as in RocketMQ.",
     )
     consume_queue_entries: int = Field(
         300_000,
         ge=1,
         description="Entries of 20 bytes in a consume-queue file. Part of the store's format. "
-        "300,000 as in RocketMQ; small stores with many queues want fewer.",
+        "300,000 as in RocketMQ; use fewer for small stores with many queues.",
     )
     index_slots: int = Field(
         5_000_000,
@@ -156,71 +159,80 @@ class BrokerSettings(ServiceSettings):
         72, gt=0, description="Hours after which messages may be deleted."
     )
     delete_at_hour: int = Field(
-        4, ge=0, le=23, description="Hour of the day, local time, in which old segments go."
+        4,
+        ge=0,
+        le=23,
+        description=("Hour of the day, local time, in which old segments are deleted."),
     )
     disk_clean_ratio: float = Field(
-        0.75, gt=0, le=1, description="Share of the disk in use at which old segments go at once."
+        0.75,
+        gt=0,
+        le=1,
+        description=("Share of the disk in use at which old segments are deleted at once."),
     )
     disk_force_ratio: float = Field(
-        0.85, gt=0, le=1, description="Share at which the oldest segments go however young."
+        0.85,
+        gt=0,
+        le=1,
+        description=("Share at which the oldest segments are deleted, however young they are."),
     )
     disk_refuse_ratio: float = Field(
-        0.90, gt=0, le=1, description="Share at which the broker takes no more messages."
+        0.90, gt=0, le=1, description="Share at which the broker accepts no more messages."
     )
     accept_offset_loss: bool = Field(
         default=False,
-        description="Start although the consumer offsets of a store that is not new are lost: "
-        "every group then begins where its own start position says. Never the default, because "
-        "groups would read everything again, or skip what they missed.",
+        description="Start although the consumer offsets of an existing store are lost: every "
+        "group then begins at its own start position. Never the default, because groups would "
+        "consume everything again, or skip messages.",
     )
 
     auto_create_topics: bool = Field(
         default=True,
-        description="Whether a send creates a topic that is not known. Convenient for a start; "
-        "turn it off where a misspelt topic should be an error.",
+        description="Whether a send creates an unknown topic. Convenient at first; turn it off if "
+        "a misspelt topic should be an error.",
     )
     auto_create_groups: bool = Field(
-        default=True, description="Whether a consumer group is made by its first member."
+        default=True, description="Whether the first member creates its consumer group."
     )
     default_queue_count: int = Field(
         4,
         ge=1,
         le=QUEUE_COUNT_MAX,
-        description="Read and write queues of a topic that names no counts.",
+        description="Read and write queues of a topic that is created without counts.",
     )
     topics_max: int = Field(
         10_000,
         ge=1,
-        description="Topics that clients may make here, by a command or a send; those that stand "
-        "already stay. With two for each group they are fewer than the name server's "
-        "topics_per_broker_max, so that all stand in routes.",
+        description="Topics that clients may create here, by a command or a send; existing ones "
+        "stay. Together with two topics per group, this is below the name server's "
+        "topics_per_broker_max, so that all topics are in routes.",
     )
     queues_max: int = Field(
         100_000,
         ge=1,
-        description="Queues of these topics together. Each that has messages costs two files and "
-        "some KiB of memory.",
+        description="Queues of all these topics together. Each queue with messages costs two "
+        "files and some KiB of memory.",
     )
     groups_max: int = Field(
         4_000,
         ge=1,
-        description="Consumer groups that may be made here. Each may have two topics of its own: "
-        "what is tried again, and its dead letters.",
+        description="Consumer groups that may be created here. Each may have two topics: its "
+        "retry topic and its dead letters.",
     )
     message_bytes_max: int = Field(4 << 20, ge=1, description="Largest body of a message in bytes.")
     held_pulls_max: int = Field(
         3072,
         ge=0,
-        description="Pulls that wait for messages at a time; more are refused. Below "
+        description="Pulls that may wait for messages at a time; more are refused. Below "
         "concurrent_calls_max, so that waiting consumers leave room for producers.",
     )
 
     answer_bytes_max: int = Field(
         256 << 20,
         ge=8 << 20,
-        description="Bytes of messages that are handed out and not taken yet, of all consumers "
-        "together; one connection may hold half of what is left. Who wants more waits. gRPC has "
-        "another copy of what is on its way.",
+        description="Bytes of messages in answers that clients have not read yet, for all "
+        "consumers together; one connection may hold half of what is left. Consumers that want "
+        "more wait. gRPC has another copy of what it is sending.",
     )
     client_silence_s: float = Field(
         120, gt=0, description="Seconds of silence after which an attached client is forgotten."
@@ -231,36 +243,36 @@ class BrokerSettings(ServiceSettings):
     filter_server_silence_s: float = Field(
         30,
         gt=0,
-        description="Seconds of silence after which a FilterServer leaves the routes; it is asked "
-        "to say three times in that span that it lives. Consumers do not wait for this: they go on "
-        "to another FilterServer as soon as one does not answer.",
+        description="Seconds of silence after which a FilterServer leaves the routes; it sends "
+        "three heartbeats in that time. Consumers do not wait for this: they use another "
+        "FilterServer as soon as one does not answer.",
     )
     consumer_deaths_max: int = Field(
         3,
         ge=0,
         le=1000,
-        description="How many consumers may die of a message, each with nothing else in work, "
-        "until it becomes a dead letter; the limit of its group holds too. A death costs more than "
-        "a listener that fails, so fewer are borne. 0: deaths are not looked at, and such a "
-        "message comes again for ever.",
+        description="How many consumers may die of a message, each while it processes nothing "
+        "else, before it becomes a dead letter; the limit of its group applies, too. A death "
+        "costs more than a listener that fails, so fewer are allowed. 0: deaths are not counted, "
+        "and such a message is delivered again for ever.",
     )
     consumer_grace_s: float = Field(
         10,
         gt=0,
-        description="Seconds in which a consumer may come back whose stream broke without a "
-        "goodbye, until it is taken for dead. Longer than consumers need to attach anew after a "
-        "moment without network; a message that such a death is counted against waits so long.",
+        description="Seconds that a consumer whose stream broke without a goodbye has to come "
+        "back before it counts as dead. Longer than consumers need to attach again after a short "
+        "network failure; a message that such a death would count against waits this long.",
     )
     client_heartbeat_s: float = Field(
-        30, gt=0, description="Seconds between heartbeats that attached clients are asked for."
+        30, gt=0, description="Seconds between heartbeats of attached clients."
     )
     queue_lock_lease_s: float = Field(
         60,
         gt=0,
         description="Seconds that a member which consumes in order keeps a queue without renewing "
-        "its lock; then another one may take it, and what the old one stores is refused. Members "
-        "renew every 20 s. One whose stream to the broker has ended keeps it for two thirds of "
-        "that.",
+        "its lock; then another member may take it, and offsets of the old owner are refused. "
+        "Members renew after a third of it. A member whose stream to the broker has ended keeps "
+        "the queue for two thirds of it.",
     )
     name_server_heartbeat_s: float = Field(
         30,
@@ -270,7 +282,8 @@ class BrokerSettings(ServiceSettings):
     name_server_wait_s: float = Field(
         2,
         ge=0,
-        description="Seconds that start and topic changes wait for name servers to be told.",
+        description="Seconds that the start and topic changes wait for name servers to be "
+        "informed.",
     )
     offset_save_s: float = Field(
         5, gt=0, description="Seconds between saves of consumer offsets that have changed."
@@ -279,35 +292,35 @@ class BrokerSettings(ServiceSettings):
         3600,
         ge=60,
         description="Seconds after which an idempotent producer that sent nothing to a queue is "
-        "forgotten there. Longer than any producer repeats a batch: a repeat that comes later may "
-        "be stored twice.",
+        "forgotten there. Longer than any producer repeats a batch: a later repeat may be stored "
+        "twice.",
     )
     producer_streams_max: int = Field(
         20_000,
         ge=1,
         description="Pairs of idempotent producer and queue that are remembered, about 1 KiB of "
-        "memory each; beyond that the one unused for longest is forgotten.",
+        "memory each; beyond that, the least recently used is forgotten.",
     )
     producer_save_s: float = Field(
         10,
         gt=0,
-        description="Seconds between snapshots of what idempotent producers have stored. After a "
-        "crash the log is read from the last one on.",
+        description="Seconds between snapshots of the state of idempotent producers. After a "
+        "crash, the log is read from the last snapshot on.",
     )
 
     delay_levels: str = Field(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         description="Waits of the delay levels, level 1 first, in units of s, m, h or d: "
-        "RocketMQ's messageDelayLevel, and its default. Failed messages wait by them too, from "
-        "level 3 on. Change it when nothing waits: what waits then keeps its time, or waits as "
-        "long as its level does now from the next start on, whichever is less.",
+        "RocketMQ's messageDelayLevel, with its default. Failed messages use them, too, from "
+        "level 3 on. Change it while no message waits: after the next start, a waiting message "
+        "keeps its time, or waits as long as its level does now, whichever is less.",
     )
     delay_days_max: float = Field(
         40,
         gt=0,
         le=3650,
-        description="Days that a delivery time may be ahead; a later one is refused. What waits is "
-        "written again now and then, so that it outlives retention.",
+        description="Days that a delivery time may be ahead; a later one is refused. Waiting "
+        "messages are written again from time to time, so that retention does not delete them.",
     )
     half_messages_max: int = Field(
         100_000,
@@ -319,14 +332,14 @@ class BrokerSettings(ServiceSettings):
         7 * 86_400,
         ge=60,
         description="Seconds that records of a batch transaction wait for its commit after the "
-        "last of them was staged; then they are dropped. Days, because the one who commits may be "
-        "down for a weekend. The log is kept for as long.",
+        "last of them was staged; then they are dropped. Days, because the committing process may "
+        "be down for a weekend. The log is kept for as long.",
     )
     transaction_outcomes_max: int = Field(
         20_000,
         ge=0,
-        description="Outcomes of transactions that are kept in memory. Older ones are looked up in "
-        "the log, as long as it keeps their op records.",
+        description="Outcomes of transactions that are kept in memory. Older ones are looked up "
+        "in the log for as long as it has their op records.",
     )
 
     @field_validator("delay_levels")
