@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from grpc.aio import Channel, StreamStreamCall, UnaryUnaryCall, insecure_channel
 
@@ -86,11 +87,13 @@ _RECEIVE_SERVICE: Final = RECEIVE.services_by_name["ReceiveService"]
 _RECEIVE_RECORDS: Final = f"/{_RECEIVE_SERVICE.full_name}/ReceiveRecords"
 _STREAM_TRANSACTIONS: Final = f"/{_TRANSACTION_SERVICE.full_name}/StreamTransactions"
 
+_Stub = TypeVar("_Stub")
+
 
 class Connections:
     """The channels of one client; they live on one event loop."""
 
-    __slots__ = ("_channels", "_closed", "_fork_guard")
+    __slots__ = ("_channels", "_closed", "_fork_guard", "_stubs")
 
     def __init__(self) -> None:
         """Start without channels.
@@ -100,6 +103,7 @@ class Connections:
         """
         begin_to_use_grpc()
         self._channels: dict[str, Channel] = {}
+        self._stubs: dict[tuple[Callable[[Channel], Any], str], Any] = {}
         self._closed = False
         self._fork_guard = ForkGuard()
 
@@ -129,11 +133,11 @@ class Connections:
 
     def routes(self, address: str) -> RouteServiceAsyncStub:
         """The route service of a name server."""
-        return RouteServiceStub(self.channel(address))
+        return self._stub(RouteServiceStub, address)
 
     def send(self, address: str) -> SendServiceAsyncStub:
         """The send service of a broker."""
-        return SendServiceStub(self.channel(address))
+        return self._stub(SendServiceStub, address)
 
     def append_records(
         self, address: str, request: bytes, timeout_s: float
@@ -165,7 +169,7 @@ class Connections:
 
     def pull(self, address: str) -> PullServiceAsyncStub:
         """The pull service of a broker."""
-        return PullServiceStub(self.channel(address))
+        return self._stub(PullServiceStub, address)
 
     def receive_records(
         self, address: str, request: ReceiveRecordsRequest, timeout_s: float
@@ -180,43 +184,52 @@ class Connections:
 
     def receiving(self, address: str) -> ReceiveServiceAsyncStub:
         """The receive service of a broker."""
-        return ReceiveServiceStub(self.channel(address))
+        return self._stub(ReceiveServiceStub, address)
 
     def queries(self, address: str) -> QueryServiceAsyncStub:
         """The query service of a broker."""
-        return QueryServiceStub(self.channel(address))
+        return self._stub(QueryServiceStub, address)
 
     def offsets(self, address: str) -> OffsetServiceAsyncStub:
         """The offset service of a broker."""
-        return OffsetServiceStub(self.channel(address))
+        return self._stub(OffsetServiceStub, address)
 
     def clients(self, address: str) -> ClientServiceAsyncStub:
         """The client service of a broker."""
-        return ClientServiceStub(self.channel(address))
+        return self._stub(ClientServiceStub, address)
 
     def topics(self, address: str) -> TopicServiceAsyncStub:
         """The topic service of a broker."""
-        return TopicServiceStub(self.channel(address))
+        return self._stub(TopicServiceStub, address)
 
     def transactions(self, address: str) -> TransactionServiceAsyncStub:
         """The transaction service of a broker."""
-        return TransactionServiceStub(self.channel(address))
+        return self._stub(TransactionServiceStub, address)
 
     def sinks(self, address: str) -> SinkServiceAsyncStub:
         """The sink service of a broker, for exactly-once writes."""
-        return SinkServiceStub(self.channel(address))
+        return self._stub(SinkServiceStub, address)
 
     def retries(self, address: str) -> RetryServiceAsyncStub:
         """The retry service of a broker."""
-        return RetryServiceStub(self.channel(address))
+        return self._stub(RetryServiceStub, address)
 
     def groups(self, address: str) -> GroupServiceAsyncStub:
         """The group service of a broker."""
-        return GroupServiceStub(self.channel(address))
+        return self._stub(GroupServiceStub, address)
+
+    def _stub(self, make: Callable[[Channel], _Stub], address: str) -> _Stub:
+        """The stub of a service at an address; kept, because making one makes all its methods."""
+        channel = self.channel(address)
+        stub: _Stub | None = self._stubs.get((make, address))
+        if stub is None:
+            stub = self._stubs[make, address] = make(channel)
+        return stub
 
     async def close(self) -> None:
         """Close all channels; calls in flight end as cancelled."""
         self._closed = True
+        self._stubs.clear()
         channels = list(self._channels.values())
         self._channels.clear()
         await asyncio.gather(*(channel.close() for channel in channels))
