@@ -12,8 +12,8 @@ from tools.reference.markdown import COLUMNS_MAX, block, made_from, page, table
 
 _INTRODUCTION: Final = """
 What `ariane <command> --help` says, for all commands of this repository, those that distributions
-add [by an entry point](../services/admin/README.md#a-room-of-your-own) among them. In a work tree
-it is `.venv/bin/ariane`.
+add [by an entry point](../services/admin/README.md#a-command-of-your-own) among them. In a work
+tree it is `.venv/bin/ariane`.
 
 Results go to standard output, everything else to standard error; `-o json` is for programs. A whole
 cluster to try commands on is one command away: `ariane dev`.

@@ -12,7 +12,7 @@ from click.exceptions import NoArgsIsHelpError
 
 from ariane_admin.asking.contexts import CONTEXT_VARIABLE, enter_context
 from ariane_admin.errors import CommandFailed, say_error
-from ariane_admin.rooms import House
+from ariane_admin.lazy_group import LazyGroup
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.standard_streams import drop_output, settle
 
@@ -46,8 +46,8 @@ def _broken_pipes_are_ours() -> Iterator[None]:
         raise _ReaderLeft from error
 
 
-class _Root(House):
-    """The house, with the end of ``ariane ... | head`` kept from click."""
+class _Root(LazyGroup):
+    """All commands, with the end of ``ariane ... | head`` kept from click."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Read the command line; ``--help`` is written here."""

@@ -1,4 +1,4 @@
-"""Rooms are found, loaded late, and shut out nobody when they are broken."""
+"""Commands are found, loaded late, and keep no other from running when they are broken."""
 
 import re
 import subprocess
@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from ariane_admin.cli import main, root
-from ariane_admin.command_table import OWN_COMMANDS, Room, Wing
-from ariane_admin.rooms import PLUGIN_GROUP, House
+from ariane_admin.command_table import OWN_COMMANDS, CommandGroup, LazyCommand
+from ariane_admin.lazy_group import PLUGIN_GROUP, LazyGroup
 from ariane_admin.terminal.exits import ExitStatus
 
 
@@ -28,26 +28,28 @@ def plugin(name, value):
     return EntryPoint(name, value, PLUGIN_GROUP)
 
 
-def house(*plugins, rooms=None):
-    return House("house", rooms=rooms or {}, plugins=plugins)
+def root_of(*plugins, commands=None):
+    return LazyGroup("ariane", commands=commands or {}, plugins=plugins)
 
 
 @pytest.fixture
 def here(monkeypatch):
     """This module under a name that can be imported."""
-    monkeypatch.setitem(sys.modules, "house_plugins", sys.modules[__name__])
-    return "house_plugins"
+    monkeypatch.setitem(sys.modules, "own_plugins", sys.modules[__name__])
+    return "own_plugins"
 
 
 def test_a_plugin_is_listed_and_runs(here):
-    root = house(plugin("greet", f"{here}:greet"))
+    root = root_of(plugin("greet", f"{here}:greet"))
     assert "Say good morning." in CliRunner().invoke(root, ["--help"]).stdout
     assert CliRunner().invoke(root, ["greet"]).stdout == "good morning\n"
 
 
-@pytest.mark.parametrize("value", ["no_such_module:room", "{here}:missing", "{here}:not_a_command"])
+@pytest.mark.parametrize(
+    "value", ["no_such_module:command", "{here}:missing", "{here}:not_a_command"]
+)
 def test_a_broken_plugin_is_one_line_and_shuts_out_nobody(here, value):
-    root = house(plugin("broken", value.format(here=here)), plugin("greet", f"{here}:greet"))
+    root = root_of(plugin("broken", value.format(here=here)), plugin("greet", f"{here}:greet"))
     shown = CliRunner().invoke(root, ["--help"])
     assert shown.exit_code == 0
     assert "Say good morning." in shown.stdout
@@ -57,19 +59,20 @@ def test_a_broken_plugin_is_one_line_and_shuts_out_nobody(here, value):
 
 
 def test_a_broken_plugin_cannot_be_entered(here):
-    entered = CliRunner().invoke(house(plugin("broken", "no_such_module:room")), ["broken"])
+    entered = CliRunner().invoke(root_of(plugin("broken", "no_such_module:command")), ["broken"])
     assert entered.exit_code == 2
     assert "No such command 'broken'" in entered.stderr
 
 
-def test_rooms_are_not_loaded_before_they_are_entered(here):
-    root = house(plugin("broken", "no_such_module:room"), plugin("greet", f"{here}:greet"))
+def test_commands_are_not_loaded_before_they_are_run(here):
+    root = root_of(plugin("broken", "no_such_module:command"), plugin("greet", f"{here}:greet"))
     assert CliRunner().invoke(root, ["greet"]).stderr == ""
 
 
-def test_a_plugin_cannot_take_an_own_rooms_name(here):
-    root = house(
-        plugin("greet", "no_such_module:room"), rooms={"greet": Room(f"{here}:greet", "Say.")}
+def test_a_plugin_cannot_take_an_own_commands_name(here):
+    root = root_of(
+        plugin("greet", "no_such_module:command"),
+        commands={"greet": LazyCommand(f"{here}:greet", "Say.")},
     )
     assert CliRunner().invoke(root, ["greet"]).stdout == "good morning\n"
 
@@ -154,21 +157,21 @@ def test_what_changes_the_cluster_asks_first_and_what_destroys_has_a_dry_run():
     assert {"ariane topic delete", "ariane group delete", "ariane dead-letter redrive"} <= dry
 
 
-def opened(group, rooms):
+def opened(group, commands):
     """Every command behind a group, with the line that lists show of it."""
     context = click.Context(group)
-    assert group.list_commands(context) == list(rooms)
-    for name, own in rooms.items():
+    assert group.list_commands(context) == list(commands)
+    for name, own in commands.items():
         command = group.get_command(context, name)
         assert command.name == name
-        if isinstance(own, Wing):
-            yield from opened(command, own.rooms)
+        if isinstance(own, CommandGroup):
+            yield from opened(command, own.commands)
         else:
             yield command, own
 
 
 def test_every_own_command_opens_and_its_help_begins_as_lists_say():
-    for command, own in opened(House("house", plugins=()), OWN_COMMANDS):
+    for command, own in opened(LazyGroup("ariane", plugins=()), OWN_COMMANDS):
         assert command.get_short_help_str(limit=300) == own.help
 
 

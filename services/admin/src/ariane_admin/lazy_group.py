@@ -1,7 +1,7 @@
-"""Groups of commands that load a command when it is entered, and not before.
+"""Groups of commands that load a command when it is run, and not before.
 
-``ariane`` is a house with rooms: its own (``command_table.py``), and those that other distributions
-register under the entry-point group ``ariane.commands``. Help, completion and suggestions take the
+``ariane`` has its own commands (``command_table``), and those that other distributions register
+under the entry-point group ``ariane.commands``. Help, completion and suggestions take the
 lines of lists from the table, and of a plugin from the first line of its module, so that a command
 that is broken, or slow to load, stands in nobody else's way.
 """
@@ -22,7 +22,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from ariane_admin.command_table import OWN_COMMANDS, Room, Wing
+from ariane_admin.command_table import OWN_COMMANDS, CommandGroup, LazyCommand
 from ariane_admin.errors import say_error
 
 PLUGIN_GROUP: Final = "ariane.commands"
@@ -32,13 +32,13 @@ _COLUMNS_BESIDE: Final = 6
 """Of a line of help, what stands around name and text."""
 
 
-class House(click.Group):
-    """A group whose commands are loaded when they are entered."""
+class LazyGroup(click.Group):
+    """A group whose commands are loaded when they are run."""
 
     def __init__(
         self,
         *args: Any,
-        rooms: Mapping[str, Room | Wing] = OWN_COMMANDS,
+        commands: Mapping[str, LazyCommand | CommandGroup] = OWN_COMMANDS,
         plugins: Iterable[EntryPoint] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -46,12 +46,12 @@ class House(click.Group):
 
         Args:
             args: For `click.Group`.
-            rooms: The own commands, by name.
+            commands: The own commands, by name.
             plugins: The commands of other distributions; those that are installed by default.
             kwargs: For `click.Group`.
         """
         super().__init__(*args, **kwargs)
-        self._rooms = rooms
+        self._own = commands
         self._given_plugins = plugins
 
     @cached_property
@@ -59,21 +59,21 @@ class House(click.Group):
         """Commands of other distributions; none takes the name of an own one."""
         given = self._given_plugins
         found = entry_points(group=PLUGIN_GROUP) if given is None else given
-        return {each.name: each for each in found if each.name not in self._rooms}
+        return {each.name: each for each in found if each.name not in self._own}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
-        return sorted({*super().list_commands(ctx), *self._rooms, *self._plugins})
+        return sorted({*super().list_commands(ctx), *self._own, *self._plugins})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a command. A plugin that cannot be loaded is a warning and counts as not there."""
-        own = self._rooms.get(cmd_name)
-        if isinstance(own, Wing):
-            return House(
+        own = self._own.get(cmd_name)
+        if isinstance(own, CommandGroup):
+            return LazyGroup(
                 cmd_name,
                 help=own.help,
                 epilog=_examples_text(own.examples),
-                rooms=own.rooms,
+                commands=own.commands,
                 plugins=(),
             )
         if own is not None:
@@ -118,7 +118,7 @@ class House(click.Group):
     def _lines(self, ctx: click.Context) -> Iterator[_Line]:
         """What lists show: commands with name and help alone, where others need not be loaded."""
         for name in self.list_commands(ctx):
-            own = self._rooms.get(name)
+            own = self._own.get(name)
             if own is not None:
                 yield _Line(name, help=own.help)
                 continue

@@ -1,0 +1,32 @@
+"""What the table says of a command that is not loaded, and of a group of commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+
+class LazyCommand(NamedTuple):
+    """A command that is loaded when it is run.
+
+    Attributes:
+        place: Its ``module:attribute``.
+        help: The first sentence of its help.
+    """
+
+    place: str
+    help: str
+
+
+class CommandGroup(NamedTuple):
+    """A group of commands, such as ``ariane topic``.
+
+    Attributes:
+        help: What its help says of it.
+        commands: Its commands by name.
+        examples: Command lines that its help shows.
+    """
+
+    help: str
+    commands: Mapping[str, LazyCommand | CommandGroup]
+    examples: Sequence[str]
