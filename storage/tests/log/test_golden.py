@@ -81,7 +81,7 @@ def test_checkpoint_of_version_1():
         confirmed_offset=19_000,
         store_timestamp_ms=1_700_000_000_001,
         queue_count=3,
-        entry_count=77,
+        entry_sum=77,
         index_item_count=12,
     )
     CheckpointFile(disk, path).save(checkpoint)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ariane_record import decode_record
+from ariane_record import decode_record, tag_code
 from ariane_storage.errors import QueueUnderRepair
 from ariane_storage.log.records.queue_identity import identity_of
 from ariane_storage.offline.closed_store import ClosedStore
@@ -138,6 +138,36 @@ def test_a_file_that_was_exchanged_is_mended_though_nobody_wants_its_tags(bench)
             "flights", 0, 0, max_count=99, max_bytes=9999, wanted=Tagged(int(code))
         )
         assert read.count == 16 + 4
+
+
+@pytest.mark.parametrize("what", ["another topic's", "an earlier topic's", "a deleted one's"])
+@pytest.mark.parametrize("first_entry", [0, 8, 16])
+def test_a_filter_passes_over_no_foreign_stretch(bench, read_repaired, what, first_entry):
+    """None of its entries has a wanted tag, so that no record would be looked at."""
+    bench.config = replace(bench.config, scan_entries_max=30)
+    store = bench.open()
+    topic = "delays" if what == "another topic's" else "flights"
+    store.append_block(block_of(topic, [b"."] * 24, tags=["other"] * 24), 0)
+    store.flush_derived()
+    foreign = bench.disk.read(queue_file(bench, topic, 0, first_entry))
+    if topic == "flights":
+        store.keeping.delete_queues("flights")
+    if what == "a deleted one's":
+        for _ in range(3):
+            store.append_block(block_of("delays", [b"." * 2000] * 3), 1)
+        bench.disk.used_ratio = 0.86
+        assert store.keeping.apply_retention().deleted
+    store.append_block(block_of("flights", [b"now"] * 24, tags=["wanted"] * 24), 0)
+    store.flush_derived()
+    bench.disk.write(queue_file(bench, "flights", 0, first_entry), foreign)
+    wanted = Tagged(tag_code("wanted"))
+    # A window that begins before it, ends with it, and is it.
+    for begin, count in ((0, 24), (first_entry, 8), (max(0, first_entry - 4), 12)):
+        read = read_repaired(
+            store, "flights", 0, begin, max_count=count, max_bytes=99_999, wanted=wanted
+        )
+        assert read.count == min(count, 24 - begin)
+    store.close()
 
 
 @pytest.mark.parametrize("boundary", list(TimeBoundary))

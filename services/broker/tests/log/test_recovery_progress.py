@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from ariane_broker.log.recovery_words import RecoveryProgress
+from ariane_broker.log.recovery_words import RecoveryProgress, recovery_findings
+from ariane_storage import Store
 from ariane_storage.recovery.recovery import Progress
+from ariane_storage.testing import block_of, small_config
 
 
 def test_a_line_for_each_tenth():
@@ -22,3 +24,17 @@ def test_a_small_store_says_nothing():
         RecoveryProgress()(Progress("scan the commit log", 5, 100))
         RecoveryProgress()(Progress("scan the commit log", 0, 0))
     assert lines == []
+
+
+def test_an_older_checkpoint_is_a_finding(tmp_path):
+    def report_of(count):
+        with Store.open(tmp_path, small_config()) as store:
+            store.append_block(block_of("flights", [b"x"] * count), 0)
+            return recovery_findings(store.recovery, (), ())
+
+    assert report_of(1) == []
+    older = (tmp_path / "checkpoint").read_bytes()
+    assert report_of(2) == []
+    (tmp_path / "checkpoint").write_bytes(older)
+    (finding,) = report_of(1)
+    assert finding.startswith("2 records were scanned")

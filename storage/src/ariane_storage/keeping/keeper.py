@@ -125,7 +125,7 @@ class Keeper:
                 confirmed_offset=min(end, self._parts.confirmed_offset),
                 store_timestamp_ms=timestamp,
                 queue_count=sums.queue_count,
-                entry_count=sums.entry_count,
+                entry_sum=sums.entry_sum,
                 index_item_count=items,
             )
         )

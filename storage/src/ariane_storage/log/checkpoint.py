@@ -9,7 +9,7 @@
     +--------+--------+--------+--------+--------+--------+----------+----------+----------+
 
     slot:  magic u32 | version u32 | sequence u64 | log begin i64 | dispatched i64 | flushed i64 |
-           confirmed i64 | store timestamp i64 | queue count u64 | entry count u64 |
+           confirmed i64 | store timestamp i64 | queue count u64 | entry sum u64 |
            index item count u64 | crc32 u32
     mark:  magic u32 | flushed i64 | crc32 u32
 
@@ -58,7 +58,7 @@ class Checkpoint:
         confirmed_offset: The largest offset that was handed out.
         store_timestamp_ms: Store timestamp of the newest record below ``flushed_offset``.
         queue_count: Consume queues with entries in files.
-        entry_count: Sum of the queue offsets that their files reach.
+        entry_sum: Sum of the ends of their files; see ``QueueSums``.
         index_item_count: Items in all index files.
     """
 
@@ -68,7 +68,7 @@ class Checkpoint:
     confirmed_offset: int
     store_timestamp_ms: int
     queue_count: int
-    entry_count: int
+    entry_sum: int
     index_item_count: int
 
 

@@ -12,7 +12,8 @@
 Appending to a log that takes a foreign file for a segment loses records, since segments are found
 by their begin. So a run behind a gap counts only if it shows where it belongs: it holds a valid
 record, or the end of the log that the checkpoint knows. After a stop that end is certain, and
-behind it only one prepared segment of zeros belongs to the log.
+behind it only one prepared segment of zeros belongs to the log. If the log goes on there all the
+same, or begins behind it, the checkpoint is an older one, and the log ends somewhere behind.
 
 Foreign files are renamed, and reported.
 """
@@ -28,10 +29,16 @@ from typing import Final
 
 import numpy as np
 
+from ariane_record.layout import BLANK_SIZE_MIN_BYTES, MAGIC_BLANK
 from ariane_storage.disk.disk import Disk
 from ariane_storage.errors import StoreFormatError
 from ariane_storage.log.checkpoint import Checkpoint
-from ariane_storage.log.record_search import WINDOW_BYTES, find_record
+from ariane_storage.log.record_search import (
+    WINDOW_BYTES,
+    find_record,
+    record_at,
+    unpack_front,
+)
 from ariane_storage.log.segment import Segment, segment_name, segment_starts
 
 _FOREIGN: Final = ".foreign"
@@ -82,7 +89,7 @@ def find_segments(
                 "give it its name, or move it out of the folder",
             )
     log_end = checkpoint.flushed_offset if checkpoint is not None else None
-    stopped_at = None if crashed else log_end
+    stopped_at = None if crashed or files.go_on_behind(log_end, aligned) else log_end
     runs = list(_runs(aligned, segment_bytes))
     if len(runs) > 1:
         kept = [run for run in runs if files.belongs(run, log_end, stopped_at)]
@@ -149,6 +156,27 @@ class _Files:
         if log_end is not None and run[0] <= log_end <= run[-1] + self.segment_bytes:
             return True
         return any(map(self.has_record, run))
+
+    def go_on_behind(self, log_end: int | None, starts: list[int]) -> bool:
+        """Whether the log goes on where it should end, by some files in order.
+
+        So it does if a record or filler is there; or if nothing is left up to there, and records
+        behind.
+        """
+        if log_end is None or not starts:
+            return False
+        if starts[0] > log_end:
+            return any(map(self.has_record, starts))
+        position = log_end % self.segment_bytes
+        if log_end - position not in starts:
+            return False
+        with closing(self._segment(log_end - position)) as segment:
+            front = segment.window(position, BLANK_SIZE_MIN_BYTES).content
+            filler = len(front) == BLANK_SIZE_MIN_BYTES and unpack_front(front) == (
+                self.segment_bytes - position,
+                MAGIC_BLANK,
+            )
+            return filler or record_at(segment, position) is not None
 
     def has_record(self, start: int) -> bool:
         """Whether a file holds a valid record of its place in the log."""

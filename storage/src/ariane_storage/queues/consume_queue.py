@@ -65,6 +65,7 @@ class ConsumeQueue:
         min_offset: The oldest queue offset that is kept.
         is_on_disk: Whether it has files.
         last_record_end: Commit-log offset behind its newest record, 0 if it has none.
+        written_record_end: The same of the newest record with an entry in the files.
     """
 
     __slots__ = (
@@ -76,6 +77,7 @@ class ConsumeQueue:
         "min_offset",
         "queue_id",
         "topic",
+        "written_record_end",
     )
 
     def __init__(self, files: QueueFiles, folder: Path, topic: str, queue_id: int) -> None:
@@ -87,6 +89,7 @@ class ConsumeQueue:
         self.min_offset = 0
         self.is_on_disk = False
         self.last_record_end = 0
+        self.written_record_end = 0
 
     @property
     def end_offset(self) -> int:
@@ -110,6 +113,7 @@ class ConsumeQueue:
         """Make an empty queue begin above 0."""
         self._tail = _Tail(queue_offset, bytearray())
         self.min_offset = queue_offset
+        self.written_record_end = 0
 
     def skip_to(self, queue_offset: int) -> None:
         """Fill with holes up to a queue offset: the messages before it are damaged or gone."""
@@ -232,6 +236,7 @@ class ConsumeQueue:
             tail.encoded[place : place + len(encoded)] = encoded
         if in_files:
             self._files.write(queue_offset, entries[:in_files].tobytes(), Unsynced())
+            self.written_record_end = self._last_record_end(self.written_offset)
 
     def _lies_below(self, queue_offset: int, commit_log_offset: int) -> bool:
         """Whether an entry's record starts below an offset; holes count as below."""
@@ -257,6 +262,7 @@ class ConsumeQueue:
         size = (end - tail.start) * ENTRY_BYTES
         self._files.write(tail.start, bytes(tail.encoded[:size]), unsynced)
         self.is_on_disk = True
+        self.written_record_end = self._record_end(end - 1) or self._last_record_end(end)
         with self._lock:
             self._tail = _Tail(end, self._tail.encoded[size:])
 
@@ -281,10 +287,11 @@ class ConsumeQueue:
         self.min_offset = first
         self._tail = _Tail(low, bytearray())
         # A damaged size must not hide an entry that is known to be durable.
-        self.last_record_end = min(self._last_record_end(), commit_log_end)
+        self.last_record_end = min(self._last_record_end(low), commit_log_end)
+        self.written_record_end = self.last_record_end
 
-    def _last_record_end(self) -> int:
-        last = self.last_message(self.min_offset, self.end_offset)
+    def _last_record_end(self, end: int) -> int:
+        last = self.last_message(self.min_offset, end)
         return self._record_end(last) if last >= self.min_offset else 0
 
     def cut(self, queue_offset: int) -> None:
@@ -298,7 +305,8 @@ class ConsumeQueue:
                 kept = tail.encoded[: (queue_offset - tail.start) * ENTRY_BYTES]
                 self._tail = _Tail(tail.start, kept)
             self.min_offset = min(self.min_offset, queue_offset)
-            self.last_record_end = self._last_record_end()
+            self.last_record_end = self._last_record_end(self.end_offset)
+            self.written_record_end = self._last_record_end(self.written_offset)
 
     def remove_files_below_min(self) -> None:
         """Remove files whose entries are all below the queue's begin.

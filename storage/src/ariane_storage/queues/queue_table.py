@@ -29,15 +29,16 @@ def can_name_queue(topic: str, queue_id: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class QueueSums:
-    """Sums over all queues in the checkpoint, by which missing files are noticed.
+    """Sums over all queues in the checkpoint, by which missing and older files are noticed.
 
     Attributes:
         queue_count: Queues that have entries in files.
-        entry_count: Sum of their written queue offsets.
+        entry_sum: Sum of the queue offsets that the files reach, and of the commit-log offsets
+            behind their last records: files of an earlier topic may have as many entries.
     """
 
     queue_count: int
-    entry_count: int
+    entry_sum: int
 
 
 class QueueTable:
@@ -152,8 +153,12 @@ class QueueTable:
 
     def sums(self) -> QueueSums:
         """The sums of the files as they are now."""
-        written = [queue.written_offset for queue in self._with_files() if queue.is_on_disk]
-        return QueueSums(len(written), sum(written))
+        ends = [
+            queue.written_offset + queue.written_record_end
+            for queue in self._with_files()
+            if queue.is_on_disk
+        ]
+        return QueueSums(len(ends), sum(ends))
 
     def _with_files(self) -> Collection[ConsumeQueue]:
         """All queues, and the hidden ones: their deletion may still be undone."""

@@ -14,7 +14,7 @@ from ariane_storage.log.records.queue_identity import QueueIdentity
 from ariane_storage.parts import StoreParts
 from ariane_storage.queues.consume_queue import ConsumeQueue
 from ariane_storage.queues.consume_queue_entry import HOLE_SIZE, Entries
-from ariane_storage.reading.read import sound_records, whole_record
+from ariane_storage.reading.read import is_record_of, sound_records
 from ariane_storage.reading.selection import Selection
 
 _LAST_ENTRIES: Final = 16
@@ -70,7 +70,7 @@ def leads_to_record(
 ) -> bool:
     """Whether an entry points to its record, damaged or not."""
     place, size, _ = queue.entry_at(queue_offset)
-    return whole_record(log, place, size, queue_offset, identity, trusted_from=0) is not None
+    return is_record_of(log, place, size, queue_offset, identity)
 
 
 def is_foreign(

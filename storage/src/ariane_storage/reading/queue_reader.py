@@ -24,10 +24,11 @@ from ariane_storage.reading.read import (
     QueueRead,
     QueueReadStatus,
     gather,
+    is_record_of,
     whole_record,
 )
 from ariane_storage.reading.record_finder import store_timestamp
-from ariane_storage.reading.selection import Selection, select
+from ariane_storage.reading.selection import Selection, select, suspects
 
 QueueName: TypeAlias = tuple[str, int]
 """Topic and queue id."""
@@ -111,10 +112,10 @@ class QueueReader:
         """The matching records among some entries, the next offset, and the bytes examined.
 
         Raises:
-            QueueUnderRepair: The first entry is wrong.
+            QueueUnderRepair: The first entry is wrong, or one that was passed over.
         """
         looks = wanted is not None and wanted.looks_at_records
-        selection = _chosen(
+        selection, entries = _chosen(
             queue,
             queue_offset,
             count,
@@ -129,12 +130,32 @@ class QueueReader:
             following = found.stopped_at
         if following == queue_offset:
             raise self._under_repair(queue, queue_offset)
+        if wanted is not None and len(found.sizes) < following - queue_offset:
+            self._check_passed(queue, queue_offset, entries[: following - queue_offset])
         looked_at_bytes = ENTRY_BYTES * (following - queue_offset) + int(found.sizes.sum())
         if wanted is not None and looks and len(found.sizes):
             found = matching(found, wanted, max_count=max_count, max_bytes=max_bytes)
             if found.stopped_at is not None:
                 following = found.stopped_at
         return found, following, looked_at_bytes
+
+    def _check_passed(self, queue: ConsumeQueue, begin: int, entries: Entries) -> None:
+        """Look for entries of another time or queue among those that a filter has passed over.
+
+        Their records are not read. But a stretch of a file that is foreign mostly shows at the
+        edges of what was examined, or because its records do not follow one another.
+
+        Raises:
+            QueueUnderRepair: There is one.
+        """
+        parts, identity = self._parts, self._parts.identity_of(queue)
+        for row in suspects(entries):
+            commit_log_offset, size, _ = entries[row].item()
+            queue_offset = begin + row
+            if not is_record_of(
+                parts.log, commit_log_offset, size, queue_offset, identity
+            ) and not is_lost(parts.quarantine, queue, queue_offset):
+                raise self._under_repair(queue, queue_offset)
 
     def _gathered(self, queue: ConsumeQueue, selection: Selection) -> Gathered:
         parts = self._parts
@@ -294,8 +315,8 @@ def _chosen(
     max_count: int,
     max_bytes: int,
     wanted: Filter | None,
-) -> Selection:
-    """Choose from up to ``count`` entries.
+) -> tuple[Selection, Entries]:
+    """Choose from up to ``count`` entries; returns those that were examined, too.
 
     If the byte limit ends a read long before the entries do, most of these are not needed: first
     about twice as many as will fit are tried, and all of them only if those were not enough.
@@ -313,7 +334,8 @@ def _chosen(
             first_count = count = int(np.argmax(nothing))
             entries = entries[:count]
             if not count:
-                return Selection(*3 * (np.empty(0, np.int64),), next_queue_offset=queue_offset)
+                none = Selection(*3 * (np.empty(0, np.int64),), next_queue_offset=queue_offset)
+                return none, entries
         selection = select(
             entries,
             queue_offset,
@@ -322,7 +344,7 @@ def _chosen(
             wanted=wanted,
         )
         if first_count == count or selection.next_queue_offset < queue_offset + len(entries):
-            return selection
+            return selection, entries
         first_count = count
 
 

@@ -55,6 +55,8 @@ _READ_ALONG_MAX: Final = 2048
 """Copying so many bytes between two records takes less time than a call: of two queues whose
 records of 1 KiB alternate, one is read in 0.63 us a record instead of 0.98. From 3 KiB on a call is
 as fast."""
+_HEAD_BYTES: Final = 512
+"""More than a record has before its body, and the topic, too, behind a small body."""
 _LARGE_BYTES: Final = 1 << 20
 """For an entry with so large a record, the record's first bytes are checked before it is read."""
 
@@ -208,6 +210,36 @@ def _first_astray(
     return None
 
 
+def is_record_of(
+    log: CommitLog, commit_log_offset: int, size: int, queue_offset: int, identity: QueueIdentity
+) -> bool:
+    """Whether a record is the one of its entry, damaged or not; reads only its head and topic.
+
+    Args:
+        log: The commit log.
+        commit_log_offset: Where the record starts.
+        size: Its size in bytes.
+        queue_offset: Its queue offset.
+        identity: The fields that records of the queue share.
+    """
+    if not RECORD_BYTES_MIN <= size < HOLE_SIZE:
+        return False
+    try:
+        front = log.read(commit_log_offset, min(size, _HEAD_BYTES))
+        if front is None:
+            return False
+        place = identity.topic_place(front, commit_log_offset, size, queue_offset)
+        if place is None:
+            return False
+        begin, counted = place
+        end = begin + len(counted)
+        if end > len(front):
+            return log.read(commit_log_offset + begin, len(counted)) == counted
+        return front[begin:end] == counted
+    except BytesUnreadable:
+        return False
+
+
 def whole_record(
     log: CommitLog,
     commit_log_offset: int,
@@ -232,8 +264,12 @@ def whole_record(
     """
     if not RECORD_BYTES_MIN <= size < HOLE_SIZE:
         return None
+    if size > _LARGE_BYTES and not is_record_of(
+        log, commit_log_offset, size, queue_offset, identity
+    ):
+        return None
     try:
-        record = None if size > _LARGE_BYTES else log.read(commit_log_offset, size)
+        record = log.read(commit_log_offset, size)
     except BytesUnreadable:
         return None
     if record is None or not identity.holds_one(record, commit_log_offset, size, queue_offset):

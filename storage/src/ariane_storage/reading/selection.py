@@ -86,6 +86,22 @@ def select(
     )
 
 
+def suspects(entries: Entries) -> list[int]:
+    """Which of consecutive entries show best if some are foreign: the first and the last.
+
+    And where a record does not begin behind the one before it, both of those.
+    """
+    sizes, places = entries["size"].astype(np.int64), entries["commit_log_offset"].astype(np.int64)
+    real = np.flatnonzero(sizes != HOLE_SIZE)
+    if not len(real):
+        return []
+    if len(real) < len(sizes):
+        sizes, places = sizes[real], places[real]
+    falls = np.flatnonzero(places[1:] < places[:-1] + sizes[:-1])[:1].tolist()
+    found = {0, len(real) - 1, *falls, *(fall + 1 for fall in falls)}
+    return real[sorted(found)].tolist()  # type: ignore[no-any-return]
+
+
 def _select_first(entries: Entries, sizes: Int64s, queue_offset: int, max_bytes: int) -> Selection:
     """Choose from consecutive entries that are all wanted: the first, as many as fit."""
     count = max(1, int(np.searchsorted(np.cumsum(sizes), max_bytes, side="right")))

@@ -1,7 +1,8 @@
 """Files missing at the begin of the log or of a queue that retention has not deleted.
 
-Retention removes files there, too, but only those whose records are gone. So if a queue or the log
-begins above 0, this code decides whether that is legitimate.
+Retention removes files there, too, but only those whose records are gone, and all of those. So if a
+queue or the log begins above 0, or a queue with records that are gone, this code decides whether
+that is legitimate.
 """
 
 from __future__ import annotations
@@ -56,6 +57,31 @@ def lack_first_files(log: CommitLog, queues: QueueTable, deleted_topics: Deleted
             return True
         if event.end >= end:
             break
+    return False
+
+
+def has_outlived_files(
+    log: CommitLog, queues: QueueTable, checkpoint: Checkpoint | None, file_entries: int
+) -> bool:
+    """Whether a queue begins with a file that retention has removed.
+
+    It is an earlier topic's: its entries look as if all their messages were deleted, whatever stood
+    there before.
+
+    Args:
+        log: The commit log.
+        queues: All queues, just loaded from their files.
+        checkpoint: Retention writes one when it has removed files.
+        file_entries: Entries of one file.
+    """
+    if checkpoint is None or checkpoint.log_begin != log.min_offset:
+        return False  # Retention was interrupted.
+    for queue in queues:
+        following = queue.min_offset - queue.min_offset % file_entries + file_entries
+        if following < queue.end_offset:
+            place, size, _ = queue.entry_at(following - 1)
+            if 0 < size < HOLE_SIZE and place + size <= log.min_offset:
+                return True
     return False
 
 

@@ -41,7 +41,11 @@ from ariane_storage.queues.dispatch import Dispatcher
 from ariane_storage.queues.idle_queues import IdleQueues
 from ariane_storage.queues.queue_table import QueueSums, QueueTable
 from ariane_storage.reading.entry_check import is_foreign
-from ariane_storage.recovery.missing_files import lack_first_files, lost_begin
+from ariane_storage.recovery.missing_files import (
+    has_outlived_files,
+    lack_first_files,
+    lost_begin,
+)
 from ariane_storage.writing.sequenced_batches import SequencedBatch, sequenced_batches
 
 SECTOR_BYTES: Final = 512
@@ -217,16 +221,22 @@ class Recovery:
     def _load_derived(self) -> list[str]:
         """Load consume queues and index; returns which must be rebuilt."""
         checkpoint = self.checkpoint
+        if checkpoint is not None and checkpoint.dispatched_offset < self.log.min_offset:
+            # An older one: retention deletes only what was dispatched.
+            checkpoint = None
         rebuilt = []
         if checkpoint is not None:
             self.queues.load(checkpoint.dispatched_offset)
-            sums = QueueSums(checkpoint.queue_count, checkpoint.entry_count)
+            sums = QueueSums(checkpoint.queue_count, checkpoint.entry_sum)
         else:
             # Without one only those entries show the end of a queue whose records are gone.
             self.queues.load(self.log.min_offset, keep_rest=True)
         complete = checkpoint is not None and self.queues.sums() == sums
         lacking = complete and (
             self._has_foreign_files()
+            or has_outlived_files(
+                self.log, self.queues, checkpoint, self.config.consume_queue_file_entries
+            )
             or lack_first_files(self.log, self.queues, self.deleted_topics)
         )
         if self.rebuild or not complete or lacking:

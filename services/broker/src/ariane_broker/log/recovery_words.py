@@ -26,6 +26,12 @@ def recovery_findings(
             f"the last run ended without a stop; {report.records} records were scanned from "
             f"commit-log offset {report.scanned_from}"
         )
+    elif report.records and not report.rebuilt:
+        findings.append(
+            f"{report.records} records were scanned from commit-log offset {report.scanned_from} "
+            "although the last run had stopped: the checkpoint was an older one, or a segment was "
+            "shortened"
+        )
     if report.cut_reason is not None:
         findings.append(
             f"the tail was cut at commit-log offset {report.end_offset}: {report.cut_reason}; "

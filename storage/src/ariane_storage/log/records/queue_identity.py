@@ -68,7 +68,24 @@ class QueueIdentity:
             size: Its size in bytes.
             queue_offset: Its queue offset.
         """
-        found_size, magic, queue_id, found_queue_offset, position, flags = _unpack_front(record)
+        place = self.topic_place(record, commit_log_offset, size, queue_offset)
+        if place is None:
+            return False
+        begin, counted = place
+        return record[begin : begin + len(counted)] == counted
+
+    def topic_place(
+        self, front: ByteBuffer, commit_log_offset: int, size: int, queue_offset: int
+    ) -> tuple[int, bytes] | None:
+        """Where a record must have its topic, and in which bytes; None if it is another record.
+
+        Args:
+            front: What the record has before its body, or more.
+            commit_log_offset: Where it starts.
+            size: Its size in bytes.
+            queue_offset: Its queue offset.
+        """
+        found_size, magic, queue_id, found_queue_offset, position, flags = _unpack_front(front)
         counted = self.counted_topics.get(magic)
         if (
             counted is None
@@ -76,19 +93,17 @@ class QueueIdentity:
             or (found_queue_offset, position) != (queue_offset, commit_log_offset)
             or commit_log_offset < self.begin
         ):
-            return False
+            return None
         shift = 0
         if flags & HOST_FLAGS:
             shift = IPV6_EXTRA_BYTES * sum(bool(flags & host) for host in _IPV6_HOSTS)
         if HEADER_BYTES + shift > size:
-            return False
-        (body_length,) = _unpack_length(record, _BODY_LENGTH_START + shift)
-        topic_start = HEADER_BYTES + shift + body_length
-        return (
-            body_length >= 0
-            and record[topic_start : topic_start + len(counted)] == counted
-            and topic_start + len(counted) + _PROPERTIES_LENGTH_BYTES <= size
-        )
+            return None
+        (body_length,) = _unpack_length(front, _BODY_LENGTH_START + shift)
+        begin = HEADER_BYTES + shift + body_length
+        if body_length < 0 or begin + len(counted) + _PROPERTIES_LENGTH_BYTES > size:
+            return None
+        return begin, counted
 
     def holds(
         self,
