@@ -134,6 +134,58 @@ async def test_a_replica_takes_over_and_the_old_primary_follows_it(local_cluster
     check(sending, found)
 
 
+async def told(ariane, cluster):
+    """What is shown of the set, once somebody finds it."""
+    async with asyncio.timeout(60):
+        while True:
+            _, rows = await ariane(cluster, "broker", "ha", "status", "broker-a")
+            if rows:
+                return rows
+            await asyncio.sleep(0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_set_that_nobody_can_lead_is_found_and_mended(local_cluster, ariane):
+    async with local_cluster(*QUICK, replicas=1) as cluster:
+        [first], [second], [name_server] = (
+            cluster.brokers,
+            cluster.replicas,
+            cluster.name_server_processes,
+        )
+        await in_sync(first, 0, 1)
+        async with Producer(cluster.name_servers) as producer:
+            for number in range(20):
+                await producer.send(Message("orders", b"%d" % number))
+            second.kill()
+            await second.wait()
+            await in_sync(first, 0)
+            await producer.send(Message("orders", b"20"))  # The first one alone has it.
+        first.kill()
+        await first.wait()
+        await second.start()
+        await name_server.restart()  # It knows nobody any more.
+        rows = await told(ariane, cluster)
+        assert [(row["id"], row["role"], row["in_sync"]) for row in rows] == [
+            (0, "away", True),
+            (1, "replica", False),
+        ]
+        assert rows[1]["trouble"] == (
+            "there is no primary: a broker that is in sync is awaited (of 0)"
+        )
+        assert (await ariane(cluster, "doctor"))[0] != 0
+        order = ("broker", "ha", "elect", "broker-a", "--id", "1", "--unclean", "--yes")
+        assert (await ariane(cluster, *order))[0] == 0
+        await in_sync(second, 1)
+        async with Producer(cluster.name_servers) as producer:
+            await producer.send(Message("orders", b"21"))
+        await first.start()
+        await in_sync(second, 0, 1)
+        assert sorted((await read_all(cluster)).values()) == [*range(20), 21]
+        status, findings = await ariane(cluster, "doctor")
+        assert status == 0, findings
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("flush_mode", ["async", "sync"])

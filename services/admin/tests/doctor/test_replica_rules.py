@@ -11,15 +11,19 @@ from ariane_admin.doctor.cluster_facts import BrokerFacts, ClusterFacts
 from ariane_admin.doctor.replica_rules import RULES
 
 
-def broker(address="h:1", *, has_lease=True, in_sync=(0, 1), replicas=()):
+def broker(address="h:1", *, broker_id=0, has_lease=True, in_sync=(0, 1), replicas=(), trouble=""):
     row = ReplicaSet(
         cluster_name="c",
         broker_name="broker-a",
         in_sync_broker_ids=in_sync,
         addresses={0: "h:1", 1: "h:2"},
     )
-    said = GetReplicaSetResponse(replica_set=row, has_lease=has_lease, replicas=replicas)
-    identity = BrokerIdentity(cluster_name="c", broker_name="broker-a", address=address)
+    said = GetReplicaSetResponse(
+        replica_set=row, has_lease=has_lease, replicas=replicas, trouble=trouble
+    )
+    identity = BrokerIdentity(
+        cluster_name="c", broker_name="broker-a", broker_id=broker_id, address=address
+    )
     return BrokerFacts(identity, replica_set=said)
 
 
@@ -42,6 +46,17 @@ def test_a_sound_set_and_a_broker_without_replicas_are_no_finding():
 def test_a_primary_without_a_lease_takes_nothing():
     [finding] = found(broker(has_lease=False))
     assert "it takes no messages" in finding
+
+
+def test_replicas_that_stand_in_routes_have_no_primary():
+    dead = BrokerFacts(BrokerIdentity(broker_name="broker-a", address="h:1"), "is silent")
+    replicas = [
+        broker(f"h:{one}", broker_id=one, has_lease=False, trouble="there is no primary: awaited")
+        for one in (2, 3)
+    ]
+    [finding] = found(dead, *replicas)
+    assert finding.endswith("takes no messages: there is no primary: awaited")
+    assert found(broker(), *replicas) == []  # It has just come back.
 
 
 def test_two_that_say_they_are_primary():

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from ariane_broker.following.followed_state import FollowedState
 from ariane_broker.following.replica_client import ReplicaClient, ReplicaIdentity
 from ariane_broker.following.replica_life import ReplicaLife
+from ariane_broker.following.stand_in import StandIn
 from ariane_broker.following.standing import Standing
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.room import StoringRoom, storing_room
+from ariane_broker.naming.room import standing_in
 from ariane_broker.outside import Outside
 from ariane_broker.read.queue_lookup import QueueLookup
 from ariane_broker.read.range_pull import PullRange
@@ -58,10 +61,12 @@ class _Reading(NamedTuple):
     """What lets a replica be read.
 
     Attributes:
+        topics: What it knows of topics.
         pulls: Answers pulls.
         read_state: Takes over what the files of topics say.
     """
 
+    topics: TopicTable
     pulls: ReplicaPulls
     read_state: Callable[[], Awaitable[None]]
 
@@ -95,7 +100,7 @@ def _reading(
         answers=AnswerBudget(settings.answer_bytes_max),
         broker_name=settings.broker_name,
     )
-    return _Reading(ReplicaPulls(primary_address, servicer, store, gate), read_state)
+    return _Reading(topics, ReplicaPulls(primary_address, servicer, store, gate), read_state)
 
 
 def _gate(
@@ -179,6 +184,7 @@ def compose_replica(outside: Outside, on_won: Callable[[Won], None]) -> ReplicaL
         storing,
         make_standing=make_standing,
         client=client,
+        stand_in=StandIn(partial(standing_in, outside, reading.topics)),
         rpc_services=[rpc_service(name, servicer) for name, servicer in servicers.items()],
         lost_power=lambda crashed: _lost_power(outside.disk, files, crashed=crashed),
         open_row=lambda: _open(database),

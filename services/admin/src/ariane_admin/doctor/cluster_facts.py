@@ -23,7 +23,13 @@ from ariane.replication.v1.replica_set_service_pb2 import (
     GetReplicaSetResponse,
 )
 from ariane_admin.asking.absent_brokers import queue_orders
-from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, PAGE_SIZE, ClusterDoors, answer_of
+from ariane_admin.asking.cluster_doors import (
+    CALL_SECONDS_MAX,
+    PAGE_SIZE,
+    PRIMARY_ID,
+    ClusterDoors,
+    answer_of,
+)
 from ariane_sdk.errors import CallError
 
 
@@ -132,6 +138,9 @@ async def _ask_broker(
     peer = f"broker {identity.broker_name} at {address}"
     try:
         process = await _ask_process(doors, address, peer, now)
+        if identity.broker_id != PRIMARY_ID:  # A replica answers nothing else.
+            replica_set = await _replica_set(doors, address, peer)
+            return BrokerFacts(identity, "", process, replica_set=replica_set)
         call = doors.brokers(address).GetBrokerState(
             GetBrokerStateRequest(), timeout=CALL_SECONDS_MAX
         )

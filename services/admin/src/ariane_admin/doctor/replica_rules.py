@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
+from ariane_admin.asking.cluster_doors import PRIMARY_ID
 from ariane_admin.doctor.cluster_facts import BrokerFacts, ClusterFacts
 from ariane_admin.doctor.findings import Finding, Severity
 
@@ -16,6 +17,8 @@ BEHIND_SECONDS_MAX: Final = 30.0
 def primaries_without_lease(facts: ClusterFacts) -> Iterator[Finding]:
     """A primary that cannot renew its lease takes nothing."""
     for broker in facts.brokers:
+        if broker.identity.broker_id != PRIMARY_ID:
+            continue
         if broker.replica_set is not None and not broker.replica_set.has_lease:
             yield Finding(
                 Severity.ERROR,
@@ -42,6 +45,29 @@ def primaries_of_one_name(facts: ClusterFacts) -> Iterator[Finding]:
                 f"several say that they are its primary: {where}",
                 "they use different databases: give all brokers of a name one replica_set_url",
             )
+
+
+def sets_without_primary(facts: ClusterFacts) -> Iterator[Finding]:
+    """A set of which replicas stand in routes: nobody has become its primary for long."""
+    has_lease = {
+        broker.identity.broker_name
+        for broker in facts.brokers
+        if broker.replica_set is not None and broker.replica_set.has_lease
+    }
+    told: dict[str, BrokerFacts] = {}
+    for broker in facts.brokers:
+        name = broker.identity.broker_name
+        if broker.identity.broker_id != PRIMARY_ID and name not in has_lease:
+            told.setdefault(name, broker)
+    for name, broker in told.items():
+        trouble = broker.replica_set.trouble if broker.replica_set is not None else ""
+        yield Finding(
+            Severity.ERROR,
+            f"broker {name}",
+            "has no primary, and takes no messages" + (f": {trouble}" if trouble else ""),
+            "start a broker that is in sync (ariane broker ha status); if none will come back, "
+            "ariane broker ha elect orders another one, and what that lacks is lost",
+        )
 
 
 def sets_of_one(facts: ClusterFacts) -> Iterator[Finding]:
@@ -75,7 +101,13 @@ def replicas_behind(facts: ClusterFacts) -> Iterator[Finding]:
                 )
 
 
-RULES: Final = (primaries_without_lease, primaries_of_one_name, sets_of_one, replicas_behind)
+RULES: Final = (
+    primaries_without_lease,
+    primaries_of_one_name,
+    sets_without_primary,
+    sets_of_one,
+    replicas_behind,
+)
 
 
 def _subject(broker: BrokerFacts) -> str:

@@ -20,6 +20,7 @@ from typing import Final
 from grpc import aio
 
 from ariane_broker.following.replica_client import ReplicaClient
+from ariane_broker.following.stand_in import StandIn
 from ariane_broker.following.standing import Standing
 from ariane_broker.log.recovery_words import RecoveryProgress
 from ariane_broker.log.room import StoringRoom
@@ -70,6 +71,7 @@ class ReplicaLife:
         *,
         make_standing: Callable[[str, bool], Standing],
         client: ReplicaClient,
+        stand_in: StandIn,
         rpc_services: Sequence[RpcService],
         lost_power: Callable[[bool], bool],
         open_row: Callable[[], Awaitable[None]],
@@ -84,6 +86,7 @@ class ReplicaLife:
             storing: The store, and the loops beside it.
             make_standing: Makes its standing from its address and whether its log may lack its end.
             client: Fills the store.
+            stand_in: Its standing with name servers while there is no primary.
             rpc_services: The services it answers for.
             lost_power: Whether the machine was off since the store was open last; is told whether
                 the process before has died. Blocks, and notes the present run.
@@ -96,6 +99,7 @@ class ReplicaLife:
         self._storing = storing
         self._make_standing = make_standing
         self._client = client
+        self._stand_in = stand_in
         self._lost_power = lost_power
         self._open_row = open_row
         self._close_row = close_row
@@ -105,6 +109,7 @@ class ReplicaLife:
         self._following: asyncio.Task[None] | None = None
         self._followed = ("", 0)
         self._elected: Elected | None = None
+        self._reached = outside.settings.listen
         self._trouble = "it has not found a primary yet"
         self._follows = asyncio.Event()
         self._is_row_away = False
@@ -136,8 +141,22 @@ class ReplicaLife:
             (),
             has_lease=False,
             now_s=self._outside.clock.monotonic(),
-            trouble=ROW_AWAY if self._is_row_away else self._trouble,
+            trouble=self._why_apart,
         )
+
+    @property
+    def _why_apart(self) -> str:
+        """Why it does not follow; nothing where it does."""
+        standing = self._standing
+        if self._is_row_away:
+            return ROW_AWAY
+        if standing is None or standing.replica_set is None:
+            return self._trouble
+        if standing.trouble:
+            return standing.trouble
+        if not standing.has_primary or not self._followed[0]:
+            return _awaited(standing.replica_set)
+        return self._trouble
 
     async def recover(self, address: Address) -> None:
         """Open the store and the shared row.
@@ -146,7 +165,7 @@ class ReplicaLife:
             StartRefused: One of them cannot be opened.
         """
         settings, threads = self._outside.settings, self._outside.threads
-        reached = settings.advertised_address or address
+        reached = self._reached = settings.advertised_address or address
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(threads.state, self._open_store, reached)
@@ -180,6 +199,7 @@ class ReplicaLife:
         """Stop following."""
         await self._watching.stop()
         await self._stop_following()
+        await self._stand_in.end()
 
     async def stop(self) -> None:
         """Stop, flush, close the store.
@@ -222,8 +242,11 @@ class ReplicaLife:
         known = self._standing.replica_set
         if known is not None:
             await self._follow_whom(known)
-            if not self._followed[0]:
-                self._trouble = self._standing.trouble or _awaited(known)
+        if self._standing.has_primary:
+            await self._stand_in.end()
+        elif known is not None:
+            route_id = known.route_id(self._outside.settings.broker_id)
+            self._stand_in.begin(route_id, self._reached)
 
     async def _follow_whom(self, known: ReplicaSet) -> None:
         """Follow the primary of the row; another one in its place."""

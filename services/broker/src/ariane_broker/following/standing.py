@@ -10,12 +10,16 @@ waits until an operator decides between it and those that have older logs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from ariane_broker.replication.candidacy import Candidacy
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.room import Elected
 from ariane_broker.replication.shared_row import SharedRow
 from ariane_servicekit import get_logger
+
+ORPHAN_LEASES: Final = 3
+"""Leases without a sign of life after which a set has no primary: an election takes one or two."""
 
 _log = get_logger(__name__)
 
@@ -26,6 +30,7 @@ class Standing:
     Attributes:
         replica_set: The row as it was read last; None before there is one.
         trouble: Why it takes no part in the set; nothing where it does.
+        has_primary: Whether the set has a primary, or had one some leases ago.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class Standing:
         self._candidacy = Candidacy(broker_id, lease_s=lease_s)
         self.replica_set: ReplicaSet | None = None
         self.trouble = ""
+        self.has_primary = True
 
     async def turn(self) -> Elected | None:
         """Read the row, and do what is to be done about it.
@@ -84,6 +90,7 @@ class Standing:
             return None
         self.replica_set = found
         self._candidacy.saw(found, now_s)
+        self.has_primary = not self._candidacy.is_silent(now_s, ORPHAN_LEASES)
         if found.addresses.get(self._broker_id) != self._address:
             await self._take_place(found, now_s)
             return None

@@ -45,6 +45,7 @@ class BrokerAnnouncement:
         incarnation: str,
         *,
         epoch: int = 0,
+        broker_id: int = PRIMARY_ID,
         bytes_max: int = ANNOUNCED_BYTES_MAX,
     ) -> None:
         self._bytes_max = bytes_max
@@ -55,6 +56,7 @@ class BrokerAnnouncement:
         self._filter_servers: Sequence[str] = ()
         self._own_changes = 0
         self._epoch = epoch
+        self._broker_id = broker_id
         self._replica_addresses: Mapping[int, str] = {}
         self.incarnation = incarnation
 
@@ -112,8 +114,8 @@ class BrokerAnnouncement:
         return route_pb.BrokerIdentity(
             cluster_name=self._settings.cluster_name,
             broker_name=self._settings.broker_name,
-            # Only a primary announces itself, whatever its id in its set.
-            broker_id=PRIMARY_ID,
+            # Of primaries that of routes, whatever their id in their set.
+            broker_id=self._broker_id,
             address=str(self._address),
             zone=self._settings.zone,
         )

@@ -11,6 +11,8 @@ from ariane_broker.naming.name_server_links import name_server_link
 from ariane_broker.naming.registration import Registration
 from ariane_broker.outside import Outside
 from ariane_broker.state.room import StateRoom
+from ariane_broker.topics.topic_table import TopicTable
+from ariane_servicekit import Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +24,26 @@ class NamingRoom:
     filter_servers: FilterServers
 
 
-def naming_room(outside: Outside, state: StateRoom, *, epoch: int = 0) -> NamingRoom:
-    """What name servers are told.
+def standing_in(
+    outside: Outside, topics: TopicTable, route_id: int, address: Address
+) -> Registration:
+    """The standing of a replica whose set has no primary.
 
     Args:
-        outside: What the broker is given.
-        state: Its topics.
-        epoch: In which it is primary; 0 where it has no replicas.
+        outside: What it is given.
+        topics: What it knows of topics.
+        route_id: The broker id that routes show.
+        address: Where it is reached.
     """
-    settings = outside.settings
     incarnation = secrets.token_hex(8)
-    announcement = BrokerAnnouncement(settings, state.topics, incarnation, epoch=epoch)
+    announcement = BrokerAnnouncement(outside.settings, topics, incarnation, broker_id=route_id)
+    announcement.listen_on(address)
+    return _registration(outside, announcement)
+
+
+def _registration(outside: Outside, announcement: BrokerAnnouncement) -> Registration:
+    """The standing of what is announced with all name servers."""
+    settings = outside.settings
     links = [
         name_server_link(
             address,
@@ -42,7 +53,20 @@ def naming_room(outside: Outside, state: StateRoom, *, epoch: int = 0) -> Naming
         )
         for address in settings.name_servers
     ]
-    registration = Registration(links, wait_seconds=settings.name_server_wait_s)
+    return Registration(links, wait_seconds=settings.name_server_wait_s)
+
+
+def naming_room(outside: Outside, state: StateRoom, *, epoch: int = 0) -> NamingRoom:
+    """What name servers are told.
+
+    Args:
+        outside: What the broker is given.
+        state: Its topics.
+        epoch: In which it is primary; 0 where it has no replicas.
+    """
+    settings = outside.settings
+    announcement = BrokerAnnouncement(settings, state.topics, secrets.token_hex(8), epoch=epoch)
+    registration = _registration(outside, announcement)
     filter_servers = FilterServers(
         announcement,
         registration.announce,

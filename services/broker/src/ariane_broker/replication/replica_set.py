@@ -66,6 +66,10 @@ class ReplicaSet:
             if one != self.primary_id
         }
 
+    def route_id(self, broker_id: int) -> int:
+        """Under which id a replica stands in routes while there is no primary: not 0."""
+        return broker_id or max(self.addresses, default=0) + 1
+
     def may_elect(self, broker_id: int) -> bool:
         """Whether a broker can become primary of this set once there is no other.
 
