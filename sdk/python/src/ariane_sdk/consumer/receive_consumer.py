@@ -69,9 +69,9 @@ class ReceiveConsumer(StatelessClient):
 
     Every member of the group gets messages of all queues. Messages of one member are invisible to
     the others for ``invisible_s``. The member acknowledges each message, gives it back (``nack``)
-    or asks for more time (``extend``). A message that is not settled in time is delivered again, to
-    any member. There may be more consumers than queues, and a slow one delays only the messages
-    that it holds.
+    or asks for more time (``extend``). A message that is not settled in time goes to any member
+    again. There may be more consumers than queues, and a slow one delays only the messages that it
+    holds.
 
     Example::
 
@@ -310,10 +310,7 @@ class ReceiveConsumer(StatelessClient):
                 await self._give_back(left)
 
     def is_held(self, message: ReceivedMessage) -> bool:
-        """Whether no other member gets a message yet, as far as this consumer knows without asking.
-
-        Changes by ``extend`` are not considered.
-        """
+        """Whether no other member gets a message yet, as far as known here without ``extend``."""
         return is_held(message, self._clock)
 
     async def ack(self, *messages: ReceivedMessage) -> None:
