@@ -196,13 +196,14 @@ def _edges(block: RecordBlock, limits: BlockLimits) -> tuple[Int64s, Int64s, int
         raise BlockRejected("its key hashes are not as many as its key counts say")
     if len(block.key_hashes) and int(block.key_hashes.min()) < 0:
         raise BlockRejected("a key hash is negative")
-    least, most = int(block.sizes.min()), int(block.sizes.max())
-    if least < RECORD_BYTES_MIN or most > limits.record_bytes_max:
+    first, stride = int(block.sizes[0]), int(block.sizes[-1])
+    even = bool((block.sizes[1:] == stride).all())
+    edges = (first, stride) if even else (int(block.sizes.min()), int(block.sizes.max()))
+    if min(edges) < RECORD_BYTES_MIN or max(edges) > limits.record_bytes_max:
         _require(block.sizes >= RECORD_BYTES_MIN, "too small for a record")
         maximum = limits.record_bytes_max
         _require(block.sizes <= maximum, f"larger than {maximum} bytes")
-    first, stride = int(block.sizes[0]), int(block.sizes[-1])
-    if least == most or bool((block.sizes[1:] == stride).all()):
+    if even:
         ends = np.arange(first, first + count * stride, stride, dtype=np.int64)
         starts = ends - stride
         starts[0] = 0
@@ -224,7 +225,7 @@ def _headers(records: ByteBuffer, starts: Int64s, stride: int) -> NDArray[np.voi
     if not stride:
         return gather_headers(records, starts)
     raw = FieldColumn(records, f"V{HEADER_BYTES}", starts, stride).get()
-    return raw.copy().view(HEADER)
+    return (raw if raw.flags.owndata else raw.copy()).view(HEADER)
 
 
 def _are_headers_sound(

@@ -38,8 +38,11 @@ class HeaderBits:
             headers: ``layout.HEADER``, contiguous.
         """
         words = _words_of(headers)
-        in_all = _unpack(_reduced(np.bitwise_and, words).tobytes())
-        in_any = _unpack(_reduced(np.bitwise_or, words).tobytes())
+        flat = words.reshape(-1)
+        # Bits that change from one header to the next; all others are as in the first.
+        changing = _laid_over((flat[_WORDS:] ^ flat[:-_WORDS]).reshape(-1, _WORDS))
+        in_all = _unpack((words[0] & ~changing).tobytes())
+        in_any = _unpack((words[0] | changing).tobytes())
         return cls(dict(zip(_NAMES, in_all, strict=True)), dict(zip(_NAMES, in_any, strict=True)))
 
     def is_everywhere(self, name: str, value: int) -> bool:
@@ -49,7 +52,7 @@ class HeaderBits:
 
 def bits_in_any(headers: NDArray[np.void]) -> dict[str, int]:
     """``HeaderBits.in_any`` of one record at least, for callers that need nothing else."""
-    in_any = _unpack(_reduced(np.bitwise_or, _words_of(headers)).tobytes())
+    in_any = _unpack(_laid_over(_words_of(headers)).tobytes())
     return dict(zip(_NAMES, in_any, strict=True))
 
 
@@ -57,15 +60,15 @@ def _words_of(headers: NDArray[np.void]) -> NDArray[np.uint64]:
     return headers.view(np.uint64).reshape(-1, _WORDS)
 
 
-def _reduced(step: np.ufunc, words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """All rows laid over one another.
+def _laid_over(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The bits of all rows.
 
     numpy takes them one at a time, and long ones fast: it is given many headers as one row.
     """
     even = len(words) - len(words) % _ROWS
     if even > _ROWS:
-        wide = step.reduce(words[:even].reshape(-1, _ROWS * _WORDS), axis=0)
+        wide = np.bitwise_or.reduce(words[:even].reshape(-1, _ROWS * _WORDS), axis=0)
         wide = wide.reshape(_ROWS, _WORDS)
         words = np.concatenate((wide, words[even:])) if even < len(words) else wide
-    reduced: NDArray[np.uint64] = step.reduce(words, axis=0)
-    return reduced
+    bits: NDArray[np.uint64] = np.bitwise_or.reduce(words, axis=0)
+    return bits

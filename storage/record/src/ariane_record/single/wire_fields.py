@@ -93,6 +93,8 @@ def length_prefix(tag: int, length: int) -> bytes:
 
 def _read_varint(message: memoryview, place: int) -> tuple[int, int]:
     """A number, and where it ends."""
+    if place < len(message) and message[place] < 0x80:
+        return message[place], place + 1
     number = 0
     for count in range(_VARINT_BYTES_MAX):
         if place >= len(message):

@@ -63,9 +63,9 @@ class FieldColumn:
     def set(self, values: Any) -> None:
         """Write the values, one for each record or one for all."""
         if self._first is not None:
-            values = np.broadcast_to(values, (len(self._values) + 1,))
-            self._first[:] = values[:1]
-            values = values[1:]
+            one_for_all = np.ndim(values) == 0
+            self._first[:] = values if one_for_all else values[:1]
+            values = values if one_for_all else values[1:]
         self._values[self._index] = values
 
     def field(self, name: str) -> NDArray[Any]:
