@@ -168,5 +168,6 @@ PEER: Final = Peer(
     parts={
         "sustained-batches": Part(Target(1.0, 1.5), in_flight=8, consume=None),
         "sustained-batches-128": Part(Target(0.8, 1.0), in_flight=8, consume=None),
+        "sustained-columns": Part(Target(0.8, 1.5), in_flight=8, shape="batches", consume=None),
     },
 )
