@@ -58,7 +58,7 @@ _log = get_logger(__name__)
 
 
 class ReplicaLife:
-    """A replica to the kit.
+    """A replica as the kit runs it: it opens the store, follows, and stands for election.
 
     Attributes:
         rpc_services: The services it answers for.

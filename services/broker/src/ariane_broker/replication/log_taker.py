@@ -39,7 +39,6 @@ class LogTaker:
     """A replica's log as its primary fills it.
 
     Attributes:
-        primary_end: Where the primary's log ended when it was heard of last.
         confirmed: Everything before it was confirmed by some primary, and this log and the
             primary's agree on it; None: it was never told.
     """
@@ -54,12 +53,10 @@ class LogTaker:
         """
         self._store = store
         self._forget_snapshots = forget_snapshots
-        self.primary_end = 0
         self.confirmed: int | None = None
 
-    def heard(self, *, end: int, confirmed: int) -> None:
-        """The primary says where its log ends, and what is confirmed of it."""
-        self.primary_end = end
+    def heard(self, confirmed: int) -> None:
+        """The primary says what is confirmed."""
         self.confirmed = max(confirmed, self.confirmed or 0)
         self._store.copying.confirm_up_to(self.confirmed)
 
@@ -72,7 +69,6 @@ class LogTaker:
         """
         store, begin = self._store, welcome.begin
         store.copying.forget_waiting()
-        self.primary_end = welcome.end
         if store.max_offset == store.min_offset:
             self._forget_snapshots()
             self._lower_confirmed(begin)
