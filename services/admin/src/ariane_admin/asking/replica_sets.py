@@ -105,7 +105,10 @@ def primary_of(members: Sequence[Member], name: str) -> Member:
     for member in members:
         if member.state is not None and member.state.has_lease:
             return member
-    raise CallError(f"broker {name} has no primary now", reason="BROKER_NOT_PRIMARY")
+    raise CallError(
+        f"broker {name} has no primary now; ariane broker ha status shows why",
+        reason="BROKER_NOT_PRIMARY",
+    )
 
 
 async def order(
