@@ -37,6 +37,7 @@ COMMANDS = {
     "no message": "message show 0123456789ABCDEF0123456789ABCDEF --topic orders",
     "dead letters": "dead-letter list shipping",
     "brokers": "broker list",
+    "sinks": "sink list",
     "no dead letters": "dead-letter list nobody",
     "exported": "dead-letter export shipping",
     "stored": "consume orders --from earliest --no-follow",

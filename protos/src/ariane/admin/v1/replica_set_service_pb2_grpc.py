@@ -62,7 +62,7 @@ class ReplicaSetServiceServicer(object):
     """
 
     def GetReplicaSet(self, request, context):
-        """Asks every broker of a name how it stands.
+        """Asks every broker of a name how it stands. Who is silent is listed, too, also where all are.
         Errors: BROKER_NOT_REGISTERED, FEATURE_NOT_AVAILABLE where the broker has no replicas.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

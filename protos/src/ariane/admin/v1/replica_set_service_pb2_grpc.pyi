@@ -34,7 +34,7 @@ class ReplicaSetServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ReplicaSetServiceAsyncStub: ...
     GetReplicaSet: _grpc.UnaryUnaryMultiCallable[_replica_set_service_pb2.GetReplicaSetRequest, _replica_set_service_pb2.GetReplicaSetResponse]
-    """Asks every broker of a name how it stands.
+    """Asks every broker of a name how it stands. Who is silent is listed, too, also where all are.
     Errors: BROKER_NOT_REGISTERED, FEATURE_NOT_AVAILABLE where the broker has no replicas.
     """
     TransferPrimary: _grpc.UnaryUnaryMultiCallable[_replica_set_service_pb2.TransferPrimaryRequest, _replica_set_service_pb2.TransferPrimaryResponse]
@@ -57,7 +57,7 @@ class ReplicaSetServiceAsyncStub(ReplicaSetServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetReplicaSet: _aio.UnaryUnaryMultiCallable[_replica_set_service_pb2.GetReplicaSetRequest, _replica_set_service_pb2.GetReplicaSetResponse]  # type: ignore[assignment]
-    """Asks every broker of a name how it stands.
+    """Asks every broker of a name how it stands. Who is silent is listed, too, also where all are.
     Errors: BROKER_NOT_REGISTERED, FEATURE_NOT_AVAILABLE where the broker has no replicas.
     """
     TransferPrimary: _aio.UnaryUnaryMultiCallable[_replica_set_service_pb2.TransferPrimaryRequest, _replica_set_service_pb2.TransferPrimaryResponse]  # type: ignore[assignment]
@@ -83,7 +83,7 @@ class ReplicaSetServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _replica_set_service_pb2.GetReplicaSetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_replica_set_service_pb2.GetReplicaSetResponse, _abc.Awaitable[_replica_set_service_pb2.GetReplicaSetResponse]]:
-        """Asks every broker of a name how it stands.
+        """Asks every broker of a name how it stands. Who is silent is listed, too, also where all are.
         Errors: BROKER_NOT_REGISTERED, FEATURE_NOT_AVAILABLE where the broker has no replicas.
         """
 

@@ -3,6 +3,7 @@
 isort:skip_file
 """
 
+from ariane.admin.v1 import silent_broker_pb2 as _silent_broker_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -45,7 +46,7 @@ class ClusterSink(_message.Message):
     home: _builtins.str
     """The broker that all of its messages go to; empty when none is noted."""
     home_is_live: _builtins.bool
-    """Whether that broker lives."""
+    """Whether that broker lives and answers."""
     batch_id: _builtins.int
     """The last batch that is known to be committed."""
     row_count: _builtins.int
@@ -140,21 +141,27 @@ class ListSinksResponse(_message.Message):
 
     SINKS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
     @_builtins.property
     def sinks(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClusterSink]:
         """Sinks, by name."""
 
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
+        """Brokers that did not answer: they may know more of these sinks, and others."""
+
     def __init__(
         self,
         *,
         sinks: _abc.Iterable[Global___ClusterSink] | None = ...,
         next_page_token: _builtins.str = ...,
+        silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "sinks", b"sinks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "silent_brokers", b"silent_brokers", "sinks", b"sinks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

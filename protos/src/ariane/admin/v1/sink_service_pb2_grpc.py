@@ -57,7 +57,8 @@ class SinkServiceServicer(object):
     """
 
     def ListSinks(self, request, context):
-        """Lists sinks, by name. Fails where a broker is silent: it may be the home of one.
+        """Lists sinks, by name. What only a silent broker knows is missing, and where it is the home of a
+        sink, that home does not live.
         Errors: PAGE_TOKEN_INVALID, PEER_UNREACHABLE, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -34,7 +34,8 @@ class SinkServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SinkServiceAsyncStub: ...
     ListSinks: _grpc.UnaryUnaryMultiCallable[_sink_service_pb2.ListSinksRequest, _sink_service_pb2.ListSinksResponse]
-    """Lists sinks, by name. Fails where a broker is silent: it may be the home of one.
+    """Lists sinks, by name. What only a silent broker knows is missing, and where it is the home of a
+    sink, that home does not live.
     Errors: PAGE_TOKEN_INVALID, PEER_UNREACHABLE, NAME_SERVERS_UNREACHABLE.
     """
     MoveSink: _grpc.UnaryUnaryMultiCallable[_sink_service_pb2.MoveSinkRequest, _sink_service_pb2.MoveSinkResponse]
@@ -54,7 +55,8 @@ class SinkServiceAsyncStub(SinkServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListSinks: _aio.UnaryUnaryMultiCallable[_sink_service_pb2.ListSinksRequest, _sink_service_pb2.ListSinksResponse]  # type: ignore[assignment]
-    """Lists sinks, by name. Fails where a broker is silent: it may be the home of one.
+    """Lists sinks, by name. What only a silent broker knows is missing, and where it is the home of a
+    sink, that home does not live.
     Errors: PAGE_TOKEN_INVALID, PEER_UNREACHABLE, NAME_SERVERS_UNREACHABLE.
     """
     MoveSink: _aio.UnaryUnaryMultiCallable[_sink_service_pb2.MoveSinkRequest, _sink_service_pb2.MoveSinkResponse]  # type: ignore[assignment]
@@ -77,7 +79,8 @@ class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _sink_service_pb2.ListSinksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_sink_service_pb2.ListSinksResponse, _abc.Awaitable[_sink_service_pb2.ListSinksResponse]]:
-        """Lists sinks, by name. Fails where a broker is silent: it may be the home of one.
+        """Lists sinks, by name. What only a silent broker knows is missing, and where it is the home of a
+        sink, that home does not live.
         Errors: PAGE_TOKEN_INVALID, PEER_UNREACHABLE, NAME_SERVERS_UNREACHABLE.
         """
 

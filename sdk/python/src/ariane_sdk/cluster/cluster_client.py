@@ -421,19 +421,23 @@ class ClusterClient(StatelessClient):
         await self._at_every_primary(ask, broker_names)
         return sorted(found, key=lambda c: (c.group, c.broker_name, c.newcomer.client_id))
 
-    async def list_sinks(self, name: str = "") -> list[SinkReport]:
+    async def list_sinks(
+        self, name: str = "", *, leave_out: Callable[[str, CallError], None] | None = None
+    ) -> list[SinkReport]:
         """The sinks of exactly-once writes that brokers know, by name.
 
         Brokers forget one that neither wrote nor asked for 90 days.
 
         Args:
             name: Only this one; all if empty.
+            leave_out: Told the name and the error of each broker that is silent, whose part is then
+                missing. Without it, a silent broker is an error.
 
         Raises:
             NameServersUnreachable: None answered.
             CallError: A broker did not tell.
         """
-        return await (await self._sinks()).reports(name)
+        return await (await self._sinks()).reports(name, leave_out)
 
     async def move_sink(
         self,

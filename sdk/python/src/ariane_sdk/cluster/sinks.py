@@ -20,7 +20,13 @@ from ariane.broker.v1.sink_service_pb2 import (
     SinkHome,
 )
 from ariane_sdk.client.broker_calls import answer_of
-from ariane_sdk.errors import CallError, IllegalArgument, ServiceUnavailable, SinkNotFound
+from ariane_sdk.errors import (
+    CallError,
+    DeadlinePassed,
+    IllegalArgument,
+    ServiceUnavailable,
+    SinkNotFound,
+)
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.pages import PAGE_SIZE_MAX, collect_pages
 from ariane_sdk.net.timestamps import moment_from
@@ -36,7 +42,8 @@ class SinkReport:
         name: Its name.
         topic: The topic that it writes to; empty where the rows name topics.
         home: The broker that all of its messages go to; empty when none is noted.
-        home_is_live: Whether that broker lives. Nothing is written to the sink while it does not.
+        home_is_live: Whether that broker lives and answers. Nothing is written to the sink while it
+            does not.
         batch_id: The last batch that is known to be committed; nothing when there is none.
         row_count: Its rows; nothing when that is not known.
         commit_time: When it was committed; nothing when that is not known.
@@ -108,18 +115,24 @@ class SinkCalls:
         self._primaries = primaries
         self._timeout_s = timeout_s
 
-    async def reports(self, name: str = "") -> list[SinkReport]:
-        """All sinks, or one, by name.
-
-        Raises:
-            CallError: A broker did not tell.
-        """
-        answers = await asyncio.gather(*(self._sinks_of(each, name) for each in self._primaries))
+    async def reports(
+        self, name: str = "", leave_out: Callable[[str, CallError], None] | None = None
+    ) -> list[SinkReport]:
+        """All sinks, or one, by name; see ``ClusterClient.list_sinks``."""
+        answers = await asyncio.gather(
+            *(self._sinks_of(each, name) for each in self._primaries), return_exceptions=True
+        )
         known: dict[str, dict[str, Sink]] = defaultdict(dict)
-        for broker, sinks in zip(self._primaries, answers, strict=True):
-            for sink in sinks:
+        live: set[str] = set()
+        for broker, answer in zip(self._primaries, answers, strict=True):
+            if isinstance(answer, ServiceUnavailable | DeadlinePassed) and leave_out is not None:
+                leave_out(broker.broker_name, answer)
+                continue
+            if isinstance(answer, BaseException):
+                raise answer
+            live.add(broker.broker_name)
+            for sink in answer:
                 known[sink.query_id][broker.broker_name] = sink
-        live = {broker.broker_name for broker in self._primaries}
         return [_report(known[query_id], live) for query_id in sorted(known)]
 
     async def move(

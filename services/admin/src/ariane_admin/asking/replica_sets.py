@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
 from ariane.replication.v1 import replica_set_service_pb2 as set_pb
+from ariane_admin.asking.answers import SILENT
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     PAGE_SIZE,
@@ -42,7 +43,7 @@ async def members_of(doors: ClusterDoors, name: str) -> list[Member]:
     """The brokers of a name that name servers, or one another, know of; each says how it stands.
 
     Raises:
-        CallError: No name server knows the name, or none of its brokers has replicas.
+        CallError: No name server knows the name, or its brokers have no replicas.
     """
     asked: dict[str, Member] = {}
     waiting = list(await _known_addresses(doors, name))
@@ -59,7 +60,8 @@ async def members_of(doors: ClusterDoors, name: str) -> list[Member]:
                 f"broker {name} at {address}",
             )
         except CallError as error:
-            refusal = error
+            if not isinstance(error, SILENT):
+                refusal = error
             asked[address] = Member(address, None, error)
             continue
         asked[address] = Member(address, state)
@@ -96,14 +98,26 @@ async def _known_addresses(doors: ClusterDoors, name: str) -> Sequence[str]:
     )
 
 
+def answering(members: Sequence[Member]) -> list[tuple[Member, set_pb.GetReplicaSetResponse]]:
+    """The members that answer, each with what it says; one at least.
+
+    Raises:
+        CallError: None does.
+    """
+    told = [(member, member.state) for member in members if member.state is not None]
+    if not told:
+        raise next(member.error for member in members if member.error is not None)
+    return told
+
+
 def primary_of(members: Sequence[Member], name: str) -> Member:
     """The member that is primary now.
 
     Raises:
-        CallError: None is.
+        CallError: None is, or none answers.
     """
-    for member in members:
-        if member.state is not None and member.state.has_lease:
+    for member, state in answering(members):
+        if state.has_lease:
             return member
     raise CallError(
         f"broker {name} has no primary now; ariane broker ha status shows why",

@@ -17,8 +17,10 @@ from ariane_admin.asking.absent_brokers import warn_of_absent
 from ariane_admin.asking.changes import AdminChoice, administration, change_option
 from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.roll_call import RollCall
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
+from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_sdk import SinkReport
 from ariane_sdk.errors import ServiceUnavailable, SinkNotFound
@@ -33,12 +35,12 @@ _COLUMNS: Final = (
 @click.option("--topic", default="", help="Only sinks that write to this topic.")
 @name_servers_option
 @output_option
-def list_sinks(*, topic: str, name_servers: str, output: Output) -> None:
+def list_sinks(*, topic: str, name_servers: str, output: Output) -> int:
     """List the sinks of exactly-once writes that brokers know, by name.
 
     Each says which broker it writes to, its home, and how far it has come: the last batch that was
     committed, with its rows; and what is staged and not committed. Brokers forget a sink that was
-    not used for 90 days.
+    not used for 90 days. Exit status 3 when a broker does not answer.
 
     \b
     Examples:
@@ -46,15 +48,16 @@ def list_sinks(*, topic: str, name_servers: str, output: Output) -> None:
       ariane sink list --topic copies -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def ask() -> list[SinkReport]:
+    async def ask() -> tuple[list[SinkReport], ExitStatus]:
         async with ClusterDoors(name_servers) as doors:
-            brokers = await doors.primaries()
-            found = await doors.client.list_sinks()
-            await warn_of_absent(doors, brokers)
-            return found
+            roll = RollCall(await doors.primaries())
+            found = await doors.client.list_sinks(leave_out=roll.leave_out)
+            await warn_of_absent(doors, roll.brokers)
+            return found, roll.status
 
-    found = run_async(ask())
+    found, status = run_async(ask())
     output.rows(_COLUMNS, [_row(sink) for sink in found if topic in ("", sink.topic)])
+    return status
 
 
 @click.command("move")

@@ -11,7 +11,13 @@ from grpc import aio
 from ariane.admin.v1 import replica_set_service_pb2 as admin_pb
 from ariane.admin.v1.replica_set_service_pb2_grpc import ReplicaSetServiceServicer
 from ariane.replication.v1 import replica_set_service_pb2 as set_pb
-from ariane_admin.asking.replica_sets import Member, members_of, order, primary_of
+from ariane_admin.asking.replica_sets import (
+    Member,
+    answering,
+    members_of,
+    order,
+    primary_of,
+)
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_servicekit import field_invalid
 
@@ -71,8 +77,7 @@ class ReplicaSetServicer(ReplicaSetServiceServicer):
         """Order an election."""
         name = request.broker_name
         asked = set_pb.ElectPrimaryRequest(broker_id=request.broker_id, unclean=request.unclean)
-        members = await members_of(self._doors, name)
-        living = next(member for member in members if member.state is not None)
+        living, _ = answering(await members_of(self._doors, name))[0]
         answer = await order(
             self._doors,
             living,

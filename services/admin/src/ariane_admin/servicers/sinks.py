@@ -21,6 +21,7 @@ class SinkServicer(SinkServiceServicer):
     """Asks and tells every broker that a sink concerns."""
 
     def __init__(self, cluster: ClusterAccess) -> None:
+        self._cluster = cluster
         self._client = cluster.doors.client
 
     async def before(self, method: str, request: Any) -> sink_pb.ListSinksResponse:
@@ -34,15 +35,18 @@ class SinkServicer(SinkServiceServicer):
         self, request: sink_pb.ListSinksRequest, context: _Context
     ) -> sink_pb.ListSinksResponse:
         """List sinks by name."""
+        answers = await self._cluster.answers()
         page = take_page(
-            sorted(await self._client.list_sinks(request.name), key=lambda sink: sink.name),
+            await self._client.list_sinks(request.name, leave_out=answers.leave_out),
             lambda sink: (sink.name,),
             page_size=request.page_size,
             page_token=request.page_token,
             scope=f"sinks:{request.name}",
         )
         return sink_pb.ListSinksResponse(
-            sinks=map(_sink_of, page.entries), next_page_token=page.next_page_token
+            sinks=map(_sink_of, page.entries),
+            next_page_token=page.next_page_token,
+            silent_brokers=self._cluster.silent(answers),
         )
 
     async def MoveSink(

@@ -15,7 +15,7 @@ from ariane.replication.v1.replica_set_service_pb2 import GetReplicaSetResponse
 from ariane_admin.asking.changes import AdminChoice, administration, change_option
 from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.replica_sets import Member, members_of
+from ariane_admin.asking.replica_sets import Member, answering, members_of
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
@@ -235,8 +235,12 @@ def _tell(output: Output, sentence: str, changed: ReplicaSet) -> None:
 
 
 def _rows(members: Sequence[Member]) -> list[Row]:
-    """One row for each broker of a set, by id; those that do not answer as the others know them."""
-    known = [member.state for member in members if member.state is not None]
+    """One row for each broker of a set, by id; those that do not answer as the others know them.
+
+    Raises:
+        CallError: None answers.
+    """
+    known = [state for _, state in answering(members)]
     newest = max(known, key=lambda state: state.replica_set.version)
     row = newest.replica_set
     of_primary = {

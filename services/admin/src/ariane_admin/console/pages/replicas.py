@@ -30,6 +30,8 @@ async def replica_blocks(ask: Asker, name: str) -> Sequence[Block]:
             return []
         raise
     states = [each.state for each in told.members if each.HasField("state")]
+    if not states:
+        return []
     newest = max((state.replica_set for state in states), key=lambda found: found.version)
     said = {state.broker_id: state for state in states}
     followed = {r.broker_id: r for state in states if state.has_lease for r in state.replicas}
