@@ -273,7 +273,6 @@ def test_store_is_the_model(flush_mode: FlushMode) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=60,
             stateful_step_count=30,
             report_multiple_bugs=False,
             suppress_health_check=list(HealthCheck),

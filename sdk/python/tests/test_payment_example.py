@@ -36,6 +36,7 @@ def check(printed, count):
     assert min(forced) > 0
 
 
+@pytest.mark.slow
 def test_money_moves_exactly_once(postgresql_url):
     check(run(200, 100, "--database-url", postgresql_url), 200)
 

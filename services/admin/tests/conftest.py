@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import time
+from contextlib import AsyncExitStack
 from html import unescape
 
 import httpx
 import pytest
 from grpc import aio
 from sqlalchemy import create_engine, text
+from structlog.testing import capture_logs
 
 from ariane.admin.v1 import audit_service_pb2 as audit_pb
 from ariane.admin.v1.audit_service_pb2_grpc import AuditServiceStub
@@ -167,8 +169,30 @@ def entries(admin):
 
 
 @pytest.fixture
+def admin_beside(cluster, tmp_path, monkeypatch):
+    """Admin of the cluster for commands, inside the test's process; its address."""
+    settings = AdminSettings(
+        listen=Address("127.0.0.1", 0),
+        console_listen=Address("127.0.0.1", 0),
+        name_servers=tuple(map(Address.parse, cluster.name_servers.split(","))),
+        data_path=tmp_path / "admin",
+    )
+    life = AsyncExitStack()
+
+    async def start():
+        return str(await life.enter_async_context(serving(settings, AdminApp)))
+
+    # What it logs would be among what commands write.
+    with capture_logs():
+        address = cluster.call_blocking(start)
+        monkeypatch.setenv("ARIANE_ADMIN", address)
+        yield address
+        cluster.call_blocking(life.aclose)
+
+
+@pytest.fixture
 def admin_process(cluster, tmp_path, monkeypatch):
-    """Admin of the cluster; its folder."""
+    """Admin of the cluster in a process of its own, and its database."""
     process = ServiceProcess(
         "admin",
         "ariane_admin.service",

@@ -13,7 +13,6 @@ from ariane_admin.cli import root
 from tools.papers import Paper, shell_lines_of
 from tools.workspace import ROOT, repository_files
 
-PAGES = [Paper(ROOT, name) for name in repository_files() if name.endswith(".md")]
 SEPARATORS = set("|&;<>()")
 
 REDIRECTION = re.compile(r"\d>(&\d)?")
@@ -52,33 +51,25 @@ def take(words):
         pass
 
 
-LINES = [
-    pytest.param(line, id=f"{page.name}: {line[:60]}")
-    for page in PAGES
-    for line in shell_lines_of(page, "ariane")
-]
-
-
-def test_there_are_lines_to_look_at():
-    assert len(LINES) > 60
-
-
-@pytest.mark.parametrize("line", LINES)
-def test_a_line_that_is_shown_is_one_that_is_taken(line, monkeypatch, tmp_path):
+def test_every_line_that_is_shown_is_one_that_is_taken(monkeypatch, tmp_path):
     given = tmp_path / "given"
     given.write_text("given\n")
     for kind in (click.File, click.Path):  # Whatever file a page names is there.
         monkeypatch.setattr(kind, "convert", lambda *_: given)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    words = list(commands_in(line))
-    assert words, line
-    for each in words:
-        try:
-            take(each)
-        except click.exceptions.Exit:
-            pass
-        except click.ClickException as error:
-            pytest.fail(f"{line}\n{error.format_message()}")
+    pages = (Paper(ROOT, name) for name in repository_files() if name.endswith(".md"))
+    shown = [(page.name, line) for page in pages for line in shell_lines_of(page, "ariane")]
+    assert len(shown) > 60
+    for name, line in shown:
+        words = list(commands_in(line))
+        assert words, (name, line)
+        for each in words:
+            try:
+                take(each)
+            except click.exceptions.Exit:
+                pass
+            except click.ClickException as error:
+                pytest.fail(f"{name}: {line}\n{error.format_message()}")
 
 
 @pytest.mark.parametrize(

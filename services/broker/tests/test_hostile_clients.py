@@ -122,7 +122,10 @@ async def until(condition, seconds=60):
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("kind", ["pull", "range", "query"])
+@pytest.mark.parametrize(
+    "kind",
+    ["pull", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("range", "query"))],
+)
 async def test_a_consumer_that_takes_nothing_pins_no_more_than_the_budget(start, kind):
     async with start("--answer-bytes-max", str(32 * MIB)) as (process, broker):
         for _ in range(12):

@@ -56,6 +56,7 @@ async def test_ready_serve_stop(start, probe_class):
     assert status == 0
 
 
+@pytest.mark.slow
 async def test_two_brokers_on_one_store_or_one_port(start):
     first = await start("--listen", "127.0.0.1:0")
     address = (await ready(first))["address"]
@@ -71,6 +72,7 @@ async def test_two_brokers_on_one_store_or_one_port(start):
     assert first.returncode is None
 
 
+@pytest.mark.slow
 async def test_a_killed_broker_comes_back_with_everything(start, probe_class):
     child = await start("--listen", "127.0.0.1:0")
     async with aio.insecure_channel((await ready(child))["address"]) as channel:

@@ -140,7 +140,7 @@ async def test_a_letter_that_cannot_be_read_does_not_stop_those_behind_it(broker
         return replace(nothing, next_queue_offset=1)
 
     monkeypatch.setattr(Store, "read_queue", stuck)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         answer = await redrive_call(broker, range(3))
     assert answer.redriven_count == 2
     assert [(one.queue_offset, one.cause) for one in answer.failures] == [(1, "it is damaged")]

@@ -11,9 +11,17 @@ import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from ariane_servicekit import Loop, ServiceError
 from ariane_servicekit.database import Database
@@ -282,5 +290,8 @@ class CheckersWorld(RuleBasedStateMachine):
             self.database.close()
 
 
-CheckersWorld.TestCase.settings = settings(max_examples=15, stateful_step_count=25)
-TestCheckersWorld = CheckersWorld.TestCase
+@pytest.mark.parametrize("examples", [5, pytest.param(50, marks=pytest.mark.slow)])
+def test_any_order_of_events(examples):
+    run_state_machine_as_test(
+        CheckersWorld, settings=settings(max_examples=examples, stateful_step_count=25)
+    )

@@ -54,11 +54,11 @@ def test_a_stray_file_behind_the_log_costs_no_message(bench, fill, read_all, how
     assert store.recovery.set_aside == (f"{stray.name}.foreign",)
     assert all_of(store, read_all) == before
     assert store.damage == ()
-    fill(store, blocks=120)
+    fill(store, blocks=30, length=1200)
     assert store.max_offset > last + (beyond + 2) * SEGMENT
     after = all_of(store, read_all)
     counts = {queue: len(messages) for queue, messages in after.items()}
-    assert sum(counts.values()) == 3 * 140
+    assert sum(counts.values()) == 3 * 50
     assert counts == {queue: store.queue_bounds(*queue)[1] for queue in QUEUES}
     leave(bench, store, how)
     store = bench.open()

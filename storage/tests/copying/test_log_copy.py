@@ -222,7 +222,7 @@ def append(store, name, dice):
 
 
 @pytest.mark.parametrize("flush_mode", list(FlushMode))
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_old_end_does_not_come_back_after_a_cut_and_a_second_crash(
     bench, read_all, flush_mode, seed
 ):

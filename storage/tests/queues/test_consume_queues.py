@@ -218,20 +218,22 @@ def test_a_queue_file_that_somebody_removes_beside_us_stops_nothing(bench, read_
 
 
 @pytest.mark.parametrize("max_count", [1, 7])
-@pytest.mark.parametrize("bit", range(12 * 8))
-def test_a_bit_that_flips_beside_us_costs_no_message(bench, read_repaired, bit, max_count):
+def test_a_bit_that_flips_beside_us_costs_no_message(bench, read_repaired, max_count):
     store = bench.open()
     store.append_block(block_of("flights", [bytes([65 + number]) for number in range(5)]), 0)
     store.flush_derived()
     path = bench.root / "consumequeue" / "flights" / "0" / f"{0:020d}"
-    bench.disk.flip_bit(path, 2 * ENTRY_BYTES + bit // 8, bit % 8)
-    sizes, place = [], 0
-    while place < 5:
-        read = read_repaired(store, "flights", 0, place, max_count=max_count, max_bytes=1 << 20)
-        sizes += read.sizes.tolist()
-        assert read.next_queue_offset > place
-        place = read.next_queue_offset
-    assert len(sizes) == 5
+    sound = bench.disk.read(path)
+    for bit in range(12 * 8):
+        bench.disk.flip_bit(path, 2 * ENTRY_BYTES + bit // 8, bit % 8)
+        sizes, place = [], 0
+        while place < 5:
+            read = read_repaired(store, "flights", 0, place, max_count=max_count, max_bytes=1 << 20)
+            sizes += read.sizes.tolist()
+            assert read.next_queue_offset > place, bit
+            place = read.next_queue_offset
+        assert len(sizes) == 5, bit
+        bench.disk.write(path, sound)
     store.close()
 
 

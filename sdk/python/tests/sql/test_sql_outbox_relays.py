@@ -148,6 +148,9 @@ async def shop(cluster, engine):
     return Shop(engine, topic)
 
 
+@pytest.mark.parametrize(
+    "engine", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+)
 async def test_killed_relays_lose_nothing_and_store_nothing_twice(cluster, engine, shop):
     random = Random(11)
     async with relay_processes(engine, cluster, 6) as processes:

@@ -105,7 +105,7 @@ async def test_what_is_watched_is_told(admin, browser):
     assert "No webhook is told" in page.text
 
 
-def test_alerts_are_listed_by_the_command(admin_process, ariane, ariane_json, cluster):
+def test_alerts_are_listed_by_the_command(admin_beside, ariane, ariane_json, cluster):
     rules = {row["figure"]: row["bound"] for row in ariane_json("alert", "rules")}
     assert rules["dead_letter_count"] == 1000
     assert ariane_json("alert", "list", "--ended") == []

@@ -54,7 +54,7 @@ def trail(ariane_json):
     return read
 
 
-def test_each_changing_command_leaves_its_entry(admin_process, ariane, ariane_json, trail, lines):
+def test_each_changing_command_leaves_its_entry(admin_beside, ariane, ariane_json, trail, lines):
     ariane("topic", "create", "au-orders", "--queues", "1", "--type", "fifo")
     ariane("topic", "update", "au-orders", "--queues", "2")
     ariane("topic", "order", "au-orders", "--set", "--yes")
@@ -91,7 +91,7 @@ def test_each_changing_command_leaves_its_entry(admin_process, ariane, ariane_js
     assert json.loads(entry["before"])["queue_order"] == "broker-a:2;broker-b:2"
 
 
-def test_what_waits_is_taken_back_with_an_entry(admin_process, ariane, trail, lines, tmp_path):
+def test_what_waits_is_taken_back_with_an_entry(admin_beside, ariane, trail, lines, tmp_path):
     ariane("topic", "create", "au-later", "--queues", "1")
     handles = tmp_path / "handles"
     ariane("produce", "au-later", lines("x"), "--delay", "1h", "--handles", str(handles))
@@ -101,7 +101,7 @@ def test_what_waits_is_taken_back_with_an_entry(admin_process, ariane, trail, li
     ariane("topic", "delete", "au-later", "--yes")
 
 
-def test_what_fails_or_is_done_in_part_leaves_its_entry(admin_process, ariane, trail):
+def test_what_fails_or_is_done_in_part_leaves_its_entry(admin_beside, ariane, trail):
     ariane("topic", "delete", "au-none", "--yes", status=ExitStatus.NOT_FOUND)
     ariane("group", "delete", "au-none", "--yes", status=ExitStatus.NOT_FOUND)
     ariane("topic", "create", "au-half", "--queues", "1", "--broker", "broker-a")
@@ -126,7 +126,7 @@ def test_an_admin_that_is_wanted_and_away_refuses_every_change(ariane, ariane_js
     assert "au-away" not in {row["topic"] for row in ariane_json("topic", "list")}
 
 
-def test_an_admin_of_another_cluster_changes_nothing(admin_process, ariane, trail, monkeypatch):
+def test_an_admin_of_another_cluster_changes_nothing(admin_beside, ariane, trail, monkeypatch):
     other = ("--name-servers", "127.0.0.1:1")
     said = ariane("topic", "create", "au-astray", *other, status=ExitStatus.UNREACHABLE)
     assert "serves another cluster, with name servers" in said
@@ -137,7 +137,7 @@ def test_an_admin_of_another_cluster_changes_nothing(admin_process, ariane, trai
 
 
 def test_an_admin_is_known_although_it_has_other_addresses(
-    admin_process, ariane, trail, cluster, monkeypatch
+    admin_beside, ariane, trail, cluster, monkeypatch
 ):
     """As from outside of containers, whose name servers have other addresses inside."""
     first = cluster.name_servers.split(",")[0].rpartition(":")
@@ -160,18 +160,17 @@ def test_none_changes_without_admin_and_says_so(ariane, capfd, monkeypatch):
 
 
 def test_an_admin_at_the_usual_place_is_found_if_it_serves_this_cluster(
-    admin_process, ariane, trail, monkeypatch
+    admin_beside, ariane, trail, monkeypatch
 ):
-    process, _ = admin_process
     monkeypatch.delenv("ARIANE_ADMIN")
     for command in (topic.create, topic.delete):
         [option] = [each for each in command.params if each.name == "admin"]
-        monkeypatch.setattr(option, "default", process.address)
+        monkeypatch.setattr(option, "default", admin_beside)
     ariane("topic", "create", "au-found")
     ariane("topic", "delete", "au-found", "--yes")
     elsewhere = ("--name-servers", "127.0.0.1:1")
     said = ariane("topic", "create", "au-found", *elsewhere, status=ExitStatus.UNREACHABLE)
     assert "nobody writes this down" in said
     assert "serves another cluster" in said
-    monkeypatch.setenv("ARIANE_ADMIN", process.address)
+    monkeypatch.setenv("ARIANE_ADMIN", admin_beside)
     assert trail() == [("CreateTopic", "au-found", "done"), ("DeleteTopic", "au-found", "done")]

@@ -84,7 +84,7 @@ def test_an_unknown_broker_and_an_unknown_process_are_refused(ariane):
     assert "there is no admin in this cluster" in told
 
 
-def test_admin_writes_a_changed_setting_down(ariane, ariane_json, admin_process):
+def test_admin_writes_a_changed_setting_down(ariane, ariane_json, admin_beside):
     ariane("broker", "set", "broker-b", "concurrent_calls_max=4096")
     [entry] = ariane_json("audit", "list", "--method", "UpdateSetting")
     assert entry["outcome"] == "done"

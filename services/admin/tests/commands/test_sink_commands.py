@@ -72,7 +72,7 @@ def test_a_sink_is_listed_moved_and_deleted(sink, copies, ariane, ariane_json):
     assert not [row for row in ariane_json("sink", "list") if row["name"] == sink]
 
 
-def test_a_move_and_a_deletion_leave_their_entries(admin_process, sink, ariane, ariane_json):
+def test_a_move_and_a_deletion_leave_their_entries(admin_beside, sink, ariane, ariane_json):
     ariane("sink", "move", sink, "broker-b", "--yes")
     ariane("sink", "delete", sink, "--yes")
     ariane("sink", "delete", "nobody", "--yes", status=ExitStatus.NOT_FOUND)

@@ -28,7 +28,7 @@ async def consume(receiver, done, wanted):
             done[body] = receiver
 
 
-@pytest.mark.parametrize("members", [1, 8, 64])
+@pytest.mark.parametrize("members", [1, pytest.param(8, marks=pytest.mark.slow), 64])
 async def test_every_member_has_work_and_every_message_one_of_them(broker, members):
     wanted = await fill(broker, 1024)
     receivers = [Receiver(broker) for _ in range(members)]

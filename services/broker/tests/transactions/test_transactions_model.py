@@ -423,7 +423,6 @@ def test_any_order_of_events():
     run_state_machine_as_test(
         TransactionMachine,
         settings=settings(
-            max_examples=100,
             stateful_step_count=40,
             suppress_health_check=[HealthCheck.too_slow],
         ),

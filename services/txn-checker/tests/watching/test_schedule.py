@@ -9,6 +9,7 @@ import pytest
 
 from ariane_txn_checker.database import InquiryStore
 from ariane_txn_checker.transaction import BrokerKey, Outcome, State
+from ariane_txn_checker.watching import survey
 
 
 @pytest.fixture
@@ -136,10 +137,10 @@ async def test_no_producer_uses_checks_up_and_no_broker_does_not(
 async def test_the_silent_keep_nobody_waiting(checker, broker, clock, asked):
     asked(None, group="silent")
     seconds = asked(Outcome.COMMIT, group="lively")
-    for number in range(40):
+    for number in range(10):
         broker.store(f"silent-{number}", group="silent")
     broker.store("lively", group="lively")
-    checker(concurrency=16, group_concurrency=8)
+    checker(concurrency=4, group_concurrency=2)
     await clock.elapse(10)
     assert 6 <= seconds["lively"][0] <= 9
     await clock.elapse(600)
@@ -177,9 +178,12 @@ async def test_what_retention_took_is_an_end_without_an_outcome(checker, broker,
     assert inquiries.transaction("T2").state is State.WAITING
 
 
-async def test_a_checker_that_comes_late_finds_everything(checker, broker, clock, asked):
+async def test_a_checker_that_comes_late_finds_everything(
+    checker, broker, clock, asked, monkeypatch
+):
+    monkeypatch.setattr(survey, "PAGE_SIZE", 100)
     asked(Outcome.COMMIT)
-    for number in range(1100):
+    for number in range(110):
         broker.store(f"T{number}")
     await clock.elapse(3600)
     assert all(half.outcome is None for half in broker.halves.values())
@@ -246,7 +250,7 @@ async def test_two_checkers_and_deaths_ask_no_more_often_than_allowed(
     checker, broker, clock, asked, inquiries
 ):
     asked(Outcome.UNKNOWN)
-    for number in range(20):
+    for number in range(5):
         broker.store(f"T{number}")
     alive = [checker("c0", check_count_max=5), checker("c1", check_count_max=5)]
     for turn in range(2, 12):
