@@ -23,7 +23,7 @@ from ariane_broker.spark_batches.batch_records import (
     BatchKey,
     Contents,
     NamedAttempt,
-    StageWish,
+    StageRequest,
     checksum_of,
 )
 from ariane_broker.spark_batches.batch_table import BatchTable
@@ -169,7 +169,7 @@ class Broker:
             unique_ids=[f"{token}-{number}" for number in numbers],
         )
         await self.commits.stage(
-            StageWish(
+            StageRequest(
                 BatchKey("q", batch_id),
                 AttemptKey(partition_id, token),
                 StagedBlock(

@@ -43,12 +43,12 @@ class Stream:
         self.call = broker.transactions.StreamTransactions()
         self._number = 0
 
-    async def ask(self, *wishes):
+    async def ask(self, *parts):
         self._number += 1
         kind = transaction_pb.HalfMessageToStore
         request = transaction_pb.StreamTransactionsRequest(
-            half_messages=[wish for wish in wishes if isinstance(wish, kind)],
-            ends=[wish for wish in wishes if not isinstance(wish, kind)],
+            half_messages=[part for part in parts if isinstance(part, kind)],
+            ends=[part for part in parts if not isinstance(part, kind)],
             request_number=self._number,
         )
         await self.call.write(request)
@@ -166,9 +166,9 @@ async def test_each_fails_by_itself(broker, reasons):
 
 async def test_a_half_message_makes_its_topic_and_may_leave_the_queue_open(broker, reasons):
     stream = Stream(broker)
-    wish = half("t-1", topic="fresh")
-    wish.ClearField("queue_id")
-    assert reasons((await stream.ask(wish)).half_messages) == [""]
+    request = half("t-1", topic="fresh")
+    request.ClearField("queue_id")
+    assert reasons((await stream.ask(request)).half_messages) == [""]
     (ended,) = (await stream.ask(end("t-1", topic="fresh"))).ends
     position = ended.position
     assert await broker.bodies("fresh", position.queue_id) == [b"t-1"]
@@ -239,16 +239,16 @@ async def test_more_than_one_block_holds_is_stored_and_ended_in_several(running,
     async with running(segment_bytes=342 << 12, message_bytes_max=1 << 20) as broker:
         await broker.create_topic("orders")
         stream = Stream(broker)
-        wishes = [half(f"t-{number}") for number in range(4)]
-        for number, wish in enumerate(wishes):
-            wish.message.body = bytes([number]) * 450_000
-        sent = await stream.ask(*wishes)
+        requests = [half(f"t-{number}") for number in range(4)]
+        for number, request in enumerate(requests):
+            request.message.body = bytes([number]) * 450_000
+        sent = await stream.ask(*requests)
         assert reasons(sent.half_messages) == [""] * 4
         ended = await stream.ask(*(end(f"t-{number}") for number in range(4)))
         assert reasons(ended.ends) == [""] * 4
         assert not any(each.duplicate for each in ended.ends)
         found = [await broker.bodies("orders", queue_offset=place) for place in range(4)]
-        assert [bodies[0] for bodies in found] == [wish.message.body for wish in wishes]
+        assert [bodies[0] for bodies in found] == [request.message.body for request in requests]
         stream.call.cancel()
 
 

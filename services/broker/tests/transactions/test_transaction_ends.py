@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ariane_broker.topics.topic_table import TopicConfig
-from ariane_broker.transactions.ending import EndWish, TransactionEnds
+from ariane_broker.transactions.ending import EndRequest, TransactionEnds
 from ariane_broker.transactions.transaction_records import (
     Decision,
     HalfMessage,
@@ -78,8 +78,8 @@ class Bench:
         return asyncio.create_task(self._end(outcome), name=outcome.name)
 
     async def _end(self, outcome):
-        wishes = [EndWish("orders", "t-1", "t-1", outcome, "pay")]
-        (ended,) = await self.ends.finish(wishes, self.ends.end(wishes))
+        requests = [EndRequest("orders", "t-1", "t-1", outcome, "pay")]
+        (ended,) = await self.ends.finish(requests, self.ends.end(requests))
         await self.log.promised()
         if isinstance(ended, Exception):
             raise ended

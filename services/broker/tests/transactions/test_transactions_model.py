@@ -20,9 +20,9 @@ from hypothesis.stateful import (
 
 from ariane_broker.append.plain_message import PlainMessage
 from ariane_broker.topics.topic_table import TopicConfig
-from ariane_broker.transactions.ending import EndWish, TransactionEnds
+from ariane_broker.transactions.ending import EndRequest, TransactionEnds
 from ariane_broker.transactions.half_list import HalfList
-from ariane_broker.transactions.halves import HalfLimits, HalfWish, Halves
+from ariane_broker.transactions.halves import HalfLimits, HalfRequest, Halves
 from ariane_broker.transactions.transaction_records import Outcome
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_broker.transactions.upkeep import TransactionUpkeep
@@ -54,13 +54,13 @@ def run(call):
     raise AssertionError("it waits")
 
 
-def end_wish(transaction_id, outcome):
-    return EndWish("orders", transaction_id, transaction_id, outcome, "pay")
+def end_request(transaction_id, outcome):
+    return EndRequest("orders", transaction_id, transaction_id, outcome, "pay")
 
 
-def half_wish(transaction_id):
+def half_request(transaction_id):
     message = PlainMessage(transaction_id.encode(), "", (), transaction_id, {}, "", 0, 0, 0)
-    return HalfWish("orders", 1, "pay", message)
+    return HalfRequest("orders", 1, "pay", message)
 
 
 def result_of(outcomes):
@@ -154,13 +154,13 @@ class TransactionMachine(RuleBasedStateMachine):
         self.list = HalfList(self.store, self.table, self.clock.now_ms)
 
     def send(self, transaction_id):
-        stored = result_of(self.halves.store([half_wish(transaction_id)], HOST))
+        stored = result_of(self.halves.store([half_request(transaction_id)], HOST))
         self.store.flush()
         return stored
 
     def end_all(self, ends):
-        wishes = [end_wish(*each) for each in ends]
-        ended = run(self.ends.finish(wishes, self.ends.end(wishes)))
+        requests = [end_request(*each) for each in ends]
+        ended = run(self.ends.finish(requests, self.ends.end(requests)))
         self.store.flush()
         return ended
 
@@ -275,7 +275,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.compose(appends)
         transaction_ids = [name for name in transaction_ids if not self.is_out_of_mind(name)]
         try:
-            outcomes = self.halves.store(list(map(half_wish, transaction_ids)), HOST)
+            outcomes = self.halves.store(list(map(half_request, transaction_ids)), HOST)
         except PowerLost:
             self.kill()
             return

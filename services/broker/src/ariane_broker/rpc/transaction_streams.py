@@ -17,13 +17,13 @@ from ariane_broker.rpc.peer_address import peer_host
 from ariane_broker.rpc.wire.stored_message import EncodingDefaults
 from ariane_broker.rpc.wire.transaction_wire import (
     Reached,
+    end_request,
     end_result,
-    end_wish,
+    half_request,
     half_result,
-    half_wish,
 )
-from ariane_broker.transactions.ending import EndOutcome, EndWish, TransactionEnds
-from ariane_broker.transactions.halves import HalfOutcome, HalfWish, Halves
+from ariane_broker.transactions.ending import EndOutcome, EndRequest, TransactionEnds
+from ariane_broker.transactions.halves import HalfOutcome, HalfRequest, Halves
 from ariane_record.layout import Host
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_servicekit.rpc.request_stream import RequestStreams
@@ -81,8 +81,8 @@ class _Asked(NamedTuple):
     """What a request asks for."""
 
     number: int
-    halves: Sequence[HalfWish | ServiceError]
-    ends: Sequence[EndWish]
+    halves: Sequence[HalfRequest | ServiceError]
+    ends: Sequence[EndRequest]
 
     @property
     def demands(self) -> Sequence[Demand]:
@@ -114,10 +114,10 @@ class _TransactionWorker:
         asked = _Asked(
             request.request_number,
             [
-                half_wish(half, position, defaults)
+                half_request(half, position, defaults)
                 for position, half in enumerate(request.half_messages)
             ],
-            list(map(end_wish, request.ends)),
+            list(map(end_request, request.ends)),
         )
         if parts.halves.need_topics(asked.halves):
             return self._work_later(asked)
@@ -137,9 +137,9 @@ class _TransactionWorker:
 
     async def _work_later(self, asked: _Asked) -> transaction_pb.StreamTransactionsResponse:
         """Make topics first."""
-        wishes = await self._parts.halves.with_topics(asked.halves)
-        asked = asked._replace(halves=wishes)
-        stored = self._parts.halves.store(wishes, self._born_host)
+        requests = await self._parts.halves.with_topics(asked.halves)
+        asked = asked._replace(halves=requests)
+        stored = self._parts.halves.store(requests, self._born_host)
         return await self._wait(asked, stored, self._parts.ends.end(asked.ends))
 
     async def _wait(
@@ -175,16 +175,16 @@ class _TransactionWorker:
         return transaction_pb.StreamTransactionsResponse(
             request_number=asked.number,
             half_messages=[
-                half_result(each, reached[_demand_of(wish)], service_error)
-                for wish, each in zip(asked.halves, stored, strict=True)
+                half_result(each, reached[_demand_of(request)], service_error)
+                for request, each in zip(asked.halves, stored, strict=True)
             ],
             ends=[
-                end_result(each, reached[wish.demand], name, service_error)
-                for wish, each in zip(asked.ends, ended, strict=True)
+                end_result(each, reached[request.demand], name, service_error)
+                for request, each in zip(asked.ends, ended, strict=True)
                 if each
             ],
         )
 
 
-def _demand_of(wish: HalfWish | ServiceError) -> Demand | None:
-    return wish.demand if isinstance(wish, HalfWish) else None
+def _demand_of(request: HalfRequest | ServiceError) -> Demand | None:
+    return request.demand if isinstance(request, HalfRequest) else None

@@ -31,7 +31,7 @@ from ariane_broker.spark_batches.batch_records import (
     Contents,
     NamedAttempt,
     Stage,
-    StageWish,
+    StageRequest,
     batch_record,
     checksum_of,
     contents_rows,
@@ -111,7 +111,7 @@ class BatchCommits:
         self._body_bytes_max = body_bytes_max
         self._is_draining = is_draining
 
-    async def stage(self, wish: StageWish, born_host: Host) -> int:
+    async def stage(self, request: StageRequest, born_host: Host) -> int:
         """Stage records of one attempt.
 
         Returns:
@@ -124,18 +124,18 @@ class BatchCommits:
         """
         if self._is_draining():
             raise broker_draining()
-        batch, attempt = wish.batch, wish.attempt
+        batch, attempt = request.batch, request.attempt
         _check_keys(batch, attempt)
-        block = wish.staged.block
-        await self._check_block(wish.staged)
+        block = request.staged.block
+        await self._check_block(request.staged)
         self._check_open(batch)
         stages = self._table.stages_of(batch, attempt)
         staged_count = sum(stage.record_count for stage in stages)
-        if wish.count_before not in {None, staged_count}:
-            self._check_repeat(wish, stages, staged_count)
+        if request.count_before not in {None, staged_count}:
+            self._check_repeat(request, stages, staged_count)
             await self._log.promised(stages[-1].commit_log_offset + 1)
             return staged_count
-        record = stage_record(wish, self._now_ms())
+        record = stage_record(request, self._now_ms())
         if len(record.body) > self._body_bytes_max:
             largest = int(np.argmax(block.sizes))
             raise message_too_large(len(record.body), self._body_bytes_max, largest)
@@ -255,17 +255,17 @@ class BatchCommits:
             raise sink_moved(query_id, note.home.broker_name)
 
     @staticmethod
-    def _check_repeat(wish: StageWish, stages: Sequence[Stage], staged_count: int) -> None:
+    def _check_repeat(request: StageRequest, stages: Sequence[Stage], staged_count: int) -> None:
         """Refuse a call that neither goes on nor comes again."""
         last = stages[-1] if stages else None
         if (
             last is None
-            or wish.count_before != staged_count - last.record_count
-            or last.records_crc32 != wish.staged.block.crc32
-            or last.record_count != wish.staged.block.count
+            or request.count_before != staged_count - last.record_count
+            or last.records_crc32 != request.staged.block.crc32
+            or last.record_count != request.staged.block.count
         ):
             rule = f"must be {staged_count}: so many this attempt has staged"
-            raise field_invalid("record_count_before", rule, wish.count_before)
+            raise field_invalid("record_count_before", rule, request.count_before)
 
     async def _check_block(self, staged: StagedBlock) -> None:
         """Refuse what could not be appended as messages: a commit must not fail for it."""

@@ -64,7 +64,7 @@ class Stage(NamedTuple):
     byte_count: int
 
 
-class StageWish(NamedTuple):
+class StageRequest(NamedTuple):
     """What a call wants staged.
 
     Attributes:
@@ -112,13 +112,13 @@ class BatchEvent(StrEnum):
     FORGET = "forget"
 
 
-def stage_record(wish: StageWish, now_ms: int) -> RecordFields:
+def stage_record(request: StageRequest, now_ms: int) -> RecordFields:
     """A call of staging as it is stored: what it is about in front, the block as the body."""
-    block = wish.staged.block
-    says = [*wish.batch, *wish.attempt, block.count, block.crc32, len(block.records)]
+    block = request.staged.block
+    says = [*request.batch, *request.attempt, block.count, block.crc32, len(block.records)]
     return RecordFields(
         topic=STAGE_TOPIC,
-        body=encode_stage(wish.staged),
+        body=encode_stage(request.staged),
         properties={STAGE_PROPERTY: json.dumps(says, separators=(",", ":"))},
         born_timestamp_ms=now_ms,
     )

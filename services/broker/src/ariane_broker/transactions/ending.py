@@ -52,8 +52,8 @@ CHECK_COUNT_MAX: Final = 1_000_000
 _EVER_MS: Final = 1 << 62
 
 
-class EndWish(NamedTuple):
-    """A wish to end a transaction.
+class EndRequest(NamedTuple):
+    """A request to end a transaction.
 
     Attributes:
         topic: The topic of the message.
@@ -148,11 +148,11 @@ class TransactionEnds:
         self._now_ms = now_ms
         self._bytes_max = bytes_max
 
-    def end(self, wishes: Sequence[EndWish]) -> list[EndOutcome | None]:
+    def end(self, requests: Sequence[EndRequest]) -> list[EndOutcome | None]:
         """End transactions, or find out how they ended, without waiting.
 
         Args:
-            wishes: The wishes, one for each transaction.
+            requests: The requests, one for each transaction.
 
         Returns:
             The outcome of each; None for one that must wait, for the disk or for its turn: give
@@ -165,12 +165,12 @@ class TransactionEnds:
         Raises:
             StorePoisoned: The disk failed; some may have ended.
         """
-        ending = _Ending([None] * len(wishes), self._bytes_max)
-        for position, wish in enumerate(wishes):
-            if wish.transaction_id in ending.ids:
+        ending = _Ending([None] * len(requests), self._bytes_max)
+        for position, request in enumerate(requests):
+            if request.transaction_id in ending.ids:
                 continue  # Its outcome is returned once the end before it is stored.
             try:
-                ending.ended[position] = self._begin(ending, position, wish)
+                ending.ended[position] = self._begin(ending, position, request)
             except StorePoisoned:
                 raise
             except (ServiceError, StorageError, OSError) as error:
@@ -182,7 +182,7 @@ class TransactionEnds:
         return ending.ended
 
     async def finish(
-        self, wishes: Sequence[EndWish], ended: Sequence[EndOutcome | None]
+        self, requests: Sequence[EndRequest], ended: Sequence[EndOutcome | None]
     ) -> list[EndOutcome]:
         """End transactions that had to wait, each as soon as possible.
 
@@ -194,7 +194,7 @@ class TransactionEnds:
         while left := [position for position, outcome in outcomes.items() if outcome is None]:
             await self._log.promised()
             await asyncio.sleep(0)
-            later = self.end([wishes[position] for position in left])
+            later = self.end([requests[position] for position in left])
             outcomes.update(zip(left, later, strict=True))
         return [outcome for outcome in outcomes.values() if outcome is not None]
 
@@ -234,26 +234,26 @@ class TransactionEnds:
             raise transaction_not_found(transaction_id)
         raise transaction_decided(transaction_id, decision.outcome)
 
-    def _begin(self, ending: _Ending, position: int, wish: EndWish) -> Ended | None:
+    def _begin(self, ending: _Ending, position: int, request: EndRequest) -> Ended | None:
         """Sort an end into commits or rollbacks; returns the outcome if it is known already.
 
         Raises:
             ServiceError: See ``end``.
             StorageError: The half message cannot be read.
         """
-        transaction_id = wish.transaction_id
-        if wish.outcome is None:
+        transaction_id = request.transaction_id
+        if request.outcome is None:
             raise field_invalid("outcome", "must be commit or rollback")
-        if wish.unique_id != transaction_id:
-            raise transaction_foreign(transaction_id, "unique_id", wish.unique_id)
+        if request.unique_id != transaction_id:
+            raise transaction_foreign(transaction_id, "unique_id", request.unique_id)
         half = self._table.find(transaction_id)
-        if half is None or half.topic != wish.topic:
-            return self._standing(wish.topic, transaction_id, wish.outcome)
-        if wish.producer_group != half.producer_group:
-            raise transaction_foreign(transaction_id, "producer_group", wish.producer_group)
-        if wish.demand is not None:
-            self._log.promises.check(wish.demand)
-        if wish.outcome is Outcome.ROLLBACK:
+        if half is None or half.topic != request.topic:
+            return self._standing(request.topic, transaction_id, request.outcome)
+        if request.producer_group != half.producer_group:
+            raise transaction_foreign(transaction_id, "producer_group", request.producer_group)
+        if request.demand is not None:
+            self._log.promises.check(request.demand)
+        if request.outcome is Outcome.ROLLBACK:
             ending.rollbacks[position] = half
             ending.ids.add(transaction_id)
             return None

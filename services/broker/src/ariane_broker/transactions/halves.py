@@ -50,7 +50,7 @@ _TYPES: Final = frozenset(
 )
 
 
-class HalfWish(NamedTuple):
+class HalfRequest(NamedTuple):
     """A half message to be stored.
 
     Attributes:
@@ -118,39 +118,41 @@ class Halves:
         self._is_draining = is_draining
         self._turn = 0
 
-    def need_topics(self, wishes: Sequence[HalfWish | ServiceError]) -> bool:
+    def need_topics(self, requests: Sequence[HalfRequest | ServiceError]) -> bool:
         """Whether a topic is missing; then ``with_topics`` must come first."""
         find = self._topics.find
-        return any(isinstance(wish, HalfWish) and find(wish.topic) is None for wish in wishes)
+        return any(
+            isinstance(request, HalfRequest) and find(request.topic) is None for request in requests
+        )
 
     async def with_topics(
-        self, wishes: Sequence[HalfWish | ServiceError]
-    ) -> list[HalfWish | ServiceError]:
-        """Create missing topics where that is allowed; returns the wishes, some perhaps refused."""
-        return list(await asyncio.gather(*map(self._with_topic, wishes)))
+        self, requests: Sequence[HalfRequest | ServiceError]
+    ) -> list[HalfRequest | ServiceError]:
+        """Create missing topics where that is allowed; returns the requests, some refused."""
+        return list(await asyncio.gather(*map(self._with_topic, requests)))
 
-    async def _with_topic(self, wish: HalfWish | ServiceError) -> HalfWish | ServiceError:
-        if isinstance(wish, ServiceError) or self._is_draining():
-            return wish
-        queue_id = wish.queue_id or 0
+    async def _with_topic(self, request: HalfRequest | ServiceError) -> HalfRequest | ServiceError:
+        if isinstance(request, ServiceError) or self._is_draining():
+            return request
+        queue_id = request.queue_id or 0
         encoder = self._encoder()
         try:
-            check_user_group(wish.producer_group)
-            _add(encoder, wish, queue_id, 0)
-            await self._topics.find_or_create(wish.topic, queue_id, encoder.finish())
+            check_user_group(request.producer_group)
+            _add(encoder, request, queue_id, 0)
+            await self._topics.find_or_create(request.topic, queue_id, encoder.finish())
         except ServiceError as error:
             return error
         except RecordError:
             pass  # It is refused when it is stored.
-        return wish
+        return request
 
     def store(
-        self, wishes: Sequence[HalfWish | ServiceError], born_host: Host
+        self, requests: Sequence[HalfRequest | ServiceError], born_host: Host
     ) -> list[HalfOutcome]:
         """Store half messages without waiting for the promise.
 
         Args:
-            wishes: The half messages, or the errors found so far.
+            requests: The half messages, or the errors found so far.
             born_host: The producer's address as the broker sees it.
 
         Returns:
@@ -164,57 +166,61 @@ class Halves:
         taking = _Taking(self._log, self._table, born_host, self._encoder)
         outcomes: dict[int, HalfOutcome] = {}
         configs: dict[tuple[str, str], TopicConfig | ServiceError] = {}
-        for position, wish in enumerate(wishes):
-            if isinstance(wish, ServiceError):
-                outcomes[position] = wish
+        for position, request in enumerate(requests):
+            if isinstance(request, ServiceError):
+                outcomes[position] = request
                 continue
-            place = wish.topic, wish.producer_group
+            place = request.topic, request.producer_group
             if place not in configs:
                 configs[place] = self._config_for(*place)
             try:
-                self._take(taking, position, wish, configs[place])
+                self._take(taking, position, request, configs[place])
             except (ServiceError, RecordError) as error:
                 outcomes[position] = error
         taking.append()
         outcomes |= taking.outcomes
-        return [outcomes[position] for position in range(len(wishes))]
+        return [outcomes[position] for position in range(len(requests))]
 
     def _take(
-        self, taking: _Taking, position: int, wish: HalfWish, config: TopicConfig | ServiceError
+        self,
+        taking: _Taking,
+        position: int,
+        request: HalfRequest,
+        config: TopicConfig | ServiceError,
     ) -> None:
         """Add a half message to the block, or find it stored."""
         if isinstance(config, ServiceError):
             raise config
-        unique_id = wish.message.unique_id
+        unique_id = request.message.unique_id
         if not unique_id:
             unique_id = self._next_unique_id()
-            wish = wish._replace(message=wish.message._replace(unique_id=unique_id))
+            request = request._replace(message=request.message._replace(unique_id=unique_id))
         if unique_id in taking.ids:
             taking.append()  # The request has it twice: the second is a repeat of the first.
-        if self._is_stored(wish):
+        if self._is_stored(request):
             taking.outcomes[position] = HalfStored(unique_id, duplicate=True)
             return
-        if wish.demand is not None:
-            self._log.promises.check(wish.demand)
+        if request.demand is not None:
+            self._log.promises.check(request.demand)
         if self._table.pending_count + len(taking.ids) >= self._limits.pending_count_max:
             raise half_messages_exhausted(self._limits.pending_count_max)
-        taking.add(position, wish, self._queue_for(wish, config))
+        taking.add(position, request, self._queue_for(request, config))
 
-    def _is_stored(self, wish: HalfWish) -> bool:
+    def _is_stored(self, request: HalfRequest) -> bool:
         """Whether a half message is stored and waits for its outcome.
 
         Raises:
             ServiceError: TRANSACTION_DECIDED, TRANSACTION_FOREIGN.
         """
-        unique_id = wish.message.unique_id
+        unique_id = request.message.unique_id
         decision = self._table.decision(unique_id)
         if decision is not None:
             raise transaction_decided(unique_id, decision.outcome)
         known = self._table.find(unique_id)
-        if known is not None and known.topic != wish.topic:
-            raise transaction_foreign(unique_id, "topic", wish.topic)
-        if known is not None and known.producer_group != wish.producer_group:
-            raise transaction_foreign(unique_id, "producer_group", wish.producer_group)
+        if known is not None and known.topic != request.topic:
+            raise transaction_foreign(unique_id, "topic", request.topic)
+        if known is not None and known.producer_group != request.producer_group:
+            raise transaction_foreign(unique_id, "producer_group", request.producer_group)
         return known is not None
 
     def _config_for(self, topic: str, producer_group: str) -> TopicConfig | ServiceError:
@@ -237,17 +243,17 @@ class Halves:
             return error
         return config
 
-    def _queue_for(self, wish: HalfWish, config: TopicConfig) -> int:
+    def _queue_for(self, request: HalfRequest, config: TopicConfig) -> int:
         """Choose the queue: the sender's, or by message group, or the next in turn."""
         count = config.write_queue_count
-        if wish.queue_id is not None:
-            if wish.queue_id < 0:
-                raise field_invalid("queue_id", "must be 0 or more", wish.queue_id)
-            if wish.queue_id >= count:
-                raise queue_not_found(wish.topic, wish.queue_id, count)
-            return wish.queue_id
-        if wish.message.message_group:
-            return group_position(wish.message.message_group, max(1, count))
+        if request.queue_id is not None:
+            if request.queue_id < 0:
+                raise field_invalid("queue_id", "must be 0 or more", request.queue_id)
+            if request.queue_id >= count:
+                raise queue_not_found(request.topic, request.queue_id, count)
+            return request.queue_id
+        if request.message.message_group:
+            return group_position(request.message.message_group, max(1, count))
         self._turn += 1
         return self._turn % max(1, count)
 
@@ -275,26 +281,26 @@ class _Taking:
         self._born_host = born_host
         self._new_encoder = new_encoder
         self._encoder = new_encoder()
-        self._placed: list[tuple[int, HalfWish, int]] = []
+        self._placed: list[tuple[int, HalfRequest, int]] = []
         self.ids: set[str] = set()
         self.outcomes: dict[int, HalfOutcome] = {}
 
-    def add(self, position: int, wish: HalfWish, queue_id: int) -> None:
+    def add(self, position: int, request: HalfRequest, queue_id: int) -> None:
         """Add a half message to the open block, or to the next one.
 
         Raises:
             ServiceError: MESSAGE_ILLEGAL.
         """
         try:
-            _add(self._encoder, wish, queue_id, position)
+            _add(self._encoder, request, queue_id, position)
         except BlockFull:
             self.append()
             try:
-                _add(self._encoder, wish, queue_id, position)
+                _add(self._encoder, request, queue_id, position)
             except BlockFull as error:
                 raise message_illegal(position, str(error)) from error
-        self._placed.append((position, wish, queue_id))
-        self.ids.add(wish.message.unique_id)
+        self._placed.append((position, request, queue_id))
+        self.ids.add(request.message.unique_id)
 
     def append(self) -> None:
         """Append the block without waiting, so that memory and log agree.
@@ -315,8 +321,8 @@ class _Taking:
             self.outcomes |= dict.fromkeys((position for position, _, _ in placed), error)
             return
         places = appended.commit_log_offsets.tolist()
-        for row, (position, wish, queue_id) in enumerate(placed):
-            topic, _, producer_group, message, _ = wish
+        for row, (position, request, queue_id) in enumerate(placed):
+            topic, _, producer_group, message, _ = request
             half = HalfMessage(
                 transaction_id=message.unique_id,
                 topic=topic,
@@ -331,7 +337,7 @@ class _Taking:
             self.outcomes[position] = HalfStored(message.unique_id, duplicate=False)
 
 
-def _add(encoder: BlockEncoder, wish: HalfWish, queue_id: int, position: int) -> None:
-    topic, _, producer_group, message, _ = wish
+def _add(encoder: BlockEncoder, request: HalfRequest, queue_id: int, position: int) -> None:
+    topic, _, producer_group, message, _ = request
     properties = half_properties(topic, queue_id, producer_group, message.unique_id)
     message.add_to(encoder, position, properties)

@@ -14,7 +14,7 @@ from ariane_broker.rpc.transaction_streams import TransactionStreams
 from ariane_broker.rpc.wire.transaction_wire import (
     ANSWERS,
     half_message,
-    stage_wish,
+    stage_request,
 )
 from ariane_broker.rpc.wire.wire_time import seconds_of, time_of
 from ariane_broker.spark_batches.batch_commits import BatchCommits
@@ -95,7 +95,7 @@ class TransactionServicer(TransactionServiceServicer):
         context: aio.ServicerContext[Any, Any],
     ) -> transaction_pb.StageBatchRecordsResponse:
         """Stage records of one attempt."""
-        count = await self._batches.stage(stage_wish(request), peer_host(context.peer()))
+        count = await self._batches.stage(stage_request(request), peer_host(context.peer()))
         return transaction_pb.StageBatchRecordsResponse(record_count=count)
 
     async def CommitBatch(

@@ -23,11 +23,11 @@ from ariane_broker.rpc.wire.stored_message import (
     position_of,
 )
 from ariane_broker.rpc.wire.wire_time import span_of, time_of
-from ariane_broker.spark_batches.batch_records import AttemptKey, BatchKey, StageWish
+from ariane_broker.spark_batches.batch_records import AttemptKey, BatchKey, StageRequest
 from ariane_broker.spark_batches.stage_format import StagedBlock
 from ariane_broker.transactions.checking import Answer
-from ariane_broker.transactions.ending import EndOutcome, EndWish
-from ariane_broker.transactions.halves import HalfOutcome, HalfWish
+from ariane_broker.transactions.ending import EndOutcome, EndRequest
+from ariane_broker.transactions.halves import HalfOutcome, HalfRequest
 from ariane_broker.transactions.transaction_records import HalfMessage, Outcome
 from ariane_record import PropertyName, RecordBlock, decode_record
 from ariane_servicekit.errors import ServiceError, field_invalid
@@ -72,9 +72,9 @@ def half_message(half: HalfMessage) -> transaction_pb.HalfMessage:
     )
 
 
-def half_wish(
+def half_request(
     half: transaction_pb.HalfMessageToStore, position: int, defaults: EncodingDefaults
-) -> HalfWish | ServiceError:
+) -> HalfRequest | ServiceError:
     """A half message that a request asks to store, or why it is none.
 
     Args:
@@ -96,7 +96,7 @@ def half_wish(
     except ServiceError as error:
         return error
     queue_id = half.queue_id if half.HasField("queue_id") else None
-    return HalfWish(half.topic, queue_id, half.producer_group, plain, demand)
+    return HalfRequest(half.topic, queue_id, half.producer_group, plain, demand)
 
 
 def half_result(
@@ -133,13 +133,13 @@ def check_of(
     return check
 
 
-def end_wish(end: transaction_pb.TransactionToEnd) -> EndWish:
+def end_request(end: transaction_pb.TransactionToEnd) -> EndRequest:
     """What a request says about how its transaction ends.
 
     Raises:
         ServiceError: FIELD_INVALID for its demand.
     """
-    return EndWish(
+    return EndRequest(
         end.topic,
         end.transaction_id,
         end.unique_id,
@@ -169,13 +169,13 @@ _INT32: Final = np.dtype("<i4")
 _INT64: Final = np.dtype("<i8")
 
 
-def stage_wish(request: StageBatchRecordsRequest) -> StageWish:
+def stage_request(request: StageBatchRecordsRequest) -> StageRequest:
     """What a call wants staged; its columns are not compared with its records yet.
 
     Raises:
         ServiceError: BLOCK_CORRUPTED.
     """
-    return StageWish(
+    return StageRequest(
         BatchKey(request.query_id, request.batch_id),
         AttemptKey(request.partition_id, request.attempt_token),
         _staged_block(request),
