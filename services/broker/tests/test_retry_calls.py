@@ -219,7 +219,7 @@ async def test_a_return_whose_answer_was_lost_is_taken_once(broker):
     again = await return_call(broker, message, return_id="r-1")
     assert (first.duplicate, again.duplicate) == (False, True)
     assert again.attempts == 1
-    # Read once more, by somebody's wish: that is another failure.
+    # Read once more, because somebody asked for it: that is another failure.
     assert not (await return_call(broker, message, return_id="r-2")).duplicate
     assert len(await arrived(broker, 2)) == 2
 

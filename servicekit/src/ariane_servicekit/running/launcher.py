@@ -33,7 +33,7 @@ def main() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGHUP)
         if os.getppid() != int(parent):
-            # It died before the kernel knew of our wish.
+            # It died before the kernel knew that we want the signal.
             sys.exit(1)
     sys.argv[:] = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

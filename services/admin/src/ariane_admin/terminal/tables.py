@@ -57,8 +57,8 @@ def _share_width(table: Table, console: Console, spare: int) -> None:
         least, most = zip(*cells, strict=True)
         needs.append((max(most) - max(least), max(least), column))
     needs.sort(key=lambda need: need[0])
-    for done, (wish, least, column) in enumerate(needs):
-        grant = min(wish, spare // (len(needs) - done))
+    for done, (wanted, least, column) in enumerate(needs):
+        grant = min(wanted, spare // (len(needs) - done))
         column.width = least + grant
         spare -= grant
 

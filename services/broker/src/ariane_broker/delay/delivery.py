@@ -87,9 +87,11 @@ class Delivery:
             )
         )
         # Records with one destination are grouped without a Python step for each row.
-        wishes = list(map(going.__getitem__, places))
-        rank_of_wish = dict(zip(reversed(wishes), range(len(wishes), 0, -1), strict=True))
-        rank_of = dict(zip(places, map(rank_of_wish.__getitem__, wishes), strict=True))
+        destinations = list(map(going.__getitem__, places))
+        rank_of_destination = dict(
+            zip(reversed(destinations), range(len(destinations), 0, -1), strict=True)
+        )
+        rank_of = dict(zip(places, map(rank_of_destination.__getitem__, destinations), strict=True))
         places.sort(key=rank_of.__getitem__)
         for (topic, queue_id, _), members in groupby(places, key=going.__getitem__):
             chosen = np.array(list(members), np.int64)

@@ -34,7 +34,7 @@ from ariane_storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _Request:
     """What is asked of all queues together.
 
     Attributes:
@@ -158,7 +158,7 @@ class HandOuts:
             StorageError: Nothing is handed out.
         """
         group = self._groups.get(order.group)
-        wish = _Wish(
+        request = _Request(
             order,
             filters,
             bytes_max,
@@ -170,9 +170,9 @@ class HandOuts:
         first = self._draw(len(queues))
         turns = queues[first:] + queues[:first]
         choose = self._by_priority if order.by_priority else self._in_turn
-        parts = choose(wish, turns)
+        parts = choose(request, turns)
         advanced = any(part.advanced for part in parts)
-        handed = self._write_down(wish, parts)
+        handed = self._write_down(request, parts)
         return handed, advanced and not handed
 
     def give_back(self, group: str, handed: Sequence[HandedOut]) -> None:
@@ -197,16 +197,16 @@ class HandOuts:
 
     # Choosing and reading.
 
-    def _in_turn(self, wish: _Wish, queues: Iterable[QueueKey]) -> list[_Part]:
+    def _in_turn(self, request: _Request, queues: Iterable[QueueKey]) -> list[_Part]:
         parts = []
-        count, size = wish.order.count_max, wish.bytes_max
+        count, size = request.order.count_max, request.bytes_max
         for queue in queues:
             if count <= 0 or size <= 0:
                 break
             try:
-                window = self._window(wish, queue)
-                take = self._ahead_part if wish.in_order else self._plain_part
-                part = take(wish, queue, window, count=count, size=size)
+                window = self._window(request, queue)
+                take = self._ahead_part if request.in_order else self._plain_part
+                part = take(request, queue, window, count=count, size=size)
             except QueueUnderRepair:
                 continue  # Nothing for now; whoever repairs it wakes those who wait.
             count -= len(part.found.offsets)
@@ -215,13 +215,13 @@ class HandOuts:
         return parts
 
     def _plain_part(
-        self, wish: _Wish, queue: QueueKey, window: QueueWindow, *, count: int, size: int
+        self, request: _Request, queue: QueueKey, window: QueueWindow, *, count: int, size: int
     ) -> _Part:
         """First those that come again, then new ones."""
         passed = bool((window.rows["attempts"] > 0).all())
         part = _Part(queue, window, window.end, end=window.end, passed=passed)
-        rows = self._not_exhausted(wish, window, window.visible(wish.now_ms))[:count]
-        self._read_rows(wish, part, rows, size)
+        rows = self._not_exhausted(request, window, window.visible(request.now_ms))[:count]
+        self._read_rows(request, part, rows, size)
         found = part.found
         count, size = count - len(found.offsets), size - found.size_bytes
         count = min(count, UNSETTLED_MAX - len(window.rows))
@@ -233,57 +233,59 @@ class HandOuts:
                 window.end,
                 count_max=count,
                 bytes_max=max(1, size),
-                wanted=wish.filters.get(queue.topic),
+                wanted=request.filters.get(queue.topic),
             )
             part.end = fresh.end
             found.add(fresh)
         return part
 
     def _ahead_part(
-        self, wish: _Wish, queue: QueueKey, window: QueueWindow, *, count: int, size: int
+        self, request: _Request, queue: QueueKey, window: QueueWindow, *, count: int, size: int
     ) -> _Part:
         """Those that may be handed out although others before them may not."""
-        wanted = wish.filters.get(queue.topic)
+        wanted = request.filters.get(queue.topic)
         began = window.end
-        rows = self._ahead.in_order(queue, window, wanted, count, wish.now_ms)
+        rows = self._ahead.in_order(queue, window, wanted, count, request.now_ms)
         # What the filter leaves out has moved the floor: owners of the queue begin there.
-        self._table.tell_floor(wish.order.group, queue, window)
+        self._table.tell_floor(request.order.group, queue, window)
         part = _Part(queue, window, began, end=window.end)
-        self._read_rows(wish, part, self._not_exhausted(wish, window, rows)[:count], size)
+        self._read_rows(request, part, self._not_exhausted(request, window, rows)[:count], size)
         return part
 
-    def _by_priority(self, wish: _Wish, queues: Sequence[QueueKey]) -> list[_Part]:
+    def _by_priority(self, request: _Request, queues: Sequence[QueueKey]) -> list[_Part]:
         """The highest of all queues together; among equal ones, the queue whose turn it is."""
         parts, rows_of_parts = [], []
         for queue in queues:
-            wanted = wish.filters.get(queue.topic)
+            wanted = request.filters.get(queue.topic)
             try:
-                window = self._window(wish, queue)
+                window = self._window(request, queue)
                 began = window.end
-                rows = self._ahead.by_priority(queue, window, wanted, wish.now_ms)
-                if wish.in_order:
-                    count = wish.order.count_max
-                    first = self._ahead.in_order(queue, window, wanted, count, wish.now_ms)
+                rows = self._ahead.by_priority(queue, window, wanted, request.now_ms)
+                if request.in_order:
+                    count = request.order.count_max
+                    first = self._ahead.in_order(queue, window, wanted, count, request.now_ms)
                     rows = np.intersect1d(rows, first, assume_unique=True)
-                self._table.tell_floor(wish.order.group, queue, window)
+                self._table.tell_floor(request.order.group, queue, window)
             except QueueUnderRepair:
                 continue
             parts.append(_Part(queue, window, began, end=window.end))
-            rows_of_parts.append(self._not_exhausted(wish, window, rows))
-        chosen = _highest(parts, rows_of_parts, wish.order.count_max)
-        size = wish.bytes_max
+            rows_of_parts.append(self._not_exhausted(request, window, rows))
+        chosen = _highest(parts, rows_of_parts, request.order.count_max)
+        size = request.bytes_max
         for part, rows in zip(parts, chosen, strict=True):
             if size > 0:
-                self._read_rows(wish, part, rows, size)
+                self._read_rows(request, part, rows, size)
                 size -= part.found.size_bytes
         return parts
 
-    def _read_rows(self, wish: _Wish, part: _Part, rows: NDArray[np.int64], size: int) -> None:
+    def _read_rows(
+        self, request: _Request, part: _Part, rows: NDArray[np.int64], size: int
+    ) -> None:
         """Read messages that are known, and see which of them are not to be had."""
         if not len(rows):
             return
         offsets = np.ascontiguousarray(part.window.rows["offset"][rows])
-        wanted = wish.filters.get(part.queue.topic)
+        wanted = request.filters.get(part.queue.topic)
         part.found = read_offsets(self._store, part.queue, offsets, bytes_max=size, wanted=wanted)
         looked = offsets[: np.searchsorted(offsets, part.found.end)]
         dropped = np.setdiff1d(looked, part.found.offsets, assume_unique=True)
@@ -291,20 +293,20 @@ class HandOuts:
             part.dropped.append(dropped)
 
     def _not_exhausted(
-        self, wish: _Wish, window: QueueWindow, rows: NDArray[np.int64]
+        self, request: _Request, window: QueueWindow, rows: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Without those that become dead letters."""
-        return rows[window.rows["attempts"][rows] <= wish.attempts_max]
+        return rows[window.rows["attempts"][rows] <= request.attempts_max]
 
     # Windows.
 
-    def _window(self, wish: _Wish, queue: QueueKey) -> QueueWindow:
+    def _window(self, request: _Request, queue: QueueKey) -> QueueWindow:
         """The window of the group, which agrees with its consumer offset."""
-        group = wish.order.group
+        group = request.order.group
         low, high = self._store.queue_bounds(*queue)
         window = self._log.window(group, queue)
         if window is None:
-            begin = self._begin(wish, queue, low, high)
+            begin = self._begin(request, queue, low, high)
             epoch = self._offsets.reset_epoch(group, queue)
             self._log.write(
                 [ReceiveEvent(EventKind.BEGIN, group, queue, offset=begin, serial=epoch)]
@@ -313,29 +315,29 @@ class HandOuts:
         window.raise_floor(low)
         return window
 
-    def _begin(self, wish: _Wish, queue: QueueKey, low: int, high: int) -> int:
+    def _begin(self, request: _Request, queue: QueueKey, low: int, high: int) -> int:
         """Where a group begins in a queue."""
-        group = wish.order.group
+        group = request.order.group
         stored = self._offsets.find(group, queue)
         if stored is not None:
             # What the primary before has handed out may not be confirmed here yet.
             return min(max(stored, low), self._store.queue_end(*queue))
         # A queue that was added later holds nothing that the group did not want.
         known = bool(self._offsets.of_group(group, queue.topic))
-        if wish.order.start_newest and not known and queue.topic != retry_topic(group):
+        if request.order.start_newest and not known and queue.topic != retry_topic(group):
             return high
         return low
 
     # Writing down.
 
-    def _write_down(self, wish: _Wish, parts: Sequence[_Part]) -> list[HandedOut]:
-        serial = self._table.next_serial(wish.now_ms)
-        until_ms = wish.now_ms + wish.order.invisible_ms
+    def _write_down(self, request: _Request, parts: Sequence[_Part]) -> list[HandedOut]:
+        serial = self._table.next_serial(request.now_ms)
+        until_ms = request.now_ms + request.order.invisible_ms
         events, handed = [], []
         for part in parts:
             events += [
                 ReceiveEvent(
-                    EventKind.SETTLE, wish.order.group, part.queue, ranges=ranges_of(dropped)
+                    EventKind.SETTLE, request.order.group, part.queue, ranges=ranges_of(dropped)
                 )
                 for dropped in part.dropped
             ]
@@ -344,19 +346,19 @@ class HandOuts:
                     # Known to memory alone: whoever comes after a crash looks again.
                     part.window.look(part.found.offsets, part.end)
                 continue
-            out = self._handed(wish, part, serial, until_ms)
+            out = self._handed(request, part, serial, until_ms)
             handed.append(out)
-            events.append(_event_of(wish.order.group, out, part))
+            events.append(_event_of(request.order.group, out, part))
         if events:
             self._log.write(events)
         for out in handed:
             self._statistics.count_pull(len(out.offsets), out.size_bytes)
         return handed
 
-    def _handed(self, wish: _Wish, part: _Part, serial: int, until_ms: int) -> HandedOut:
+    def _handed(self, request: _Request, part: _Part, serial: int, until_ms: int) -> HandedOut:
         offsets, window = part.found.offsets, part.window
         attempts = np.zeros(len(offsets), np.int32)
-        if part.queue.topic == retry_topic(wish.order.group):
+        if part.queue.topic == retry_topic(request.order.group):
             # Tries that a copy has behind it count on.
             attempts[:] = part.found.column("attempts", ">i4")
         at = np.searchsorted(window.rows["offset"], offsets)

@@ -1,6 +1,6 @@
 """Looking ahead in a queue whose messages are not handed out in the order of their offsets.
 
-Two wishes need it: that messages of one message group are handed out one after the other, while
+Two promises need it: that messages of one message group are handed out one after the other, while
 other groups go on, and that those of higher priority come first. Both look at messages before they
 are handed out, and keep what orders them beside what is in hand (``queue_window.ROW``).
 """

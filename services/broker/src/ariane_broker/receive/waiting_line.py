@@ -50,7 +50,7 @@ class _Waiter:
     crowded: bool = False
 
     @property
-    def wish(self) -> tuple[tuple[tuple[str, FilterExpression], ...], bool]:
+    def wanted(self) -> tuple[tuple[tuple[str, FilterExpression], ...], bool]:
         """The same for those who want the same messages."""
         return tuple(sorted(self.order.filters.items(), key=str)), self.order.by_priority
 
@@ -112,8 +112,8 @@ class WaitingLine:
         self._called = False
         nothing_for = set()
         for waiter in list(self._waiting):
-            wish = waiter.wish
-            if wish in nothing_for:
+            wanted = waiter.wanted
+            if wanted in nothing_for:
                 continue
             granted = waiter.lease.take_at_once(waiter.order.size_bytes_max)
             waiter.crowded = not granted
@@ -129,7 +129,7 @@ class WaitingLine:
                 finally:
                     waiter.lease.settle(granted, used)
                 if not waiter.served and waiter.failure is None:
-                    nothing_for.add(wish)
+                    nothing_for.add(wanted)
                     continue
             self._waiting.remove(waiter)
             waiter.watch.interrupt()

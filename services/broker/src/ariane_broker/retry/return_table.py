@@ -2,8 +2,8 @@
 
 A client may repeat a return, because the answer was lost or the consumer ended before it stored its
 offset. While the copy waits for its time, the copy is enough to tell. Later the message may have
-been consumed and, by an operator's wish, read once more: then a return is a new one, unless it has
-the return id of the one before.
+been consumed and, if an operator asked for it, read once more: then a return is a new one, unless
+it has the return id of the one before.
 """
 
 from __future__ import annotations

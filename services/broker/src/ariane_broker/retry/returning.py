@@ -236,7 +236,7 @@ class MessageReturns:
         return decode_columns(b"".join(read.chunks), read.sizes.astype(np.int32)), end
 
     def _ways(self, work: _Return, failed: FailedColumns) -> list[Way]:
-        """How each record is appended, by its limits or the client's wish."""
+        """How each record is appended, by its limits or as the client asked."""
         failure, deaths_max = work.failure, self._limits.deaths_max
         attempts_max = failure.attempts_max or work.group.attempts_max
         exhausted = failed.attempts + failure.local_attempts >= attempts_max

@@ -28,7 +28,7 @@ from ariane_record.layout import Host
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_servicekit.rpc.request_stream import RequestStreams
 
-WISHES_MAX: Final = 256
+ENTRIES_MAX: Final = 256
 """Half messages of one request, and ends of one."""
 
 
@@ -107,8 +107,8 @@ class _TransactionWorker:
         """Do what it asks for; the answer, or what it is to be waited for."""
         for field in ("half_messages", "ends"):
             count = len(getattr(request, field))
-            if count > WISHES_MAX:
-                raise field_invalid(field, f"must be at most {WISHES_MAX}", count)
+            if count > ENTRIES_MAX:
+                raise field_invalid(field, f"must be at most {ENTRIES_MAX}", count)
         parts = self._parts
         defaults = EncodingDefaults("", parts.now_ms(), parts.body_bytes_max, parts.cluster_name)
         asked = _Asked(

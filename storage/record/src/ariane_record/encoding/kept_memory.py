@@ -24,7 +24,7 @@ def keep_freed_memory() -> bool:
     """Have this process keep up to 256 MiB that it freed.
 
     Returns:
-        Whether its allocator takes such wishes; one that is not glibc's does not.
+        Whether its allocator takes such settings; one that is not glibc's does not.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
