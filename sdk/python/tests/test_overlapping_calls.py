@@ -12,7 +12,7 @@ ROUNDS = 2
 PATIENT = ProducerSettings(call_timeout_s=30, send_timeout_s=60, spread_count=0)
 
 
-async def two_rounds(producer, broker, messages, **wish):
+async def two_rounds(producer, broker, messages, **options):
     """Send messages, and each again when it is acknowledged; only the first call is answered.
 
     Returns:
@@ -23,7 +23,7 @@ async def two_rounds(producer, broker, messages, **wish):
 
     async def send_twice(message):
         for _ in range(ROUNDS):
-            await producer.send(message, **wish)
+            await producer.send(message, **options)
 
     tasks = [asyncio.create_task(send_twice(message)) for message in messages]
     return tasks, goes_on

@@ -16,7 +16,7 @@ OWN = "ariane"
 MADE_FOR_APPLICATIONS = {
     "LoopThread",
     "MessageView",
-    "QueueWish",
+    "SendOptions",
     "TransactionCalls",
     "_transaction_block",
 }

@@ -24,10 +24,10 @@ from ariane_sdk.message import (
 )
 from ariane_sdk.producer.batches.send_results import JoinedResults, SendResults
 from ariane_sdk.producer.batches.topic_lane import (
-    NO_WISH,
+    NO_OPTIONS,
     QueueSelector,
-    QueueWish,
-    wish_of,
+    SendOptions,
+    options_of,
 )
 from ariane_sdk.producer.producer_life import ProducerLife
 from ariane_sdk.producer.requests.request_reply import reply_to
@@ -93,8 +93,8 @@ class Producer(ProducerLife):
         if level is not None or in_sync_min is not None:
             demand = demand_of(level, in_sync_min)
         if timeout_s is not None:
-            wish = wish_of(message_queue, selector, demand)
-            return await self._send_within(timeout_s, message, wish)
+            options = options_of(message_queue, selector, demand)
+            return await self._send_within(timeout_s, message, options)
         if self._unsettled.crowded:
             await self._unsettled.wait_for_room()
         future = self._submit(message, message_queue, selector, demand)
@@ -128,11 +128,11 @@ class Producer(ProducerLife):
             await self._unsettled.wait_for_room()
         if not self._accepting:
             self._refuse()
-        wish = wish_of(message_queue, selector)
+        options = options_of(message_queue, selector)
         if self._telemetry is None:
-            self._intake.take_one_way(message, wish)
+            self._intake.take_one_way(message, options)
         else:
-            self._telemetry.send_one_way(message, lambda m: self._intake.take_one_way(m, wish))
+            self._telemetry.send_one_way(message, lambda m: self._intake.take_one_way(m, options))
 
     def send_nowait(
         self,
@@ -249,7 +249,7 @@ class Producer(ProducerLife):
         check_timeout(timeout_s)
 
         async def send(request: Message, left_s: float) -> SendResult:
-            return await self._send_within(left_s, request, NO_WISH)
+            return await self._send_within(left_s, request, NO_OPTIONS)
 
         return await self._requests.request(message, send, timeout_s)
 
@@ -341,28 +341,32 @@ class Producer(ProducerLife):
         demand: Demand | None,
     ) -> asyncio.Future[SendResult]:
         if message_queue is None and selector is None and demand is None:
-            return self._submit_wish(message, NO_WISH)
-        return self._submit_wish(message, wish_of(message_queue, selector, demand))
+            return self._submit_with(message, NO_OPTIONS)
+        return self._submit_with(message, options_of(message_queue, selector, demand))
 
-    def _submit_wish(self, message: Message, wish: QueueWish) -> asyncio.Future[SendResult]:
+    def _submit_with(self, message: Message, options: SendOptions) -> asyncio.Future[SendResult]:
         if not self._accepting:
             self._refuse()
         if self._telemetry is None:
-            future = self._intake.take(message, wish)
+            future = self._intake.take(message, options)
         else:
-            future = self._telemetry.send(message, lambda marked: self._intake.take(marked, wish))
+            future = self._telemetry.send(
+                message, lambda marked: self._intake.take(marked, options)
+            )
         if self._message_trace is not None:
             self._message_trace.sent(message, future)
         return future
 
-    async def _send_within(self, timeout_s: float, message: Message, wish: QueueWish) -> SendResult:
+    async def _send_within(
+        self, timeout_s: float, message: Message, options: SendOptions
+    ) -> SendResult:
         check_timeout(timeout_s)
         future: asyncio.Future[SendResult] | None = None
         try:
             async with asyncio.timeout(timeout_s):
                 if self._unsettled.crowded:
                     await self._unsettled.wait_for_room()
-                future = self._submit_wish(message, wish)
+                future = self._submit_with(message, options)
                 return await future
         except (TimeoutError, asyncio.CancelledError) as error:
             sent = future is not None and not self._intake.withdraw(message.topic, future)

@@ -13,7 +13,7 @@ from ariane.broker.v1.transaction_service_pb2_grpc import (
 from ariane_sdk import Message, MessageQueue, ProducerSettings
 from ariane_sdk.errors import SendError
 from ariane_sdk.net.connections import Connections
-from ariane_sdk.producer.batches.topic_lane import QueueWish
+from ariane_sdk.producer.batches.topic_lane import SendOptions
 from ariane_sdk.producer.transactions.transaction_calls import TransactionCalls
 from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.runtime.clock import SystemClock
@@ -65,7 +65,7 @@ class OneLane:
     async def lane_of(self, topic, *, grouped):
         return self
 
-    def pinned_queue(self, message, wish):
+    def pinned_queue(self, message, options):
         return None
 
     def next_queue(self, allowed):
@@ -102,7 +102,7 @@ async def send_half(broker, lane):
         clock=SystemClock(),
         new_unique_id=lambda: "1",
     )
-    yield lambda: calls.send_half(Message("orders", b"x"), QueueWish(), None)
+    yield lambda: calls.send_half(Message("orders", b"x"), SendOptions(), None)
     calls.close()
     await connections.close()
 

@@ -112,8 +112,8 @@ def store(broker, requests):
 @pytest.fixture
 def end(broker, requests):
     def begin(number):
-        wish = TransactionToEnd(topic="orders", transaction_id=str(number))
-        return requests.end(broker.address, "broker", wish)
+        end = TransactionToEnd(topic="orders", transaction_id=str(number))
+        return requests.end(broker.address, "broker", end)
 
     return begin
 

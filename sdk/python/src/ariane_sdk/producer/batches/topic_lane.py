@@ -31,7 +31,7 @@ QueueSelector: TypeAlias = Callable[[Sequence[MessageQueue], Message], MessageQu
 """Chooses one of a topic's writable queues, which come sorted."""
 
 
-class QueueWish(NamedTuple):
+class SendOptions(NamedTuple):
     """What a sender demands of one send; at most one of the first two fields is given.
 
     Attributes:
@@ -50,25 +50,25 @@ class QueueWish(NamedTuple):
         return self.message_queue is not None or self.selector is not None
 
 
-NO_WISH = QueueWish()
+NO_OPTIONS = SendOptions()
 
 
-def wish_of(
+def options_of(
     message_queue: MessageQueue | None,
     selector: QueueSelector | None,
     demand: Demand | None = None,
-) -> QueueWish:
+) -> SendOptions:
     """Collect what a sender demands of one send."""
     if message_queue is None and selector is None and demand is None:
-        return NO_WISH
-    return QueueWish(message_queue, selector, demand)
+        return NO_OPTIONS
+    return SendOptions(message_queue, selector, demand)
 
 
 class ParkedMessage(NamedTuple):
     """A message that waits until its topic has a known route."""
 
     message: Message
-    wish: QueueWish
+    options: SendOptions
     future: asyncio.Future[SendResult] | None
     size_bytes: int
 
@@ -243,7 +243,7 @@ class TopicLane:
         if self.groups_wait:
             raise self._order_unknown()
 
-    def pinned_queue(self, message: Message, wish: QueueWish) -> MessageQueue | None:
+    def pinned_queue(self, message: Message, options: SendOptions) -> MessageQueue | None:
         """Return the queue that a message must go to, or None if any will do.
 
         Raises:
@@ -252,9 +252,9 @@ class TopicLane:
             QueueOrderUnknown: The queue of its message group is unknown.
             SendError: No broker takes messages for the topic.
         """
-        queue = wish.message_queue
-        if queue is None and wish.selector is not None:
-            queue = wish.selector(self._write_queues(), message)
+        queue = options.message_queue
+        if queue is None and options.selector is not None:
+            queue = options.selector(self._write_queues(), message)
         if queue is not None:
             if queue.topic != self.topic:
                 raise IllegalArgument(f"{queue} is no queue of topic {self.topic!r}")

@@ -17,7 +17,7 @@ from ariane_sdk.errors import MessageIllegal, NameIllegal
 from ariane_sdk.message import Message, MessageQueue, SendResult
 from ariane_sdk.producer.batches.open_batches import OpenBatches
 from ariane_sdk.producer.batches.send_batch import SendBatch
-from ariane_sdk.producer.batches.topic_lane import NO_WISH, QueueWish, TopicLane
+from ariane_sdk.producer.batches.topic_lane import NO_OPTIONS, SendOptions, TopicLane
 from ariane_sdk.producer.intake.block_intake import BlockIntake
 from ariane_sdk.producer.intake.message_adding import MessageAdding
 from ariane_sdk.producer.intake.mixed_intake import MixedIntake, Outcome
@@ -80,16 +80,16 @@ class Intake:
         routes.on_change(self._follow)
         sending.on_gone(lambda batch: self._moves.take_over(self._lanes[batch.topic], batch))
 
-    def take(self, message: Message, wish: QueueWish) -> asyncio.Future[SendResult]:
+    def take(self, message: Message, options: SendOptions) -> asyncio.Future[SendResult]:
         """Take one message; the future will hold its outcome.
 
         Raises:
-            IllegalArgument: The message or its wish breaks a rule.
+            IllegalArgument: The message or its options break a rule.
             SendError: No broker takes messages for the topic.
         """
         future: asyncio.Future[SendResult] = self._loop.create_future()
-        if wish is not NO_WISH or not self._take_plain(message, future):
-            self._place_or_park(message, wish, future)
+        if options is not NO_OPTIONS or not self._take_plain(message, future):
+            self._place_or_park(message, options, future)
         return future
 
     def _take_plain(self, message: Message, future: asyncio.Future[SendResult]) -> bool:
@@ -125,14 +125,14 @@ class Intake:
             return False
         return self._open.add_plain(lane, body, shape, future)
 
-    def take_one_way(self, message: Message, wish: QueueWish) -> None:
+    def take_one_way(self, message: Message, options: SendOptions) -> None:
         """Take one message without reporting its outcome.
 
         Raises:
-            IllegalArgument: The message or its wish breaks a rule.
+            IllegalArgument: The message or its options break a rule.
             SendError: No broker takes messages for the topic.
         """
-        self._place_or_park(message, wish, None)
+        self._place_or_park(message, options, None)
 
     def withdraw(self, topic: str, future: asyncio.Future[SendResult]) -> bool:
         """Take back a message of ``take`` whose caller no longer waits.
@@ -193,15 +193,15 @@ class Intake:
         await self._route_wait.wait_for_all(self._lanes.values())
 
     def _place_or_park(
-        self, message: Message, wish: QueueWish, future: asyncio.Future[SendResult] | None
+        self, message: Message, options: SendOptions, future: asyncio.Future[SendResult] | None
     ) -> None:
         try:
             lane = self._lane(message.topic)
-            if self._route_wait.must_wait(lane, message, wish):
+            if self._route_wait.must_wait(lane, message, options):
                 self._adding.check(message)
-                self._route_wait.park(lane, message, wish, future)
+                self._route_wait.park(lane, message, options, future)
             else:
-                self._put(lane, message, wish, future)
+                self._put(lane, message, options, future)
         except TYPE_ERRORS:
             check_types(message)
             raise
@@ -210,12 +210,12 @@ class Intake:
         self,
         lane: TopicLane,
         message: Message,
-        wish: QueueWish,
+        options: SendOptions,
         future: asyncio.Future[SendResult] | None,
     ) -> None:
         """Add a parked message to the open batch of its queue."""
         try:
-            self._put(lane, message, wish, future)
+            self._put(lane, message, options, future)
         except TYPE_ERRORS:
             check_types(message)
             raise
@@ -224,14 +224,14 @@ class Intake:
         self,
         lane: TopicLane,
         message: Message,
-        wish: QueueWish,
+        options: SendOptions,
         future: asyncio.Future[SendResult] | None,
     ) -> None:
         self._adding.check(message)
         queue = None
-        if message.message_group or wish is not NO_WISH:
-            queue = lane.pinned_queue(message, wish)
-        self._add(lane, message, queue, future, wish.demand, grouped=not wish.names_queue)
+        if message.message_group or options is not NO_OPTIONS:
+            queue = lane.pinned_queue(message, options)
+        self._add(lane, message, queue, future, options.demand, grouped=not options.names_queue)
 
     def _place_anew(
         self,
@@ -241,7 +241,7 @@ class Intake:
         demand: Demand | None,
     ) -> SendBatch:
         """Add a message, whose group has lost its queue, to the open batch of its new queue."""
-        queue = lane.pinned_queue(message, NO_WISH)
+        queue = lane.pinned_queue(message, NO_OPTIONS)
         return self._add(lane, message, queue, future, demand, grouped=True)
 
     def _add(

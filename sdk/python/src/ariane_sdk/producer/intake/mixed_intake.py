@@ -15,7 +15,7 @@ from ariane_sdk.message import Message, MessageQueue, SendResult
 from ariane_sdk.producer.batches.open_batches import OpenBatches
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.batches.singles_batch import SinglesBatch
-from ariane_sdk.producer.batches.topic_lane import NO_WISH, TopicLane
+from ariane_sdk.producer.batches.topic_lane import NO_OPTIONS, TopicLane
 from ariane_sdk.producer.intake.message_adding import MessageAdding
 from ariane_sdk.producer.sending.route_wait import RouteWait
 from ariane_sdk.producer.sending.unsettled import Unsettled
@@ -118,7 +118,7 @@ class MixedIntake:
             lane = self._lane_of(topic)
             if message.message_group:
                 try:
-                    queue = lane.pinned_queue(message, NO_WISH)
+                    queue = lane.pinned_queue(message, NO_OPTIONS)
                 except ArianeError as error:
                     outcomes[position] = error
                     continue

@@ -15,7 +15,7 @@ from ariane_sdk.errors import (
 )
 from ariane_sdk.message import Message, SendResult
 from ariane_sdk.net.error_copy import error_copy
-from ariane_sdk.producer.batches.topic_lane import ParkedMessage, QueueWish, TopicLane
+from ariane_sdk.producer.batches.topic_lane import ParkedMessage, SendOptions, TopicLane
 from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.routing.routes import Routes
 from ariane_sdk.runtime.clock import Clock
@@ -26,7 +26,7 @@ ROUTE_RETRY_S: Final = 0.2
 """How long to wait before name servers are asked again when none could tell."""
 
 Place: TypeAlias = Callable[
-    [TopicLane, Message, QueueWish, asyncio.Future[SendResult] | None], None
+    [TopicLane, Message, SendOptions, asyncio.Future[SendResult] | None], None
 ]
 """Puts a message into the open batch of its queue."""
 
@@ -43,23 +43,23 @@ class RouteWait:
         self._timeout_s = timeout_s
         self._place = place
 
-    def must_wait(self, lane: TopicLane, message: Message, wish: QueueWish) -> bool:
+    def must_wait(self, lane: TopicLane, message: Message, options: SendOptions) -> bool:
         """Whether a message must be parked."""
         if lane.route is None:
             return True
-        return bool(message.message_group) and not wish.names_queue and lane.groups_wait
+        return bool(message.message_group) and not options.names_queue and lane.groups_wait
 
     def park(
         self,
         lane: TopicLane,
         message: Message,
-        wish: QueueWish,
+        options: SendOptions,
         future: asyncio.Future[SendResult] | None,
     ) -> None:
         """Park a message, and ask name servers."""
         size_bytes = len(message.body)
         self._unsettled.size_bytes += size_bytes
-        parked = ParkedMessage(message, wish, future, size_bytes)
+        parked = ParkedMessage(message, options, future, size_bytes)
         if lane.route is None:
             lane.parked.append(parked)
             self._start_learning(lane)
@@ -156,24 +156,24 @@ class RouteWait:
         self,
         lane: TopicLane,
         message: Message,
-        wish: QueueWish,
+        options: SendOptions,
         future: asyncio.Future[SendResult] | None,
     ) -> None:
         """Place a parked message, now that the route is known; its group may have to wait on."""
         if lane.route is None and lane.refusal is not None:
             raise lane.refusal
-        if self.must_wait(lane, message, wish):
-            self.park(lane, message, wish, future)
+        if self.must_wait(lane, message, options):
+            self.park(lane, message, options, future)
         else:
-            self._place(lane, message, wish, future)
+            self._place(lane, message, options, future)
 
     def _release(self, lane: TopicLane, parked: Iterable[ParkedMessage], place: Place) -> None:
-        for message, wish, future, size_bytes in parked:
+        for message, options, future, size_bytes in parked:
             self._unsettled.release(size_bytes)
             if future is not None and future.done():
                 continue
             try:
-                place(lane, message, wish, future)
+                place(lane, message, options, future)
             except Exception as error:  # noqa: BLE001 - a selector may raise anything.
                 if future is not None:
                     future.set_exception(error)

@@ -13,7 +13,7 @@ from ariane_sdk.errors import (
     TransactionNotFound,
 )
 from ariane_sdk.message import Message, SendResult
-from ariane_sdk.producer.batches.topic_lane import QueueWish
+from ariane_sdk.producer.batches.topic_lane import SendOptions
 from ariane_sdk.producer.transactions.transaction import (
     HalfMessage,
     TransactionCheck,
@@ -37,13 +37,13 @@ class Transaction:
         calls: TransactionCalls,
         checker: TransactionChecker | None,
         message: Message,
-        wish: QueueWish,
+        options: SendOptions,
         immunity_s: int | None,
     ) -> None:
         self._calls = calls
         self._checker = checker
         self._message = message
-        self._wish = wish
+        self._options = options
         self._immunity_s = immunity_s
         self._half: HalfMessage | None = None
         self._ended = False
@@ -91,7 +91,7 @@ class Transaction:
         self._ended = True
 
     async def __aenter__(self) -> Self:
-        self._half = await self._calls.send_half(self._message, self._wish, self._immunity_s)
+        self._half = await self._calls.send_half(self._message, self._options, self._immunity_s)
         return self
 
     async def __aexit__(

@@ -36,7 +36,7 @@ from ariane_sdk.net.backoff import Backoff
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.error_copy import error_copy
 from ariane_sdk.net.status import ROUTING_REASONS
-from ariane_sdk.producer.batches.topic_lane import QueueWish
+from ariane_sdk.producer.batches.topic_lane import SendOptions
 from ariane_sdk.producer.intake.intake import Intake
 from ariane_sdk.producer.transactions.transaction import HalfMessage, TransactionOutcome
 from ariane_sdk.producer.transactions.transaction_requests import TransactionRequests
@@ -83,7 +83,7 @@ class TransactionCalls:
         self.trace: MessageTrace | None = None
 
     async def send_half(
-        self, message: Message, wish: QueueWish, immunity_s: int | None
+        self, message: Message, options: SendOptions, immunity_s: int | None
     ) -> HalfMessage:
         """Store a half message.
 
@@ -97,13 +97,13 @@ class TransactionCalls:
         began_ms = self._clock.now_ms()
         half = HalfMessageToStore(producer_group=self._group)
         half.message.CopyFrom(self._to_wire(message, immunity_s))
-        if wish.demand is not None:
-            _demand(half, wish.demand)
+        if options.demand is not None:
+            _demand(half, options.demand)
         deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
         backoff = Backoff(self._settings.repeat_delay_s_min, self._settings.repeat_delay_s_max)
         avoided: set[str] = set()
         while True:
-            queue = await self._choose(message, wish, avoided)
+            queue = await self._choose(message, options, avoided)
             try:
                 await self._send_to(queue, half, deadline_s)
             except CallError as error:
@@ -116,7 +116,7 @@ class TransactionCalls:
             else:
                 if self.trace is not None:
                     self.trace.half_sent(message, half.message.unique_id, began_ms)
-                return _handle_of(half, queue.broker_name, wish.demand)
+                return _handle_of(half, queue.broker_name, options.demand)
 
     async def end(self, half: HalfMessage, outcome: TransactionOutcome) -> SendResult | None:
         """End a transaction.
@@ -234,9 +234,11 @@ class TransactionCalls:
             except CallError as unknown:
                 logger.info("the route of %s stays as it is: %s", topic, unknown)
 
-    async def _choose(self, message: Message, wish: QueueWish, avoided: set[str]) -> MessageQueue:
+    async def _choose(
+        self, message: Message, options: SendOptions, avoided: set[str]
+    ) -> MessageQueue:
         lane = await self._intake.lane_of(message.topic, grouped=bool(message.message_group))
-        pinned = lane.pinned_queue(message, wish)
+        pinned = lane.pinned_queue(message, options)
         if pinned is not None:
             return pinned
         return lane.next_queue(lambda broker_name: broker_name not in avoided)
@@ -269,9 +271,9 @@ class TransactionCalls:
         return wire
 
 
-def _demand(wish: HalfMessageToStore | TransactionToEnd, demand: Demand) -> None:
-    wish.required_level = cast("message_pb2.AcknowledgedLevel.ValueType", int(demand.level))
-    wish.in_sync_min = demand.in_sync_min
+def _demand(entry: HalfMessageToStore | TransactionToEnd, demand: Demand) -> None:
+    entry.required_level = cast("message_pb2.AcknowledgedLevel.ValueType", int(demand.level))
+    entry.in_sync_min = demand.in_sync_min
 
 
 def _handle_of(half: HalfMessageToStore, broker_name: str, demand: Demand | None) -> HalfMessage:

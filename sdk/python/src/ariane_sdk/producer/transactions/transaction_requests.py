@@ -40,7 +40,7 @@ HALF_MIN: Final = 16
 answer to one lets the next be made while the broker works on the other. In one request all would
 wait for one answer, and client and broker work in turn."""
 
-_Wish: TypeAlias = HalfMessageToStore | TransactionToEnd
+_Entry: TypeAlias = HalfMessageToStore | TransactionToEnd
 _Result: TypeAlias = HalfMessageResult | TransactionEndResult
 
 
@@ -48,11 +48,11 @@ class _Waiting(NamedTuple):
     """A caller that waits for one half message or one end.
 
     Attributes:
-        wish: The half message or the end.
+        entry: The half message or the end.
         future: The result.
     """
 
-    wish: _Wish
+    entry: _Entry
     future: asyncio.Future[_Result]
 
 
@@ -107,7 +107,7 @@ class TransactionRequests:
         waiting = [each.future for gathered in self._gathered.values() for each in gathered]
         _fail((*waiting, *self._sent), error)
 
-    async def _ask(self, address: str, peer: str, wish: _Wish) -> _Result:
+    async def _ask(self, address: str, peer: str, entry: _Entry) -> _Result:
         """Send a half message or an end, and wait for its result.
 
         Raises:
@@ -115,7 +115,7 @@ class TransactionRequests:
         """
         self._connections.check()
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(wish, loop.create_future())
+        waiting = _Waiting(entry, loop.create_future())
         gathered = self._gathered.get(address)
         if gathered is None:
             self._gathered[address] = [waiting]
@@ -149,12 +149,12 @@ class TransactionRequests:
         request = StreamTransactionsRequest()
         storing: list[asyncio.Future[_Result]] = []
         ending: list[asyncio.Future[_Result]] = []
-        for wish, future in together:
-            if isinstance(wish, HalfMessageToStore):
-                request.half_messages.append(wish)
+        for entry, future in together:
+            if isinstance(entry, HalfMessageToStore):
+                request.half_messages.append(entry)
                 storing.append(future)
             else:
-                request.ends.append(wish)
+                request.ends.append(entry)
                 ending.append(future)
         futures = storing + ending
         try:
@@ -201,7 +201,7 @@ def _requests_of(
     """Divide what is to be sent by number and size; an item over the limit goes alone."""
     begin = size = 0
     for place, each in enumerate(gathered):
-        each_size = each.wish.ByteSize()
+        each_size = each.entry.ByteSize()
         if place > begin and (place - begin == count_max or size + each_size > bytes_max):
             yield gathered[begin:place]
             begin, size = place, 0
@@ -218,7 +218,7 @@ def _hand_on(
     if answer.HasField("error"):
         _fail(futures, error_from_status(answer.error, peer=peer))
     elif len(results) != len(futures):
-        text = f"{peer}: {len(results)} results for {len(futures)} wishes"
+        text = f"{peer}: {len(results)} results for {len(futures)} entries"
         _fail(futures, CallError(text, outcome_unknown=True))
     else:
         for future, result in zip(futures, results, strict=True):

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from ariane_sdk.checks.demand import demand_of
 from ariane_sdk.client.session import Session
 from ariane_sdk.message import AcknowledgedLevel, Message, MessageQueue, SendResult
-from ariane_sdk.producer.batches.topic_lane import QueueSelector, wish_of
+from ariane_sdk.producer.batches.topic_lane import QueueSelector, options_of
 from ariane_sdk.producer.transactions.transaction import (
     HalfMessage,
     TransactionChecker,
@@ -77,7 +77,7 @@ class TransactionalSends(ABC):
             self._transaction_calls,
             self._transaction_checker,
             message,
-            wish_of(message_queue, selector, demand_of(level, in_sync_min)),
+            options_of(message_queue, selector, demand_of(level, in_sync_min)),
             immunity_s,
         )
 
@@ -110,8 +110,8 @@ class TransactionalSends(ABC):
                 stored.
         """
         self._check_running()
-        wish = wish_of(message_queue, selector, demand_of(level, in_sync_min))
-        return await self._transaction_calls.send_half(message, wish, immunity_s)
+        options = options_of(message_queue, selector, demand_of(level, in_sync_min))
+        return await self._transaction_calls.send_half(message, options, immunity_s)
 
     async def commit(self, half_message: HalfMessage) -> SendResult | None:
         """Make a half message visible. Repeating the call is harmless.

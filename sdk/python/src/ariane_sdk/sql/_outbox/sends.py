@@ -15,7 +15,7 @@ from ariane_sdk.errors import ArianeError, CallError, SendError, ServiceUnavaila
 from ariane_sdk.message import Message, MessageQueue
 from ariane_sdk.net.status import error_from_status
 from ariane_sdk.producer.batches.send_batch import RECORD_OVERHEAD_BYTES_MAX, SendBatch
-from ariane_sdk.producer.batches.topic_lane import NO_WISH, TopicLane
+from ariane_sdk.producer.batches.topic_lane import NO_OPTIONS, TopicLane
 from ariane_sdk.producer.sending.append_wire import request_parts
 from ariane_sdk.sql._outbox.rows import OutboxRow
 
@@ -85,7 +85,7 @@ class OutboxSends:
         """The queue of a message group; None while nobody can tell."""
         try:
             return self._lanes[topic].pinned_queue(
-                Message(topic, b"", message_group=message_group), NO_WISH
+                Message(topic, b"", message_group=message_group), NO_OPTIONS
             )
         except ArianeError:
             return None
