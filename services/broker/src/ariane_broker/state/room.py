@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ariane_broker.clients.deaths import suspicions as death_suspicions
 from ariane_broker.clients.deaths.suspicions import Suspicions
+from ariane_broker.durable.notifying_file import NotifyingFile
 from ariane_broker.durable.saved_state import SavedState
-from ariane_broker.durable.told_file import ToldFile
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.groups.queue_locks import QueueLocks
@@ -51,9 +51,9 @@ def state_room(outside: Outside, storing: StoringRoom) -> StateRoom:
     offsets = ConsumerOffsets(now_ms=now_ms)
     folder = StoreFiles(settings.store_path).config
     files = StateFiles(
-        topics=_told(storing, state_file.StateFile(folder / "topics.json", outside.disk)),
+        topics=_notifying(storing, state_file.StateFile(folder / "topics.json", outside.disk)),
         offsets=state_file.StateFile(folder / "consumerOffset.json", outside.disk),
-        groups=_told(
+        groups=_notifying(
             storing,
             state_file.StateFile(folder / "subscriptionGroup.json", outside.disk),
         ),
@@ -109,7 +109,9 @@ def state_room(outside: Outside, storing: StoringRoom) -> StateRoom:
     )
 
 
-def _told(storing: StoringRoom, file: state_file.StateFile) -> state_file.StateFile | ToldFile:
+def _notifying(
+    storing: StoringRoom, file: state_file.StateFile
+) -> state_file.StateFile | NotifyingFile:
     """A file of which replicas hear when it was saved, where there are any."""
     primary = storing.primary
-    return file if primary is None else ToldFile(file, primary.state_changed)
+    return file if primary is None else NotifyingFile(file, primary.state_changed)

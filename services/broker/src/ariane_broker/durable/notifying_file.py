@@ -1,4 +1,4 @@
-"""A state file that tells when it was saved."""
+"""A state file that calls back after each save."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from ariane_broker.durable.saved_state import StateFile
 
 
-class ToldFile:
-    """A file, and somebody who is told on the loop, in front of whoever waited for the save."""
+class NotifyingFile:
+    """A file whose saves call back on the loop, before those who waited for the save go on."""
 
     def __init__(self, file: StateFile, on_saved: Callable[[], None]) -> None:
-        """Take the file; on the loop that is told."""
+        """Take the file; call this on the loop that the callback is to run on."""
         self._file = file
         self._on_saved = on_saved
         self._loop = asyncio.get_running_loop()
