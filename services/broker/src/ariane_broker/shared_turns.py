@@ -10,41 +10,41 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
-AskedT = TypeVar("AskedT")
-ToldT = TypeVar("ToldT")
+RequestT = TypeVar("RequestT")
+ResultT = TypeVar("ResultT")
 
-Waiting: TypeAlias = tuple[AskedT, "asyncio.Future[ToldT]"]
-"""What somebody asked for, and how to tell."""
+Waiting: TypeAlias = tuple[RequestT, "asyncio.Future[ResultT]"]
+"""What somebody asked for, and the future of its result."""
 
 
-class SharedTurns(Generic[AskedT, ToldT]):
+class SharedTurns(Generic[RequestT, ResultT]):
     """The turns of one kind of work."""
 
     def __init__(
         self,
         lock: asyncio.Lock,
-        work: Callable[[Sequence[Waiting[AskedT, ToldT]]], Awaitable[None]],
+        work: Callable[[Sequence[Waiting[RequestT, ResultT]]], Awaitable[None]],
     ) -> None:
         """Have nobody wait.
 
         Args:
             lock: Held during each turn; other work may need it, too.
-            work: Does what they asked for, and tells each; what it raises is told to the others.
+            work: Does what they asked for, and sets each result; what it raises goes to the others.
         """
         self._lock = lock
         self._work = work
-        self._waiting: list[Waiting[AskedT, ToldT]] = []
+        self._waiting: list[Waiting[RequestT, ResultT]] = []
         self._running: asyncio.Task[None] | None = None
 
-    async def ask(self, asked: AskedT) -> ToldT:
-        """Wait for the end of the next turn, and for what is told of it."""
-        told: asyncio.Future[ToldT] = asyncio.get_running_loop().create_future()
-        # Told to nobody where the one who asked has gone.
-        told.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._waiting.append((asked, told))
+    async def ask(self, request: RequestT) -> ResultT:
+        """Wait for the next turn to do it; returns the result."""
+        future: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
+        # Nobody reads the result where the one who asked has gone.
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._waiting.append((request, future))
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run())
-        return await asyncio.shield(told)
+        return await asyncio.shield(future)
 
     async def _run(self) -> None:
         while self._waiting:
@@ -52,7 +52,7 @@ class SharedTurns(Generic[AskedT, ToldT]):
                 waiting, self._waiting = self._waiting, []
                 try:
                     await self._work(waiting)
-                except Exception as error:  # noqa: BLE001 - whatever it is, they must be told.
-                    for _, told in waiting:
-                        if not told.done():
-                            told.set_exception(error)
+                except Exception as error:  # noqa: BLE001 - whatever it is, those who wait get it.
+                    for _, future in waiting:
+                        if not future.done():
+                            future.set_exception(error)

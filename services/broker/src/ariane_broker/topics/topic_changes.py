@@ -199,13 +199,13 @@ class TopicChanges:
         made: dict[str, TopicConfig] = {}
         hopeful: list[tuple[TopicConfig, asyncio.Future[TopicConfig]]] = []
         late: list[tuple[str, asyncio.Future[TopicConfig]]] = []
-        for (topic, change, may_stand), told in waiting:
+        for (topic, change, may_stand), future in waiting:
             standing = self._table.find(topic)
             if may_stand and standing is not None:
-                told.set_result(standing)
+                future.set_result(standing)
                 continue
             if topic in made and not may_stand:
-                late.append((topic, told))
+                late.append((topic, future))
                 continue
             try:
                 if topic not in made:
@@ -213,16 +213,16 @@ class TopicChanges:
                     room.take(config)
                     made[topic] = config
             except ServiceError as error:
-                told.set_exception(error)
+                future.set_exception(error)
             else:
-                hopeful.append((made[topic], told))
+                hopeful.append((made[topic], future))
         if made:
             await self._put(*made.values())
-        for config, told in hopeful:
-            told.set_result(config)
+        for config, future in hopeful:
+            future.set_result(config)
         # Not earlier: had the save failed, the topic would not exist.
-        for topic, told in late:
-            told.set_exception(topic_exists(topic))
+        for topic, future in late:
+            future.set_exception(topic_exists(topic))
 
     def _new(self, topic: str, change: TopicChange) -> TopicConfig:
         """The settings of a new topic, unless it would hide messages."""
@@ -235,20 +235,20 @@ class TopicChanges:
         """Delete topics, and settle the waiting calls."""
         standing: dict[str, asyncio.Future[None]] = {}
         late: list[tuple[str, asyncio.Future[None]]] = []
-        for topic, told in waiting:
+        for topic, future in waiting:
             if self._table.find(topic) is None:
-                told.set_exception(topic_not_found(topic))
+                future.set_exception(topic_not_found(topic))
             elif topic in standing:
-                late.append((topic, told))
+                late.append((topic, future))
             else:
-                standing[topic] = told
+                standing[topic] = future
         if standing:
             await self._remove(list(standing))
-        for told in standing.values():
-            told.set_result(None)
+        for future in standing.values():
+            future.set_result(None)
         # Not earlier: had the deletion failed, the topic would still exist.
-        for topic, told in late:
-            told.set_exception(topic_not_found(topic))
+        for topic, future in late:
+            future.set_exception(topic_not_found(topic))
 
     async def _remove(self, topics: list[str]) -> None:
         if len(self._forgotten) > _FORGOTTEN_MAX:
