@@ -78,15 +78,15 @@ class GatedFlush:
         self.error = None
         self.under_way = set()
 
-    def when_flushed(self, commit_log_offset, told):
-        task = asyncio.ensure_future(self._flush(commit_log_offset, told))
+    def when_flushed(self, commit_log_offset, on_done):
+        task = asyncio.ensure_future(self._flush(commit_log_offset, on_done))
         self.under_way.add(task)
 
-    async def _flush(self, commit_log_offset, told):
+    async def _flush(self, commit_log_offset, on_done):
         await self.gate.wait()
         if self.error is None:
             assert self.store.flush() >= commit_log_offset
-        told(self.error)
+        on_done(self.error)
 
 
 def opened(disk):

@@ -41,9 +41,9 @@ class FlushedAtOnce(Promise):
         super().__init__((Condition(AcknowledgedLevel.FLUSHED, self._flush),))
         self._store = store
 
-    def _flush(self, commit_log_offset, told):
+    def _flush(self, commit_log_offset, on_done):
         assert self._store.flush() >= commit_log_offset
-        told(None)
+        on_done(None)
 
     async def kept(self, end):
         self._flush(end, lambda error: None)

@@ -56,9 +56,9 @@ class ScriptedFlush:
         self.waited = []
         self.error = None
 
-    def when_flushed(self, commit_log_offset, told):
+    def when_flushed(self, commit_log_offset, on_done):
         self.waited.append(commit_log_offset)
-        asyncio.get_running_loop().call_soon(told, self.error)
+        asyncio.get_running_loop().call_soon(on_done, self.error)
 
 
 class ScriptedArrivals:

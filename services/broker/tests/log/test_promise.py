@@ -7,22 +7,22 @@ from ariane_broker.log.promise import AcknowledgedLevel, Condition, Promise
 from ariane_servicekit import ServiceError
 
 
-class Waiting:
+class ManualCondition:
     """A condition that holds, or fails, when it is told to."""
 
     def __init__(self):
-        self.told = []
+        self.waiting = []
 
-    def when(self, end, told):
-        self.told.append((end, told))
+    def when(self, end, on_done):
+        self.waiting.append((end, on_done))
 
     def say(self, error=None):
-        for _, told in self.told:
-            told(error)
+        for _, on_done in self.waiting:
+            on_done(error)
 
 
 def promise_of_two():
-    flushed, replicated = Waiting(), Waiting()
+    flushed, replicated = ManualCondition(), ManualCondition()
     conditions = [Condition(AcknowledgedLevel.FLUSHED, each.when) for each in (flushed, replicated)]
     return Promise(conditions), flushed, replicated
 
@@ -38,7 +38,7 @@ async def test_a_promise_is_kept_once_all_its_conditions_hold():
     promise, flushed, replicated = promise_of_two()
     kept = asyncio.ensure_future(promise.kept(5))
     await asyncio.sleep(0)
-    assert [end for end, _ in flushed.told + replicated.told] == [5, 5]
+    assert [end for end, _ in flushed.waiting + replicated.waiting] == [5, 5]
     replicated.say()
     await asyncio.sleep(0)
     assert not kept.done()

@@ -475,8 +475,8 @@ class TestConfirmation:
             await promise.kept(10)
 
     async def test_alone_in_sync_the_level_is_that_of_the_own_disk(self):
-        own = (Condition(AcknowledgedLevel.FLUSHED, lambda _, told: told(None)),)
-        promise = ReplicatedPromise(own, lambda _, told: told(None), lambda: False)
+        own = (Condition(AcknowledgedLevel.FLUSHED, lambda _, on_done: on_done(None)),)
+        promise = ReplicatedPromise(own, lambda _, on_done: on_done(None), lambda: False)
         assert await promise.kept(1) is AcknowledgedLevel.FLUSHED
 
     async def test_what_is_confirmed_by_too_few_is_not_acknowledged(self):
@@ -495,7 +495,7 @@ class TestConfirmation:
         assert caught.value.row.name == "REPLICATION_UNCONFIRMED"
 
     async def test_a_flush_is_not_acknowledged_once_the_lease_is_over(self):
-        own = (Condition(AcknowledgedLevel.FLUSHED, lambda _, told: told(None)),)
+        own = (Condition(AcknowledgedLevel.FLUSHED, lambda _, on_done: on_done(None)),)
         told = []
         fenced(own, lambda: False)[0].when(1, told.append)
         fenced(own, lambda: True)[0].when(1, told.append)

@@ -35,14 +35,14 @@ class HeldFlush:
         self.waiting_count = 0
         self._under_way = set()
 
-    def when_flushed(self, commit_log_offset, told):
+    def when_flushed(self, commit_log_offset, on_done):
         self.waiting_count += 1
-        self._under_way.add(asyncio.ensure_future(self._flush(told)))
+        self._under_way.add(asyncio.ensure_future(self._flush(on_done)))
 
-    async def _flush(self, told):
+    async def _flush(self, on_done):
         await self.is_let_go.wait()
         self._store.flush()
-        told(None)
+        on_done(None)
 
 
 class Bench:

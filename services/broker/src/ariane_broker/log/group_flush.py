@@ -35,12 +35,12 @@ class _Waiting(NamedTuple):
     Attributes:
         commit_log_offset: The log up to here must be on the disk.
         deadline_s: When the wait ends at the latest, by the clock of the event loop.
-        told: Called at the end of the wait.
+        on_done: Called at the end of the wait.
     """
 
     commit_log_offset: int
     deadline_s: float
-    told: Callable[[ServiceError | None], None]
+    on_done: Callable[[ServiceError | None], None]
 
 
 class GroupFlush:
@@ -75,21 +75,21 @@ class GroupFlush:
         self._alarm: asyncio.TimerHandle | None = None
 
     def when_flushed(
-        self, commit_log_offset: int, told: Callable[[ServiceError | None], None]
+        self, commit_log_offset: int, on_done: Callable[[ServiceError | None], None]
     ) -> None:
         """Call back when the commit log up to an offset is on the disk.
 
         Args:
             commit_log_offset: The offset.
-            told: Called once, later and on the event loop: with None, or with FLUSH_UNCONFIRMED
+            on_done: Called once, later and on the event loop: with None, or with FLUSH_UNCONFIRMED
                 when the flush failed or took too long.
         """
         loop = asyncio.get_running_loop()
         if commit_log_offset <= self._log.flushed_offset:
-            loop.call_soon(told, None)
+            loop.call_soon(on_done, None)
             return
         deadline_s = loop.time() + self._timeout_seconds
-        self._waiting.append(_Waiting(commit_log_offset, deadline_s, told))
+        self._waiting.append(_Waiting(commit_log_offset, deadline_s, on_done))
         if self._alarm is None:
             self._alarm = loop.call_at(deadline_s, self._expire)
         if self._under_way is None:
@@ -127,14 +127,14 @@ class GroupFlush:
         if later:
             self._begin(asyncio.get_running_loop())
         for each in served:
-            each.told(None)
+            each.on_done(None)
         self._on_flushed()
 
     def _failed(self, error: BaseException) -> None:
         waiting, self._waiting = self._waiting, []
         self._over()
         for each in waiting:
-            each.told(flush_unconfirmed())
+            each.on_done(flush_unconfirmed())
         self._on_failed(error)
 
     def _over(self) -> None:
@@ -154,4 +154,4 @@ class GroupFlush:
         if self._waiting:
             self._alarm = loop.call_at(self._waiting[0].deadline_s, self._expire)
         for each in late:
-            each.told(flush_unconfirmed())
+            each.on_done(flush_unconfirmed())

@@ -33,15 +33,15 @@ class Watch:
         arrived: Queues in which messages arrived; the request removes those that it looks at.
     """
 
-    __slots__ = ("_told", "_woken", "arrived", "queues")
+    __slots__ = ("_on_arrival", "_woken", "arrived", "queues")
 
     def __init__(
-        self, queues: Collection[QueueKey], told: Callable[[], None] | None = None
+        self, queues: Collection[QueueKey], on_arrival: Callable[[], None] | None = None
     ) -> None:
-        """Watch queues; ``told`` is called, if given, in the loop turn of each arrival."""
+        """Watch queues; ``on_arrival`` is called, if given, in the loop turn of each arrival."""
         self.queues = queues
         self.arrived: set[QueueKey] = set()
-        self._told = told
+        self._on_arrival = on_arrival
         self._woken: asyncio.Future[None] | None = None
 
     def interrupt(self) -> None:
@@ -65,8 +65,8 @@ class Watch:
         """Note that messages arrived in a watched queue, and end the wait."""
         self.arrived.add(queue)
         self.interrupt()
-        if self._told is not None:
-            self._told()
+        if self._on_arrival is not None:
+            self._on_arrival()
 
 
 class HeldRequests:
@@ -88,14 +88,16 @@ class HeldRequests:
         """Whether requests may still wait; False once the broker stops."""
         return self._open
 
-    def watch(self, queues: Iterable[QueueKey], told: Callable[[], None] | None = None) -> Watch:
+    def watch(
+        self, queues: Iterable[QueueKey], on_arrival: Callable[[], None] | None = None
+    ) -> Watch:
         """Make a watch on some queues; it notes arrivals until ``forget``.
 
         Args:
             queues: The queues.
-            told: Called in the loop turn of each arrival, for callers that do not use ``wait``.
+            on_arrival: Called in the loop turn of each arrival, if the caller does not ``wait``.
         """
-        watch = Watch(frozenset(queues), told)
+        watch = Watch(frozenset(queues), on_arrival)
         for queue in watch.queues:
             self._watches.setdefault(queue, set()).add(watch)
         return watch

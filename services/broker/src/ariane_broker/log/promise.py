@@ -26,7 +26,7 @@ from ariane_servicekit.errors import ServiceError
 
 _T = TypeVar("_T")
 
-Told: TypeAlias = Callable[[ServiceError | None], None]
+OnDone: TypeAlias = Callable[[ServiceError | None], None]
 """A callback, called once: with None when a condition holds, with the error when it may not."""
 
 
@@ -60,7 +60,7 @@ class Condition(NamedTuple):
     """
 
     level: AcknowledgedLevel
-    when: Callable[[int, Told], None]
+    when: Callable[[int, OnDone], None]
 
 
 class Promise:
@@ -80,20 +80,20 @@ class Promise:
         """The level that a message reaches when all conditions hold."""
         return self._level
 
-    def when_kept(self, end: int, told: Told) -> None:
+    def when_kept(self, end: int, on_done: OnDone) -> None:
         """Call back when all conditions hold for the commit log up to an offset.
 
         Args:
             end: The offset.
-            told: Called once, later and on the event loop: with None, or with the first error of
+            on_done: Called once, later and on the event loop: with None, or with the first error of
                 a condition.
         """
         left = len(self._conditions)
         if left == 1:
-            self._conditions[0].when(end, told)
+            self._conditions[0].when(end, on_done)
             return
         if not left:
-            asyncio.get_running_loop().call_soon(told, None)
+            asyncio.get_running_loop().call_soon(on_done, None)
             return
 
         def holds(error: ServiceError | None) -> None:
@@ -102,34 +102,34 @@ class Promise:
                 return
             left = left - 1 if error is None else 0
             if not left:
-                told(error)
+                on_done(error)
 
         for condition in self._conditions:
             condition.when(end, holds)
 
     def then(
-        self, end: int, say: Callable[[AcknowledgedLevel, ServiceError | None], _T]
+        self, end: int, answer_of: Callable[[AcknowledgedLevel, ServiceError | None], _T]
     ) -> asyncio.Future[_T]:
         """Return a future of an answer that depends on the level that is reached.
 
         Args:
             end: The commit-log offset up to which the conditions must hold.
-            say: Makes the answer from the level that is reached and, where the wait for a higher
+            answer_of: Makes the answer from the level that is reached and, where the wait for a higher
                 level failed, from its error.
         """
-        said: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
 
-        def told(error: ServiceError | None) -> None:
-            if said.done():  # The caller was cancelled.
+        def on_done(error: ServiceError | None) -> None:
+            if answer.done():  # The caller was cancelled.
                 return
             level = self.level if error is None else AcknowledgedLevel.MEMORY
             try:
-                said.set_result(say(level, error))
+                answer.set_result(answer_of(level, error))
             except Exception as failure:  # noqa: BLE001 - it is the caller's who waits for the future.
-                said.set_exception(failure)
+                answer.set_exception(failure)
 
-        self.when_kept(end, told)
-        return said
+        self.when_kept(end, on_done)
+        return answer
 
     async def kept(self, end: int) -> AcknowledgedLevel:
         """Wait until all conditions hold for the commit log up to an offset.

@@ -137,11 +137,11 @@ class WaitingLine:
     def _watch_queues(self, order: ReceiveOrder) -> None:
         queues = frozenset(self._hand_outs.queues(order))
         if self._watch is None:
-            self._watch = self._held.watch(queues, told=self.call)
+            self._watch = self._held.watch(queues, on_arrival=self.call)
         elif not queues <= set(self._watch.queues):
             known = frozenset(self._watch.queues)
             self._held.forget(self._watch)
-            self._watch = self._held.watch(known | queues, told=self.call)
+            self._watch = self._held.watch(known | queues, on_arrival=self.call)
 
     def _forget(self) -> None:
         if self._watch is not None:

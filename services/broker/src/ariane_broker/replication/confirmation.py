@@ -15,14 +15,14 @@ class _Waiting(NamedTuple):
 
     commit_log_offset: int
     deadline_s: float
-    told: Callable[[ServiceError | None], None]
+    on_done: Callable[[ServiceError | None], None]
 
 
 class Confirmation:
-    """Tells those who wait. Lives on one loop.
+    """Calls back those who wait for it. Lives on one loop.
 
-    Nothing is told as confirmed by a primary whose lease is over: what becomes of it is decided by
-    the one that comes next.
+    A primary whose lease is over tells nobody that something is confirmed: its successor
+    decides what becomes of it.
     """
 
     def __init__(self, holds: Callable[[], bool], *, wait_s_max: float) -> None:
@@ -39,21 +39,21 @@ class Confirmation:
         self.confirmed = 0
 
     def when_confirmed(
-        self, commit_log_offset: int, told: Callable[[ServiceError | None], None]
+        self, commit_log_offset: int, on_done: Callable[[ServiceError | None], None]
     ) -> None:
-        """Have somebody told once everything before a commit-log offset is confirmed.
+        """Call back once everything before a commit-log offset is confirmed.
 
         Args:
             commit_log_offset: The offset.
-            told: Called once, on the loop and not from in here, with nothing, or with
+            on_done: Called once, on the loop and not from in here, with nothing, or with
                 REPLICATION_UNCONFIRMED when it took too long or this broker is primary no more.
         """
         loop = asyncio.get_running_loop()
         if commit_log_offset <= self.confirmed:
-            loop.call_soon(self._tell, told)
+            loop.call_soon(self._finish, on_done)
             return
         deadline_s = loop.time() + self._wait_s_max
-        self._waiting.append(_Waiting(commit_log_offset, deadline_s, told))
+        self._waiting.append(_Waiting(commit_log_offset, deadline_s, on_done))
         if self._alarm is None:
             self._alarm = loop.call_at(deadline_s, self._expire)
 
@@ -68,16 +68,16 @@ class Confirmation:
         if served:
             self._waiting = [each for each in self._waiting if each.commit_log_offset > confirmed]
             for each in served:
-                self._tell(each.told)
+                self._finish(each.on_done)
 
     def give_up(self) -> None:
         """Tell all who wait that nobody knows."""
         waiting, self._waiting = self._waiting, []
         for each in waiting:
-            each.told(replication_unconfirmed())
+            each.on_done(replication_unconfirmed())
 
-    def _tell(self, told: Callable[[ServiceError | None], None]) -> None:
-        told(None if self._holds() else replication_unconfirmed())
+    def _finish(self, on_done: Callable[[ServiceError | None], None]) -> None:
+        on_done(None if self._holds() else replication_unconfirmed())
 
     def _expire(self) -> None:
         self._alarm = None
@@ -88,4 +88,4 @@ class Confirmation:
         if self._waiting:
             self._alarm = loop.call_at(self._waiting[0].deadline_s, self._expire)
         for each in late:
-            each.told(replication_unconfirmed())
+            each.on_done(replication_unconfirmed())

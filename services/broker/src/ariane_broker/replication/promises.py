@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ariane_broker.log.promise import AcknowledgedLevel, Condition, Promise, Told
+from ariane_broker.log.promise import AcknowledgedLevel, Condition, OnDone, Promise
 from ariane_broker.replication_errors import replication_unconfirmed
 from ariane_servicekit.errors import ServiceError
 
@@ -15,14 +15,14 @@ class ReplicatedPromise(Promise):
     def __init__(
         self,
         own: Sequence[Condition],
-        when_confirmed: Callable[[int, Told], None],
+        when_confirmed: Callable[[int, OnDone], None],
         has_copies: Callable[[], bool],
     ) -> None:
         """Take the parts.
 
         Args:
             own: What is promised of the primary's own disk.
-            when_confirmed: Has somebody told once all in sync have it.
+            when_confirmed: Calls back once all in sync have it.
             has_copies: Whether anybody beside the primary is in sync.
         """
         super().__init__((*own, Condition(AcknowledgedLevel.REPLICATED, when_confirmed)))
@@ -36,16 +36,16 @@ class ReplicatedPromise(Promise):
 
 
 def by_enough(
-    when_confirmed: Callable[[int, Told], None], are_enough: Callable[[], bool]
-) -> Callable[[int, Told], None]:
+    when_confirmed: Callable[[int, OnDone], None], are_enough: Callable[[], bool]
+) -> Callable[[int, OnDone], None]:
     """A confirmation that counts only if enough brokers are in sync when it comes.
 
     They were so when the message was taken; those that left the set since may not have it.
     """
 
-    def when(end: int, told: Told) -> None:
+    def when(end: int, on_done: OnDone) -> None:
         def checked(error: ServiceError | None) -> None:
-            told(error if error is not None or are_enough() else replication_unconfirmed())
+            on_done(error if error is not None or are_enough() else replication_unconfirmed())
 
         when_confirmed(end, checked)
 
@@ -56,9 +56,9 @@ def fenced(conditions: Sequence[Condition], holds: Callable[[], bool]) -> tuple[
     """Conditions that are not told as true by a primary whose lease is over."""
 
     def fence(condition: Condition) -> Condition:
-        def when(end: int, told: Told) -> None:
+        def when(end: int, on_done: OnDone) -> None:
             def checked(error: ServiceError | None) -> None:
-                told(error if error is not None or holds() else replication_unconfirmed())
+                on_done(error if error is not None or holds() else replication_unconfirmed())
 
             condition.when(end, checked)
 

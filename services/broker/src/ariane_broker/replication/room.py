@@ -11,8 +11,8 @@ from ariane_broker.log.promise import (
     AcknowledgedLevel,
     Condition,
     Demand,
+    OnDone,
     Promise,
-    Told,
     flush_conditions,
 )
 from ariane_broker.outside import Outside
@@ -118,7 +118,7 @@ class PrimaryPromises:
         primary = self._primary
         if not is_replicated:
             return Promise(fenced(own, lambda: primary.reign.holds))
-        confirmed: Callable[[int, Told], None] = primary.confirmation.when_confirmed
+        confirmed: Callable[[int, OnDone], None] = primary.confirmation.when_confirmed
         if in_sync_min > 1:
             confirmed = by_enough(confirmed, lambda: primary.in_sync_count >= in_sync_min)
         return ReplicatedPromise(own, confirmed, lambda: primary.has_copies)
