@@ -17,11 +17,11 @@ WAIT_S = 120.0
 
 
 @dataclass(frozen=True)
-class ToldSpan:
-    """One span as a collector was told it.
+class ReceivedSpan:
+    """One span as a collector received it.
 
     Attributes:
-        service: Who told it.
+        service: Who sent it.
         name: Its name.
         trace_id: Of its trace, 32 hex digits.
         span_id: Its own, 16 hex digits.
@@ -42,7 +42,7 @@ class ToldSpan:
 
 
 class OtlpReceiver(collector_grpc.TraceServiceServicer):
-    """Keeps the spans that it is told.
+    """Keeps the spans that it receives.
 
     Attributes:
         endpoint: Where it listens, as settings spell it.
@@ -51,18 +51,18 @@ class OtlpReceiver(collector_grpc.TraceServiceServicer):
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
-        self.spans: list[ToldSpan] = []
+        self.spans: list[ReceivedSpan] = []
 
     def Export(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802 - of the contract.
         """Take some."""
         for resource in request.resource_spans:
             service = _values(resource.resource.attributes).get("service.name", "")
             for scope in resource.scope_spans:
-                self.spans += [_told(service, span) for span in scope.spans]
+                self.spans += [_received(service, span) for span in scope.spans]
         return collector_pb.ExportTraceServiceResponse()
 
-    def wait_for(self, wanted: Callable[[ToldSpan], bool]) -> ToldSpan:
-        """The first span that is wanted, as soon as it was told.
+    def wait_for(self, wanted: Callable[[ReceivedSpan], bool]) -> ReceivedSpan:
+        """The first span that is wanted, as soon as it has come.
 
         Raises:
             TimeoutError: It never was.
@@ -91,8 +91,8 @@ def otlp_receiver() -> Iterator[OtlpReceiver]:
         server.stop(None).wait()
 
 
-def _told(service: str, span: Any) -> ToldSpan:
-    return ToldSpan(
+def _received(service: str, span: Any) -> ReceivedSpan:
+    return ReceivedSpan(
         service=service,
         name=span.name,
         trace_id=span.trace_id.hex(),

@@ -114,8 +114,8 @@ class Promise:
 
         Args:
             end: The commit-log offset up to which the conditions must hold.
-            answer_of: Makes the answer from the level that is reached and, where the wait for a higher
-                level failed, from its error.
+            answer_of: Makes the answer from the level that is reached and, where the wait for a
+                higher level failed, from its error.
         """
         answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
 
