@@ -18,7 +18,7 @@ from typing import Final
 
 from ariane_broker.app import compose_from
 from ariane_broker.broker_life import BrokerLife
-from ariane_broker.outside import Outside, Threads
+from ariane_broker.environment import Environment, Threads
 from ariane_broker.settings import BrokerSettings
 from ariane_servicekit import StopRequest, SystemClock, main
 from ariane_storage.disk.clock import SystemClock as StoreSystemClock
@@ -86,7 +86,9 @@ def compose(settings: BrokerSettings, stop: StopRequest) -> BrokerLife:
     hand = ClockHand(Path(os.environ[VARIABLE]))
     threads = Threads(*(ThreadPoolExecutor(1) for _ in range(3)))
     clock = MovedClock(hand)
-    return compose_from(Outside(settings, stop, clock, OsDisk(), threads, MovedStoreClock(hand)))
+    return compose_from(
+        Environment(settings, stop, clock, OsDisk(), threads, MovedStoreClock(hand))
+    )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1 import retry_service_pb2 as retry_pb
 from ariane_broker.app import compose_from
-from ariane_broker.outside import Outside, Threads
+from ariane_broker.environment import Environment, Threads
 from ariane_record import RecordFields, encode_block
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.layout import CRC_PROPERTY_BYTES, PRODUCER_PROPERTIES_BYTES_MAX
@@ -94,7 +94,7 @@ async def shifted(settings_for, probe_class):
 
     def compose(settings, stop):
         threads = Threads(*(ThreadPoolExecutor(1) for _ in range(3)))
-        return compose_from(Outside(settings, stop, clock, OsDisk(), threads))
+        return compose_from(Environment(settings, stop, clock, OsDisk(), threads))
 
     async with (
         serving(settings_for(), compose) as address,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ariane_broker.app import compose_from
 from ariane_broker.broker_life import BrokerLife
-from ariane_broker.outside import Outside, Threads
+from ariane_broker.environment import Environment, Threads
 from ariane_broker.settings import BrokerSettings
 from ariane_servicekit import Address, Clock, ErrorRules, RpcService, StopRequest
 from ariane_storage.disk.disk import Disk
@@ -36,7 +36,7 @@ class MortalBroker:
             faults: What happens to its calls.
         """
         threads = Threads(*(ThreadPoolExecutor(1, f"ariane-{name}") for name in _THREADS))
-        self._life: BrokerLife = compose_from(Outside(settings, stop, clock, disk, threads))
+        self._life: BrokerLife = compose_from(Environment(settings, stop, clock, disk, threads))
         self._stop = stop
         self.dies = False
         self.rpc_services: Sequence[RpcService] = [

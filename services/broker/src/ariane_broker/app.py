@@ -28,10 +28,10 @@ from ariane_broker.append.room import AppendingRoom, appending_room
 from ariane_broker.broker_life import BrokerLife
 from ariane_broker.clients.room import ChangingRoom, changing_room
 from ariane_broker.delay.room import DelayingRoom, delaying_room
+from ariane_broker.environment import Environment, Threads
 from ariane_broker.log.room import StoringRoom, storing_room
 from ariane_broker.measuring.room import measuring_room
 from ariane_broker.naming.room import NamingRoom, naming_room
-from ariane_broker.outside import Outside, Threads
 from ariane_broker.read.room import reading_room
 from ariane_broker.receive.room import ReceivingRoom, receiving_room
 from ariane_broker.replication.room import Elected
@@ -78,31 +78,33 @@ def compose(settings: BrokerSettings, stop: StopRequest) -> BrokerLife:
     return compose_from(on_this_machine(settings, stop))
 
 
-def on_this_machine(settings: BrokerSettings, stop: StopRequest) -> Outside:
+def on_this_machine(settings: BrokerSettings, stop: StopRequest) -> Environment:
     """The machine's own clock and disk, and threads of its own."""
     threads = Threads(_thread("flusher"), _thread("keeper"), _thread("state"))
-    return Outside(settings, stop, SystemClock(), OsDisk(), threads)
+    return Environment(settings, stop, SystemClock(), OsDisk(), threads)
 
 
 def compose_from(
-    outside: Outside, elected: Elected | None = None, close_row: Callable[[], None] | None = None
+    environment: Environment,
+    elected: Elected | None = None,
+    close_row: Callable[[], None] | None = None,
 ) -> BrokerLife:
     """Build a broker.
 
     Args:
-        outside: What it is given.
+        environment: What it is given.
         elected: The election that made it primary; None where it has no replicas.
         close_row: Lets the shared row go; None without one.
     """
-    rooms = _rooms(outside, elected)
+    rooms = _rooms(environment, elected)
     return BrokerLife(
-        broker_name=outside.settings.broker_name,
+        broker_name=environment.settings.broker_name,
         rpc_services=rooms.rpc.services,
         store=rooms.storing.store,
         state=rooms.state.state,
         required_topics=system_topics(
-            auto_create_topics=outside.settings.auto_create_topics,
-            default_queue_count=outside.settings.default_queue_count,
+            auto_create_topics=environment.settings.auto_create_topics,
+            default_queue_count=environment.settings.default_queue_count,
         ),
         announcement=rooms.naming.announcement,
         registration=rooms.naming.registration,
@@ -122,20 +124,20 @@ def compose_from(
             rooms.delaying.aged_records.loop,
             rooms.storing.clock_watch.loop,
             rooms.naming.filter_servers.expiry,
-            *_housekeeping(outside, rooms.state, rooms.storing, rooms.changing),
+            *_housekeeping(environment, rooms.state, rooms.storing, rooms.changing),
             rooms.transacting.upkeep,
             rooms.retrying.deaths,
             rooms.receiving.upkeep,
             *rooms.transacting.batch_loops,
-            *_replica_routes(outside, rooms.storing, rooms.naming),
+            *_replica_routes(environment, rooms.storing, rooms.naming),
         ),
         primary=rooms.storing.primary,
-        signs_of_life=_signs_of_life(outside, rooms.storing),
+        signs_of_life=_signs_of_life(environment, rooms.storing),
         close_row=close_row,
-        threads=outside.threads,
-        grace_seconds=outside.settings.grace_s,
+        threads=environment.threads,
+        grace_seconds=environment.settings.grace_s,
         measures=measuring_room(
-            outside,
+            environment,
             rooms.state,
             rooms.storing,
             rooms.changing,
@@ -147,29 +149,31 @@ def compose_from(
     )
 
 
-def _rooms(outside: Outside, elected: Elected | None) -> _Rooms:
+def _rooms(environment: Environment, elected: Elected | None) -> _Rooms:
     """Build the rooms, each from those before it."""
-    storing = storing_room(outside, elected)
-    state = state_room(outside, storing)
-    naming = naming_room(outside, state, epoch=elected.replica_set.epoch if elected else 0)
-    changing = changing_room(outside, state, storing, naming)
-    delaying = delaying_room(outside, state, storing)
-    appending = appending_room(outside, storing, naming, changing, delaying)
-    transacting = transacting_room(outside, state, storing, changing, appending, delaying=delaying)
-    retrying = retrying_room(
-        outside, state, storing, changing, delaying=delaying, appending=appending
+    storing = storing_room(environment, elected)
+    state = state_room(environment, storing)
+    naming = naming_room(environment, state, epoch=elected.replica_set.epoch if elected else 0)
+    changing = changing_room(environment, state, storing, naming)
+    delaying = delaying_room(environment, state, storing)
+    appending = appending_room(environment, storing, naming, changing, delaying)
+    transacting = transacting_room(
+        environment, state, storing, changing, appending, delaying=delaying
     )
-    receiving = receiving_room(outside, state, storing, changing, retrying)
+    retrying = retrying_room(
+        environment, state, storing, changing, delaying=delaying, appending=appending
+    )
+    receiving = receiving_room(environment, state, storing, changing, retrying)
 
     rpc = rpc_room(
-        outside,
+        environment,
         state,
         storing,
         naming,
         changing,
         delaying=delaying,
         appending=appending,
-        reading=reading_room(outside, state, storing, naming, changing),
+        reading=reading_room(environment, state, storing, naming, changing),
         transacting=transacting,
         retrying=retrying,
         receiving=receiving,
@@ -180,10 +184,10 @@ def _rooms(outside: Outside, elected: Elected | None) -> _Rooms:
 
 
 def _housekeeping(
-    outside: Outside, state: StateRoom, storing: StoringRoom, changing: ChangingRoom
+    environment: Environment, state: StateRoom, storing: StoringRoom, changing: ChangingRoom
 ) -> list[Loop]:
     """What the broker does now and then by itself, without a call."""
-    settings = outside.settings
+    settings = environment.settings
 
     async def forget_silent_clients() -> None:
         for client in changing.clients.expire(settings.client_silence_s):
@@ -195,20 +199,22 @@ def _housekeeping(
         ("save-log-states", storing.log_states.save, settings.producer_save_s),
     )
     return [
-        Loop(name, turn, interval_s=interval_s, clock=outside.clock)
+        Loop(name, turn, interval_s=interval_s, clock=environment.clock)
         for name, turn, interval_s in turns
     ]
 
 
-def _signs_of_life(outside: Outside, storing: StoringRoom) -> Loop | None:
+def _signs_of_life(environment: Environment, storing: StoringRoom) -> Loop | None:
     """What a primary with replicas does to stay it."""
     if storing.primary is None:
         return None
-    interval_s = outside.settings.primary_lease_s / SIGNS_PER_LEASE
-    return Loop("primary", storing.primary.turn, interval_s=interval_s, clock=outside.clock)
+    interval_s = environment.settings.primary_lease_s / SIGNS_PER_LEASE
+    return Loop("primary", storing.primary.turn, interval_s=interval_s, clock=environment.clock)
 
 
-def _replica_routes(outside: Outside, storing: StoringRoom, naming: NamingRoom) -> list[Loop]:
+def _replica_routes(
+    environment: Environment, storing: StoringRoom, naming: NamingRoom
+) -> list[Loop]:
     """What has routes name the replicas of a primary."""
     primary, announcement = storing.primary, naming.announcement
     if primary is None:
@@ -220,7 +226,7 @@ def _replica_routes(outside: Outside, storing: StoringRoom, naming: NamingRoom) 
         if announcement.version != known:
             await naming.registration.announce()
 
-    return [Loop("replica-routes", tell, interval_s=REPLICA_ROUTES_S, clock=outside.clock)]
+    return [Loop("replica-routes", tell, interval_s=REPLICA_ROUTES_S, clock=environment.clock)]
 
 
 def _thread(name: str) -> Executor:

@@ -14,6 +14,7 @@ from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.outbox import BrokerDraining
 from ariane_broker.delay.timer.timer_queue import TimerQueue
 from ariane_broker.durable.saved_state import SavedState
+from ariane_broker.environment import Threads
 from ariane_broker.log.derived.log_states import LogStates
 from ariane_broker.log.group_flush import GroupFlush
 from ariane_broker.log.held_requests import HeldRequests
@@ -23,7 +24,6 @@ from ariane_broker.measuring.broker_measures import BrokerMeasures
 from ariane_broker.naming.announcement import BrokerAnnouncement
 from ariane_broker.naming.registration import Registration
 from ariane_broker.naming.store_host import store_host
-from ariane_broker.outside import Threads
 from ariane_broker.replication.primary import Primary
 from ariane_broker.replication.shared_row import ROW_RULES, RowAway
 from ariane_broker.rpc.append_streams import AppendStreams

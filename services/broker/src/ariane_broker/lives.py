@@ -29,16 +29,16 @@ class BrokerLives:
 
     def compose(self, settings: BrokerSettings, stop: StopRequest) -> Service:
         """Build what the broker is now."""
-        outside = on_this_machine(settings, stop)
+        environment = on_this_machine(settings, stop)
         if not settings.replica_set_url:
-            return compose_from(outside)
+            return compose_from(environment)
         won, self._won = self._won, None
         if won is not None:
-            return compose_from(outside, won.elected, won.close_row)
+            return compose_from(environment, won.elected, won.close_row)
         # A broker without replicas need not load the modules for databases.
         from ariane_broker.replica_app import compose_replica  # noqa: PLC0415
 
-        return compose_replica(outside, self._keep)
+        return compose_replica(environment, self._keep)
 
     def _keep(self, won: Won) -> None:
         self._won = won

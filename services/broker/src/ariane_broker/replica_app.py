@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from ariane_broker.environment import Environment
 from ariane_broker.following.followed_state import FollowedState
 from ariane_broker.following.replica_client import ReplicaClient, ReplicaIdentity
 from ariane_broker.following.replica_life import ReplicaLife
@@ -17,7 +18,6 @@ from ariane_broker.following.standing import Standing
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.room import StoringRoom, storing_room
 from ariane_broker.naming.room import standing_in
-from ariane_broker.outside import Outside
 from ariane_broker.read.queue_lookup import QueueLookup
 from ariane_broker.read.range_pull import PullRange
 from ariane_broker.replication.database_row import DatabaseRow
@@ -72,23 +72,23 @@ class _Reading(NamedTuple):
 
 
 def _reading(
-    outside: Outside,
+    environment: Environment,
     storing: StoringRoom,
     files: StoreFiles,
     primary_address: Callable[[], str],
     gate: ReplicaLogGate,
 ) -> _Reading:
-    settings, store = outside.settings, storing.store
+    settings, store = environment.settings, storing.store
     topics = TopicTable(
-        now_ms=outside.clock.now_ms, default_queue_count=settings.default_queue_count
+        now_ms=environment.clock.now_ms, default_queue_count=settings.default_queue_count
     )
     # No epoch is known here: who has one is sent to the primary.
     epochs = LogEpochs(store, storing.statistics, draw=lambda _: 0)
-    followed = FollowedState(topics, StateFile(files.config / "topics.json", outside.disk))
+    followed = FollowedState(topics, StateFile(files.config / "topics.json", environment.disk))
 
     async def read_state() -> None:
         loop = asyncio.get_running_loop()
-        followed.take(await loop.run_in_executor(outside.threads.keeper, followed.read))
+        followed.take(await loop.run_in_executor(environment.threads.keeper, followed.read))
 
     servicer = PullServicer(
         # Nobody asks it: these methods are refused before.
@@ -114,17 +114,17 @@ def _gate(
     )
 
 
-def compose_replica(outside: Outside, on_won: Callable[[Won], None]) -> ReplicaLife:
+def compose_replica(environment: Environment, on_won: Callable[[Won], None]) -> ReplicaLife:
     """Build a replica.
 
     Args:
-        outside: What it is given.
+        environment: What it is given.
         on_won: Is told of the election that it has won.
 
     Raises:
         StartRefused: The database cannot be what the settings say.
     """
-    settings, clock = outside.settings, outside.clock
+    settings, clock = environment.settings, environment.clock
     try:
         database = Database(
             settings.replica_set_url, SCHEMA, clock, threads=2, survives_power_loss=True
@@ -133,23 +133,23 @@ def compose_replica(outside: Outside, on_won: Callable[[Won], None]) -> ReplicaL
         raise StartRefused(str(error)) from error
     names = (settings.cluster_name, settings.broker_name)
     row = DatabaseRow(database, *names)
-    storing = storing_room(outside)
+    storing = storing_room(environment)
     store, files = storing.store, StoreFiles(settings.store_path)
-    state = StateCopies(outside.disk, files.config)
+    state = StateCopies(environment.disk, files.config)
     taker = LogTaker(store, state.forget_snapshots)
 
     def primary_address() -> str:
         return status().replica_set.primary_address
 
     gate = _gate(primary_address, taker, lambda: client)
-    reading = _reading(outside, storing, files, primary_address, gate)
+    reading = _reading(environment, storing, files, primary_address, gate)
     client = ReplicaClient(
         ReplicaIdentity(*names, settings.broker_id),
         store,
         taker,
         state,
-        keeper=outside.threads.keeper,
-        flusher=outside.threads.flusher,
+        keeper=environment.threads.keeper,
+        flusher=environment.threads.flusher,
         is_sync_flush=settings.flush_mode == "sync",
         state_interval_s=settings.replica_state_s,
         sleep=clock.sleep,
@@ -180,13 +180,13 @@ def compose_replica(outside: Outside, on_won: Callable[[Won], None]) -> ReplicaL
     )
     servicers["PullService"] = reading.pulls
     life = ReplicaLife(
-        outside,
+        environment,
         storing,
         make_standing=make_standing,
         client=client,
-        stand_in=StandIn(partial(standing_in, outside, reading.topics)),
+        stand_in=StandIn(partial(standing_in, environment, reading.topics)),
         rpc_services=[rpc_service(name, servicer) for name, servicer in servicers.items()],
-        lost_power=lambda crashed: _lost_power(outside.disk, files, crashed=crashed),
+        lost_power=lambda crashed: _lost_power(environment.disk, files, crashed=crashed),
         open_row=lambda: _open(database),
         close_row=database.close,
         on_elected=lambda elected: on_won(Won(elected, database.close)),

@@ -9,10 +9,10 @@ from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.clients.room import ChangingRoom
 from ariane_broker.delay.recall import Recall
 from ariane_broker.delay.room import DelayingRoom, block_check
+from ariane_broker.environment import Environment
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.naming.broker_drain import BrokerDrain
 from ariane_broker.naming.room import NamingRoom
-from ariane_broker.outside import Outside
 from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_servicekit import ErrorTranslator
 
@@ -28,14 +28,14 @@ class AppendingRoom:
 
 
 def appending_room(
-    outside: Outside,
+    environment: Environment,
     storing: StoringRoom,
     naming: NamingRoom,
     changing: ChangingRoom,
     delaying: DelayingRoom,
 ) -> AppendingRoom:
     """Build the append room."""
-    settings = outside.settings
+    settings = environment.settings
     topics_for_send = TopicsForSend(changing.topic_changes, check_block=block_check(settings))
     append_records = AppendRecords(
         storing.log,

@@ -18,10 +18,10 @@ from ariane_broker.clients.subscription_conflicts import SubscriptionConflicts
 from ariane_broker.consuming.offset_changes import OffsetChanges
 from ariane_broker.consuming.queue_locking import QueueLocking
 from ariane_broker.durable.saved_state import StateFile
+from ariane_broker.environment import Environment
 from ariane_broker.groups.group_changes import GroupChanges
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.naming.room import NamingRoom
-from ariane_broker.outside import Outside
 from ariane_broker.read.queue_lookup import QueueLookup
 from ariane_broker.state.room import StateRoom
 from ariane_broker.topics.topic_changes import TopicChanges
@@ -51,37 +51,37 @@ class ChangingRoom:
 
 
 def changing_room(
-    outside: Outside, state: StateRoom, storing: StoringRoom, naming: NamingRoom
+    environment: Environment, state: StateRoom, storing: StoringRoom, naming: NamingRoom
 ) -> ChangingRoom:
     """Who may change topics, groups and offsets; who is attached."""
-    settings, saved_offsets = outside.settings, state.saved_offsets
+    settings, saved_offsets = environment.settings, state.saved_offsets
     unread = UnreadQueues(storing.store, state.topics, state.offsets)
     topic_changes = TopicChanges(
         state.topics,
         TopicLimits(settings.topics_max, settings.queues_max, 2 * settings.groups_max),
         unread,
-        save=_saver(state.files.topics, outside.threads.state),
+        save=_saver(state.files.topics, environment.threads.state),
         announce=naming.registration.announce,
-        delete_queues=partial(_delete_queues, storing.store, outside.threads.keeper),
+        delete_queues=partial(_delete_queues, storing.store, environment.threads.keeper),
         forget=partial(_forget_topics, state, storing),
         save_forgotten=partial(
-            _save_forgotten, state, storing, _saver(state.files.epochs, outside.threads.state)
+            _save_forgotten, state, storing, _saver(state.files.epochs, environment.threads.state)
         ),
         wake_queue=storing.held.wake,
         auto_create_queue_count=settings.default_queue_count if settings.auto_create_topics else 0,
     )
     group_changes = GroupChanges(
         state.groups,
-        save=_saver(state.files.groups, outside.threads.state),
+        save=_saver(state.files.groups, environment.threads.state),
         forget_offsets=partial(_forget_group, state),
         auto_create=settings.auto_create_groups,
         groups_max=settings.groups_max,
     )
     conflicts = SubscriptionConflicts(
-        now_ms=outside.clock.now_ms, monotonic=outside.clock.monotonic
+        now_ms=environment.clock.now_ms, monotonic=environment.clock.monotonic
     )
     clients = ClientTable(
-        outside.clock,
+        environment.clock,
         flags_conflicts=group_changes.flags_conflicts,
         on_conflict=partial(_tell_conflict, conflicts),
     )
@@ -104,7 +104,7 @@ def changing_room(
         group_changes=group_changes,
         offset_changes=offset_changes,
         clients=clients,
-        members=_vanished_members(outside, state, storing, clients),
+        members=_vanished_members(environment, state, storing, clients),
         client_admission=ClientAdmission(
             clients, group_changes, make_topic=topic_changes.create_for_group
         ),
@@ -163,16 +163,16 @@ async def _forget_group(state: StateRoom, consumer_group: str) -> None:
 
 
 def _vanished_members(
-    outside: Outside, state: StateRoom, storing: StoringRoom, clients: ClientTable
+    environment: Environment, state: StateRoom, storing: StoringRoom, clients: ClientTable
 ) -> VanishedMembers:
-    settings = outside.settings
+    settings = environment.settings
     return VanishedMembers(
         clients,
         state.offsets,
         state.suspicions,
         state.saved_suspicions,
         statistics=storing.statistics,
-        monotonic=outside.clock.monotonic,
+        monotonic=environment.clock.monotonic,
         grace_seconds=settings.consumer_grace_s,
         deaths_max=settings.consumer_deaths_max,
     )

@@ -21,8 +21,8 @@ from ariane_broker.delay.timer.aged_records import AgedRecords
 from ariane_broker.delay.timer.reparking import Reparking
 from ariane_broker.delay.timer.timer_handover import TimerHandover
 from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE, TimerQueue
+from ariane_broker.environment import Environment
 from ariane_broker.log.room import StoringRoom
-from ariane_broker.outside import Outside
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.state.room import StateRoom
 from ariane_record import RecordBlock
@@ -48,18 +48,23 @@ class DelayingRoom:
     counts: DelayedCounts
 
 
-def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> DelayingRoom:
+def delaying_room(environment: Environment, state: StateRoom, storing: StoringRoom) -> DelayingRoom:
     """Build the delay room."""
-    settings, clock, store, log = outside.settings, outside.clock, storing.store, storing.log
+    settings, clock, store, log = (
+        environment.settings,
+        environment.clock,
+        storing.store,
+        storing.log,
+    )
     levels_ms = settings.delay_levels_ms
     levels = LevelQueues(store, levels_ms=levels_ms, now_ms=clock.now_ms)
     root = StoreFiles(settings.store_path).root
-    handover = TimerHandover(outside.disk, root)
+    handover = TimerHandover(environment.disk, root)
     timer_queue = TimerQueue(store, handover, now_ms=clock.now_ms)
     storing.keeping.keep_needed(lambda: levels.needed_from)
     storing.keeping.keep_needed(lambda: timer_queue.needed_from)
     for state_machine, name in ((levels, level_queues.FILE_NAME), (timer_queue, timer.FILE_NAME)):
-        storing.log_states.keep(state_machine, StateFile(root / name, outside.disk), name)
+        storing.log_states.keep(state_machine, StateFile(root / name, environment.disk), name)
 
     def parked(block: RecordBlock, queue_id: int, appended: Appended) -> None:
         times_ms = block.delivery_times_ms

@@ -19,13 +19,13 @@ from typing import Final
 
 from grpc import aio
 
+from ariane_broker.environment import Environment
 from ariane_broker.following.replica_client import ReplicaClient
 from ariane_broker.following.stand_in import StandIn
 from ariane_broker.following.standing import Standing
 from ariane_broker.log.recovery_words import RecoveryProgress
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.naming.store_host import store_host
-from ariane_broker.outside import Outside
 from ariane_broker.replication.log_taker import CannotFollow
 from ariane_broker.replication.operating import ROW_AWAY, SetStatus
 from ariane_broker.replication.replica_set import ReplicaSet
@@ -66,7 +66,7 @@ class ReplicaLife:
 
     def __init__(
         self,
-        outside: Outside,
+        environment: Environment,
         storing: StoringRoom,
         *,
         make_standing: Callable[[str, bool], Standing],
@@ -82,7 +82,7 @@ class ReplicaLife:
         """Take the parts.
 
         Args:
-            outside: What the broker is given.
+            environment: What the broker is given.
             storing: The store, and the loops beside it.
             make_standing: Makes its standing from its address and whether its log may lack its end.
             client: Fills the store.
@@ -95,7 +95,7 @@ class ReplicaLife:
             on_elected: Is given the election that was won: the row stays open for it.
             read_state: Takes over what the files of topics say.
         """
-        self._outside = outside
+        self._environment = environment
         self._storing = storing
         self._make_standing = make_standing
         self._client = client
@@ -109,16 +109,16 @@ class ReplicaLife:
         self._following: asyncio.Task[None] | None = None
         self._followed = ("", 0)
         self._elected: Elected | None = None
-        self._reached = outside.settings.listen
+        self._reached = environment.settings.listen
         self._trouble = "it has not found a primary yet"
         self._follows = asyncio.Event()
         self._is_row_away = False
-        settings = outside.settings
+        settings = environment.settings
         self._watching = Loop(
             "replica-set",
             self._turn,
             interval_s=settings.primary_lease_s / TURNS_PER_LEASE,
-            clock=outside.clock,
+            clock=environment.clock,
         )
         self.rpc_services = rpc_services
 
@@ -136,11 +136,11 @@ class ReplicaLife:
         """How the set stands, as this broker sees it."""
         known = self._standing.replica_set if self._standing is not None else None
         return SetStatus(
-            self._outside.settings.broker_id,
+            self._environment.settings.broker_id,
             known or ReplicaSet(),
             (),
             has_lease=False,
-            now_s=self._outside.clock.monotonic(),
+            now_s=self._environment.clock.monotonic(),
             trouble=self._why_apart,
         )
 
@@ -164,7 +164,7 @@ class ReplicaLife:
         Raises:
             StartRefused: One of them cannot be opened.
         """
-        settings, threads = self._outside.settings, self._outside.threads
+        settings, threads = self._environment.settings, self._environment.threads
         reached = self._reached = settings.advertised_address or address
         loop = asyncio.get_running_loop()
         try:
@@ -192,7 +192,9 @@ class ReplicaLife:
         self._storing.keeping.start()
         self._watching.start(at_once=True)
         with suppress(TimeoutError):
-            async with asyncio.timeout(READY_LEASES_MAX * self._outside.settings.primary_lease_s):
+            async with asyncio.timeout(
+                READY_LEASES_MAX * self._environment.settings.primary_lease_s
+            ):
                 await self._follows.wait()
 
     async def drain(self) -> None:
@@ -207,7 +209,7 @@ class ReplicaLife:
         Raises:
             StorePoisoned: The disk failed now.
         """
-        threads, loop = self._outside.threads, asyncio.get_running_loop()
+        threads, loop = self._environment.threads, asyncio.get_running_loop()
         await self._watching.stop()
         await self._stop_following()
         await self._storing.keeping.stop()
@@ -237,7 +239,7 @@ class ReplicaLife:
         if elected is not None:
             self._elected = elected
             self._on_elected(elected)
-            self._outside.stop.request("elected as primary", anew=True)
+            self._environment.stop.request("elected as primary", anew=True)
             return
         known = self._standing.replica_set
         if known is not None:
@@ -245,12 +247,12 @@ class ReplicaLife:
         if self._standing.has_primary:
             await self._stand_in.end()
         elif known is not None:
-            route_id = known.route_id(self._outside.settings.broker_id)
+            route_id = known.route_id(self._environment.settings.broker_id)
             self._stand_in.begin(route_id, self._reached)
 
     async def _follow_whom(self, known: ReplicaSet) -> None:
         """Follow the primary of the row; another one in its place."""
-        me = self._outside.settings.broker_id
+        me = self._environment.settings.broker_id
         primary = (known.primary_address, known.epoch) if known.primary_id != me else ("", 0)
         if primary == self._followed:
             return
@@ -279,7 +281,7 @@ class ReplicaLife:
                 await self._client.follow(address, epoch, self._follow_begun)
                 trouble = "the primary has ended the stream"
             except StorePoisoned as error:
-                self._outside.stop.request(str(error), exit_status=ExitStatus.FAULT)
+                self._environment.stop.request(str(error), exit_status=ExitStatus.FAULT)
                 return
             except aio.AioRpcError as error:
                 trouble = f"{error.code().name}: {error.details()}"
@@ -291,7 +293,7 @@ class ReplicaLife:
             if trouble != told:
                 _log.warning("replica_does_not_follow", primary=address, cause=trouble)
             told = trouble
-            await self._outside.clock.sleep(RETRY_S)
+            await self._environment.clock.sleep(RETRY_S)
 
 
 def _awaited(known: ReplicaSet) -> str:

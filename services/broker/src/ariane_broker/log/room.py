@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from ariane_broker.environment import Environment
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.log.clock_watch import ClockWatch
 from ariane_broker.log.derived.log_states import LogStates
@@ -14,7 +15,6 @@ from ariane_broker.log.held_requests import Arrivals, HeldRequests
 from ariane_broker.log.promise import LonePromises
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.log.store_keeping import FLUSH_TICK_SECONDS, INDEX_BACKLOG_KEYS, StoreKeeping
-from ariane_broker.outside import Outside
 from ariane_broker.replication.primary import Primary
 from ariane_broker.replication.room import Elected, PrimaryPromises, primary_of
 from ariane_servicekit import (
@@ -45,25 +45,25 @@ class StoringRoom:
     primary: Primary | None
 
 
-def storing_room(outside: Outside, elected: Elected | None = None) -> StoringRoom:
+def storing_room(environment: Environment, elected: Elected | None = None) -> StoringRoom:
     """Build the storing room.
 
     Args:
-        outside: What the broker gets from its process.
+        environment: What the broker gets from its process.
         elected: The election that made it primary of a set; None for a broker without replicas.
     """
-    settings, threads = outside.settings, outside.threads
+    settings, threads = environment.settings, environment.threads
     store = Store(
         settings.store_path,
         replace(settings.store_config(), index_backlog_keys=INDEX_BACKLOG_KEYS),
-        disk=outside.disk,
-        clock=outside.store_clock,
+        disk=environment.disk,
+        clock=environment.store_clock,
     )
     held = HeldRequests(count_max=settings.held_pulls_max)
     arrivals = Arrivals(store, held)
 
-    flush_failed = _end_process(outside)
-    primary = primary_of(outside, elected, store, arrivals) if elected is not None else None
+    flush_failed = _end_process(environment)
+    primary = primary_of(environment, elected, store, arrivals) if elected is not None else None
     on_flushed = arrivals.confirm if primary is None else primary.advance
     group_flush = GroupFlush(
         store,
@@ -75,7 +75,7 @@ def storing_room(outside: Outside, elected: Elected | None = None) -> StoringRoo
     keeping = StoreKeeping(
         store,
         threads.keeper,
-        outside.clock,
+        environment.clock,
         flush_tick_seconds=min(FLUSH_TICK_SECONDS, settings.flush_interval_ms / 1000),
         disk_refuse_ratio=settings.disk_refuse_ratio,
         on_flushed=on_flushed,
@@ -97,7 +97,7 @@ def storing_room(outside: Outside, elected: Elected | None = None) -> StoringRoo
         arrivals,
         keeping,
         statistics=statistics,
-        monotonic=outside.clock.monotonic,
+        monotonic=environment.clock.monotonic,
         replicas=primary,
     )
     if primary is not None:
@@ -105,7 +105,9 @@ def storing_room(outside: Outside, elected: Elected | None = None) -> StoringRoo
     log_states = LogStates(store, threads.state)
     keeping.keep_needed(lambda: log_states.needed_from)
     snapshot = StoreFiles(settings.store_path).config / "producerSequences.json"
-    log_states.keep(sequences, StateFile(snapshot, outside.disk), "config/producerSequences.json")
+    log_states.keep(
+        sequences, StateFile(snapshot, environment.disk), "config/producerSequences.json"
+    )
     return StoringRoom(
         store=store,
         log=log,
@@ -113,7 +115,7 @@ def storing_room(outside: Outside, elected: Elected | None = None) -> StoringRoo
         arrivals=arrivals,
         group_flush=group_flush,
         keeping=keeping,
-        clock_watch=ClockWatch(store, outside.store_clock, outside.clock),
+        clock_watch=ClockWatch(store, environment.store_clock, environment.clock),
         statistics=statistics,
         sequences=sequences,
         log_states=log_states,
@@ -121,7 +123,7 @@ def storing_room(outside: Outside, elected: Elected | None = None) -> StoringRoo
     )
 
 
-def _end_process(outside: Outside) -> Callable[[BaseException], None]:
+def _end_process(environment: Environment) -> Callable[[BaseException], None]:
     """Make the function to be called when a flush has failed."""
     told: set[str] = set()
 
@@ -130,6 +132,6 @@ def _end_process(outside: Outside) -> Callable[[BaseException], None]:
         if not told:
             _log.error("flush_failed", cause=str(error))
         told.add(str(error))
-        outside.stop.request(str(error), exit_status=ExitStatus.FAULT)
+        environment.stop.request(str(error), exit_status=ExitStatus.FAULT)
 
     return flush_failed

@@ -5,17 +5,17 @@ from __future__ import annotations
 from ariane_broker.append.room import AppendingRoom
 from ariane_broker.clients.room import ChangingRoom
 from ariane_broker.delay.room import DelayingRoom
+from ariane_broker.environment import Environment
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.measuring.broker_measures import BrokerMeasures
 from ariane_broker.measuring.queue_measures import QueueMeasures
-from ariane_broker.outside import Outside
 from ariane_broker.receive.room import ReceivingRoom
 from ariane_broker.state.room import StateRoom
 from ariane_broker.transactions.room import TransactingRoom
 
 
 def measuring_room(
-    outside: Outside,
+    environment: Environment,
     state: StateRoom,
     storing: StoringRoom,
     changing: ChangingRoom,
@@ -43,7 +43,7 @@ def measuring_room(
             storing.store,
             changing.offset_changes,
             receiving.standings,
-            now_ms=outside.clock.now_ms,
-            monotonic=outside.clock.monotonic,
+            now_ms=environment.clock.now_ms,
+            monotonic=environment.clock.monotonic,
         ),
     )

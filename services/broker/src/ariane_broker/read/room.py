@@ -8,10 +8,10 @@ import secrets
 from dataclasses import dataclass
 
 from ariane_broker.clients.room import ChangingRoom
+from ariane_broker.environment import Environment
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.naming.room import NamingRoom
 from ariane_broker.naming.store_host import literal_host
-from ariane_broker.outside import Outside
 from ariane_broker.read.message_query import MessageQuery
 from ariane_broker.read.pull import PullRecords
 from ariane_broker.read.queue_looks import QueueLooks
@@ -32,7 +32,7 @@ class ReadingRoom:
 
 
 def reading_room(
-    outside: Outside,
+    environment: Environment,
     state: StateRoom,
     storing: StoringRoom,
     naming: NamingRoom,
@@ -52,11 +52,11 @@ def reading_room(
         receiving=state.receiving,
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
         draw=random.Random(secrets.randbits(64)).randrange,  # noqa: S311 - fairness, no secret.
-        now_ms=outside.clock.now_ms,
-        replica_hints=_replica_hints(outside, storing),
+        now_ms=environment.clock.now_ms,
+        replica_hints=_replica_hints(environment, storing),
     )
     return ReadingRoom(
-        pull_records=PullRecords(looks, storing.held, monotonic=outside.clock.monotonic),
+        pull_records=PullRecords(looks, storing.held, monotonic=environment.clock.monotonic),
         pull_range=PullRange(
             store,
             topics,
@@ -71,11 +71,11 @@ def reading_room(
     )
 
 
-def _replica_hints(outside: Outside, storing: StoringRoom) -> ReplicaHints | None:
+def _replica_hints(environment: Environment, storing: StoringRoom) -> ReplicaHints | None:
     """Make the hints that send deep backlogs to replicas; None without replicas."""
     if storing.primary is None:
         return None
     machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    share = outside.settings.backlog_memory_ratio
-    memory_bytes = int(share * memory_bytes_of(outside.disk, machine_bytes))
+    share = environment.settings.backlog_memory_ratio
+    memory_bytes = int(share * memory_bytes_of(environment.disk, machine_bytes))
     return ReplicaHints(storing.store, memory_bytes, storing.primary.readable_replicas)

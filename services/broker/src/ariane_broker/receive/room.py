@@ -9,9 +9,9 @@ from functools import partial
 
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.room import ChangingRoom
+from ariane_broker.environment import Environment
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.room import StoringRoom
-from ariane_broker.outside import Outside
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.dead_letters import DeadLetters
 from ariane_broker.receive.hand_outs import HandOuts
@@ -39,14 +39,14 @@ class ReceivingRoom:
 
 
 def receiving_room(
-    outside: Outside,
+    environment: Environment,
     state: StateRoom,
     storing: StoringRoom,
     changing: ChangingRoom,
     retrying: RetryingRoom,
 ) -> ReceivingRoom:
     """Messages out, for a while, to those who own no queues."""
-    store, table, now_ms = storing.store, state.receiving, outside.clock.now_ms
+    store, table, now_ms = storing.store, state.receiving, environment.clock.now_ms
     log = ReceiveLog(
         storing.log, table, state.offsets, now_ms=now_ms, draw_bytes=secrets.token_bytes
     )
@@ -80,20 +80,22 @@ def receiving_room(
             log,
             group_changes=changing.group_changes,
             clients=changing.clients,
-            monotonic=outside.clock.monotonic,
+            monotonic=environment.clock.monotonic,
         ),
         settling=Settling(
             log,
             dead_letters,
             groups=state.groups,
-            delay_levels_ms=outside.settings.delay_levels_ms,
+            delay_levels_ms=environment.settings.delay_levels_ms,
             now_ms=now_ms,
             ready=lines.call,
             freed=partial(_wake_owners, changing.clients, storing.held),
         ),
         standings=Standings(store, table, state.offsets, now_ms=now_ms),
         table=table,
-        upkeep=Loop("keep-up-receiving", upkeep.turn, interval_s=TURN_SECONDS, clock=outside.clock),
+        upkeep=Loop(
+            "keep-up-receiving", upkeep.turn, interval_s=TURN_SECONDS, clock=environment.clock
+        ),
     )
 
 

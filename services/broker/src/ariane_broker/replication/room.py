@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ariane_broker.environment import Environment
 from ariane_broker.log.group_flush import GroupFlush
 from ariane_broker.log.held_requests import Arrivals
 from ariane_broker.log.promise import (
@@ -15,7 +16,6 @@ from ariane_broker.log.promise import (
     Promise,
     flush_conditions,
 )
-from ariane_broker.outside import Outside
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.replication.confirmation import Confirmation
 from ariane_broker.replication.copies import Copies
@@ -47,9 +47,11 @@ class Elected:
     confirmed: int | None = None
 
 
-def primary_of(outside: Outside, elected: Elected, store: Store, arrivals: Arrivals) -> Primary:
+def primary_of(
+    environment: Environment, elected: Elected, store: Store, arrivals: Arrivals
+) -> Primary:
     """The primary's side of replication."""
-    settings, monotonic = outside.settings, outside.clock.monotonic
+    settings, monotonic = environment.settings, environment.clock.monotonic
     reign = Reign(
         elected.row,
         elected.replica_set,
@@ -57,7 +59,7 @@ def primary_of(outside: Outside, elected: Elected, store: Store, arrivals: Arriv
         elected_at_s=elected.asked_at_s,
         lease_s=settings.primary_lease_s,
         monotonic=monotonic,
-        on_deposed=lambda: outside.stop.request("another broker is primary now", anew=True),
+        on_deposed=lambda: environment.stop.request("another broker is primary now", anew=True),
     )
     copies = Copies(
         elected.replica_set.in_sync - {settings.broker_id},

@@ -9,8 +9,8 @@ from ariane_broker.clients.deaths.verdicts import DeathVerdicts
 from ariane_broker.clients.room import ChangingRoom
 from ariane_broker.consuming.group_deletion import GroupDeletion
 from ariane_broker.delay.room import DAY_MS, DelayingRoom
+from ariane_broker.environment import Environment
 from ariane_broker.log.room import StoringRoom
-from ariane_broker.outside import Outside
 from ariane_broker.retry import redriven_table, return_table
 from ariane_broker.retry.copy_append import CopyAppend
 from ariane_broker.retry.failures import ReturnLimits
@@ -35,7 +35,7 @@ class RetryingRoom:
 
 
 def retrying_room(
-    outside: Outside,
+    environment: Environment,
     state: StateRoom,
     storing: StoringRoom,
     changing: ChangingRoom,
@@ -44,7 +44,7 @@ def retrying_room(
     appending: AppendingRoom,
 ) -> RetryingRoom:
     """Build the retry room."""
-    settings, clock = outside.settings, outside.clock
+    settings, clock = environment.settings, environment.clock
     table = ReturnTable(now_ms=clock.now_ms, delay_levels_ms=settings.delay_levels_ms)
     redriven = RedrivenTable()
     root = StoreFiles(settings.store_path).root
@@ -52,7 +52,7 @@ def retrying_room(
         (table, return_table.FILE_NAME),
         (redriven, redriven_table.FILE_NAME),
     ):
-        storing.log_states.keep(state_machine, StateFile(root / name, outside.disk), name)
+        storing.log_states.keep(state_machine, StateFile(root / name, environment.disk), name)
     log = storing.log
     limits = ReturnLimits(
         delay_ms_max=round(settings.delay_days_max * DAY_MS),
@@ -78,7 +78,7 @@ def retrying_room(
         make_topic=changing.topic_changes.create_for_group,
         is_draining=lambda: appending.append_records.draining,
     )
-    deaths = _counting_deaths(outside, state, storing, changing, returns)
+    deaths = _counting_deaths(environment, state, storing, changing, returns)
     deletion = GroupDeletion(
         changing.group_changes,
         changing.topic_changes,
@@ -93,14 +93,14 @@ def retrying_room(
 
 
 def _counting_deaths(
-    outside: Outside,
+    environment: Environment,
     state: StateRoom,
     storing: StoringRoom,
     changing: ChangingRoom,
     returns: MessageReturns,
 ) -> Loop:
     """Make the counter of consumers' deaths, which count as tries of the message."""
-    settings = outside.settings
+    settings = environment.settings
     verdicts = DeathVerdicts(
         changing.members,
         state.suspicions,
@@ -118,5 +118,5 @@ def _counting_deaths(
         "count-consumer-deaths",
         verdicts.turn,
         interval_s=min(0.5, settings.consumer_grace_s / 4),
-        clock=outside.clock,
+        clock=environment.clock,
     )

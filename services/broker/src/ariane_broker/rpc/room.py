@@ -13,9 +13,9 @@ from ariane_broker.append.room import AppendingRoom
 from ariane_broker.clients.room import ChangingRoom
 from ariane_broker.consuming.operator_questions import OperatorQuestions
 from ariane_broker.delay.room import DelayingRoom
+from ariane_broker.environment import Environment
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.naming.room import NamingRoom
-from ariane_broker.outside import Outside
 from ariane_broker.read.room import ReadingRoom
 from ariane_broker.receive.room import ReceivingRoom
 from ariane_broker.replication.operating import PrimaryOperations
@@ -62,7 +62,7 @@ class RpcRoom:
 
 
 def rpc_room(
-    outside: Outside,
+    environment: Environment,
     state: StateRoom,
     storing: StoringRoom,
     naming: NamingRoom,
@@ -77,13 +77,13 @@ def rpc_room(
 ) -> RpcRoom:
     """The services of the contract, each with what answers for it."""
     append_streams = AppendStreams(appending.append_records)
-    transaction_streams = _transaction_streams(outside, storing, transacting)
-    broker_name = outside.settings.broker_name
-    answers = AnswerBudget(outside.settings.answer_bytes_max)
+    transaction_streams = _transaction_streams(environment, storing, transacting)
+    broker_name = environment.settings.broker_name
+    answers = AnswerBudget(environment.settings.answer_bytes_max)
     servicers: dict[str, object] = {
         "BrokerService": BrokerServicer(
             _asked(
-                outside,
+                environment,
                 state,
                 storing,
                 naming,
@@ -92,7 +92,7 @@ def rpc_room(
                 appending=appending,
             )
         ),
-        "ClientService": _client_servicer(outside, changing, reading, transacting),
+        "ClientService": _client_servicer(environment, changing, reading, transacting),
         "FilterRegistrationService": FilterRegistrationServicer(naming.filter_servers, broker_name),
         "GroupService": GroupServicer(
             state.groups, changing.group_changes, retrying.group_deletion
@@ -113,7 +113,7 @@ def rpc_room(
         "SendService": SendServicer(
             appending.append_records,
             append_streams,
-            _plain_send(outside, storing, appending),
+            _plain_send(environment, storing, appending),
             appending.recall,
             broker_name=broker_name,
             store_host=lambda: storing.store.config.store_host,
@@ -125,7 +125,7 @@ def rpc_room(
         "TransactionService": _transaction_servicer(transacting, transaction_streams),
     }
     if storing.primary is not None:
-        servicers |= _replication(outside, storing, storing.primary)
+        servicers |= _replication(environment, storing, storing.primary)
     services = list(starmap(rpc_service, servicers.items()))
     return RpcRoom(services, append_streams, transaction_streams)
 
@@ -162,18 +162,20 @@ def _pull_servicer(
     )
 
 
-def _replication(outside: Outside, storing: StoringRoom, primary: Primary) -> dict[str, object]:
+def _replication(
+    environment: Environment, storing: StoringRoom, primary: Primary
+) -> dict[str, object]:
     """What a primary answers replicas and those who look after it."""
-    settings, store = outside.settings, storing.store
+    settings, store = environment.settings, storing.store
     names = (settings.cluster_name, settings.broker_name)
     operations = PrimaryOperations(
         names,
         primary,
         primary.reign.row,
-        monotonic=outside.clock.monotonic,
-        on_resigned=lambda: outside.stop.request("the role was handed over", anew=True),
+        monotonic=environment.clock.monotonic,
+        on_resigned=lambda: environment.stop.request("the role was handed over", anew=True),
     )
-    state = StateCopies(outside.disk, StoreFiles(settings.store_path).config)
+    state = StateCopies(environment.disk, StoreFiles(settings.store_path).config)
     return {
         "LogService": LogServicer(
             primary,
@@ -188,16 +190,16 @@ def _replication(outside: Outside, storing: StoringRoom, primary: Primary) -> di
 
 
 def _transaction_streams(
-    outside: Outside, storing: StoringRoom, transacting: TransactingRoom
+    environment: Environment, storing: StoringRoom, transacting: TransactingRoom
 ) -> TransactionStreams:
     """Producers that have transactions under way."""
-    settings = outside.settings
+    settings = environment.settings
     parts = StreamParts(
         log=storing.log,
         halves=transacting.halves,
         ends=transacting.ends,
         broker_name=settings.broker_name,
-        now_ms=outside.clock.now_ms,
+        now_ms=environment.clock.now_ms,
         body_bytes_max=settings.message_bytes_max,
         cluster_name=settings.cluster_name,
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
@@ -206,7 +208,10 @@ def _transaction_streams(
 
 
 def _client_servicer(
-    outside: Outside, changing: ChangingRoom, reading: ReadingRoom, transacting: TransactingRoom
+    environment: Environment,
+    changing: ChangingRoom,
+    reading: ReadingRoom,
+    transacting: TransactingRoom,
 ) -> ClientServicer:
     return ClientServicer(
         changing.clients,
@@ -219,14 +224,16 @@ def _client_servicer(
         ),
         members=changing.members,
         checks=transacting.checks,
-        broker_name=outside.settings.broker_name,
-        heartbeat_seconds=outside.settings.client_heartbeat_s,
-        silence_seconds_max=outside.settings.client_silence_s,
+        broker_name=environment.settings.broker_name,
+        heartbeat_seconds=environment.settings.client_heartbeat_s,
+        silence_seconds_max=environment.settings.client_silence_s,
     )
 
 
-def _plain_send(outside: Outside, storing: StoringRoom, appending: AppendingRoom) -> SendMessages:
-    settings, clock = outside.settings, outside.clock
+def _plain_send(
+    environment: Environment, storing: StoringRoom, appending: AppendingRoom
+) -> SendMessages:
+    settings, clock = environment.settings, environment.clock
     origin = secrets.randbits(32)
     unique_ids = UniqueIdGenerator(clock.now_ms, ip="127.0.0.1", pid=os.getpid(), origin=origin)
     return SendMessages(
@@ -242,7 +249,7 @@ def _plain_send(outside: Outside, storing: StoringRoom, appending: AppendingRoom
 
 
 def _asked(
-    outside: Outside,
+    environment: Environment,
     state: StateRoom,
     storing: StoringRoom,
     naming: NamingRoom,
@@ -253,7 +260,7 @@ def _asked(
 ) -> BrokerParts:
     """What an operator can ask about."""
     return BrokerParts(
-        settings=outside.settings,
+        settings=environment.settings,
         announcement=naming.announcement,
         store=storing.store,
         keeping=storing.keeping,
@@ -266,5 +273,5 @@ def _asked(
         drain=appending.drain,
         unread=changing.unread,
         version=version("ariane-broker"),
-        start_time_ms=outside.clock.now_ms(),
+        start_time_ms=environment.clock.now_ms(),
     )

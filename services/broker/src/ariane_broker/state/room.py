@@ -9,13 +9,13 @@ from ariane_broker.clients.deaths import suspicions as death_suspicions
 from ariane_broker.clients.deaths.suspicions import Suspicions
 from ariane_broker.durable.notifying_file import NotifyingFile
 from ariane_broker.durable.saved_state import SavedState
+from ariane_broker.environment import Environment
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.log import log_epochs
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.room import StoringRoom
-from ariane_broker.outside import Outside
 from ariane_broker.receive import receive_table
 from ariane_broker.receive.receive_table import ReceiveTable
 from ariane_broker.state.state_files import BrokerState, StateFiles
@@ -42,27 +42,27 @@ class StateRoom:
     receiving: ReceiveTable
 
 
-def state_room(outside: Outside, storing: StoringRoom) -> StateRoom:
+def state_room(environment: Environment, storing: StoringRoom) -> StateRoom:
     """Topics, groups and offsets; what is saved of consumers waits for the log of the store."""
     store = storing.store
-    settings, now_ms = outside.settings, outside.clock.now_ms
+    settings, now_ms = environment.settings, environment.clock.now_ms
     topics = TopicTable(now_ms=now_ms, default_queue_count=settings.default_queue_count)
     groups = ConsumerGroups(now_ms=now_ms)
     offsets = ConsumerOffsets(now_ms=now_ms)
     folder = StoreFiles(settings.store_path).config
     files = StateFiles(
-        topics=_notifying(storing, state_file.StateFile(folder / "topics.json", outside.disk)),
-        offsets=state_file.StateFile(folder / "consumerOffset.json", outside.disk),
+        topics=_notifying(storing, state_file.StateFile(folder / "topics.json", environment.disk)),
+        offsets=state_file.StateFile(folder / "consumerOffset.json", environment.disk),
         groups=_notifying(
             storing,
-            state_file.StateFile(folder / "subscriptionGroup.json", outside.disk),
+            state_file.StateFile(folder / "subscriptionGroup.json", environment.disk),
         ),
-        locks=state_file.StateFile(folder / "queueLocks.json", outside.disk),
-        deaths=state_file.StateFile(folder / death_suspicions.FILE_NAME, outside.disk),
-        epochs=state_file.StateFile(folder / log_epochs.FILE_NAME, outside.disk),
+        locks=state_file.StateFile(folder / "queueLocks.json", environment.disk),
+        deaths=state_file.StateFile(folder / death_suspicions.FILE_NAME, environment.disk),
+        epochs=state_file.StateFile(folder / log_epochs.FILE_NAME, environment.disk),
     )
     locks = QueueLocks(
-        monotonic=outside.clock.monotonic,
+        monotonic=environment.clock.monotonic,
         now_ms=now_ms,
         lease_seconds=settings.queue_lock_lease_s,
     )
@@ -78,10 +78,10 @@ def state_room(outside: Outside, storing: StoringRoom) -> StateRoom:
         epochs=epochs,
         statistics=storing.statistics,
         end_of_queue=lambda queue: store.queue_end(*queue),
-        executor=outside.threads.state,
+        executor=environment.threads.state,
         accept_offset_loss=settings.accept_offset_loss,
     )
-    executor = outside.threads.state
+    executor = environment.threads.state
     saved_offsets = SavedState(files.offsets, offsets.document, executor, flush_log=store.flush)
     saved_suspicions = SavedState(
         files.deaths, suspicions.document, executor, flush_log=store.flush
@@ -90,7 +90,7 @@ def state_room(outside: Outside, storing: StoringRoom) -> StateRoom:
     receiving = ReceiveTable(offsets, saved_offsets.mark_changed)
     storing.log_states.keep(
         receiving,
-        state_file.StateFile(folder.parent / receive_table.FILE_NAME, outside.disk),
+        state_file.StateFile(folder.parent / receive_table.FILE_NAME, environment.disk),
         receive_table.FILE_NAME,
     )
     return StateRoom(

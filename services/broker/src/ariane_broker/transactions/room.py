@@ -12,9 +12,9 @@ from ariane_broker.append.room import AppendingRoom
 from ariane_broker.clients.room import ChangingRoom
 from ariane_broker.delay.parking import Parking
 from ariane_broker.delay.room import DelayingRoom
+from ariane_broker.environment import Environment
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.log.room import StoringRoom
-from ariane_broker.outside import Outside
 from ariane_broker.spark_batches.batch_commits import BatchCommits
 from ariane_broker.spark_batches.batch_publication import BatchPublication
 from ariane_broker.spark_batches.batch_table import BatchTable
@@ -50,7 +50,7 @@ class TransactingRoom:
 
 
 def transacting_room(
-    outside: Outside,
+    environment: Environment,
     state: StateRoom,
     storing: StoringRoom,
     changing: ChangingRoom,
@@ -59,10 +59,12 @@ def transacting_room(
     delaying: DelayingRoom,
 ) -> TransactingRoom:
     """Build the transaction room."""
-    settings, clock, store = outside.settings, outside.clock, storing.store
+    settings, clock, store = environment.settings, environment.clock, storing.store
     table = TransactionTable(decision_count_max=settings.transaction_outcomes_max)
     snapshot = StoreFiles(settings.store_path).config / "transactions.json"
-    storing.log_states.keep(table, StateFile(snapshot, outside.disk), "config/transactions.json")
+    storing.log_states.keep(
+        table, StateFile(snapshot, environment.disk), "config/transactions.json"
+    )
     log = storing.log
     unique_ids = UniqueIdGenerator(
         clock.now_ms, ip="127.0.0.1", pid=os.getpid(), origin=secrets.randbits(32)
@@ -90,7 +92,7 @@ def transacting_room(
         segment_bytes=settings.segment_bytes,
     )
     commits, sinks, loops = _batches(
-        outside, state, storing, appending, log=log, parking=delaying.parking
+        environment, state, storing, appending, log=log, parking=delaying.parking
     )
     return TransactingRoom(
         halves=halves,
@@ -105,7 +107,7 @@ def transacting_room(
 
 
 def _batches(
-    outside: Outside,
+    environment: Environment,
     state: StateRoom,
     storing: StoringRoom,
     appending: AppendingRoom,
@@ -114,10 +116,10 @@ def _batches(
     parking: Parking,
 ) -> tuple[BatchCommits, Sinks, tuple[Loop, Loop]]:
     """Build the batch transactions."""
-    settings, clock, store = outside.settings, outside.clock, storing.store
+    settings, clock, store = environment.settings, environment.clock, storing.store
     table = BatchTable()
     snapshot = StoreFiles(settings.store_path).config / "batchTransactions.json"
-    file = StateFile(snapshot, outside.disk)
+    file = StateFile(snapshot, environment.disk)
     storing.log_states.keep(table, file, "config/batchTransactions.json")
     storing.keeping.keep_needed(lambda: table.needed_from)
     publication = BatchPublication(log, table, state.topics.find, parking, clock)

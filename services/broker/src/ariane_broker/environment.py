@@ -31,7 +31,7 @@ class Threads:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class Environment:
     """What a broker is given.
 
     Attributes:
