@@ -25,7 +25,7 @@ from ariane_broker.naming.announcement import BrokerAnnouncement
 from ariane_broker.naming.registration import Registration
 from ariane_broker.naming.store_host import store_host
 from ariane_broker.replication.primary import Primary
-from ariane_broker.replication.shared_row import ROW_RULES, RowAway
+from ariane_broker.replication.shared_row import ROW_RULES, RowUnreachable
 from ariane_broker.rpc.append_streams import AppendStreams
 from ariane_broker.rpc.transaction_streams import TransactionStreams
 from ariane_broker.state.state_files import BrokerState
@@ -199,7 +199,7 @@ class BrokerLife:
         if not primary.reign.is_deposed and primary.has_copies:
             try:
                 await primary.hand_over(None, grace_s=HAND_OVER_S_MAX)
-            except RowAway as error:  # The lease runs out.
+            except RowUnreachable as error:  # The lease runs out.
                 _log.warning("primary_not_resigned", cause=str(error))
         primary.close()
 

@@ -18,14 +18,14 @@ from ariane_broker.settings import BrokerSettings
 from ariane_servicekit import Service, StopRequest
 
 if TYPE_CHECKING:
-    from ariane_broker.replica_app import Won
+    from ariane_broker.replica_app import WonElection
 
 
 class BrokerLives:
     """Composes each life from how the one before has ended."""
 
     def __init__(self) -> None:
-        self._won: Won | None = None
+        self._won: WonElection | None = None
 
     def compose(self, settings: BrokerSettings, stop: StopRequest) -> Service:
         """Build what the broker is now."""
@@ -40,5 +40,5 @@ class BrokerLives:
 
         return compose_replica(environment, self._keep)
 
-    def _keep(self, won: Won) -> None:
+    def _keep(self, won: WonElection) -> None:
         self._won = won

@@ -45,7 +45,7 @@ BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 DATABASE_WAIT_S: Final = 30.0
 
 
-class Won(NamedTuple):
+class WonElection(NamedTuple):
     """An election that was won, and the way to let the row go.
 
     Attributes:
@@ -114,7 +114,7 @@ def _gate(
     )
 
 
-def compose_replica(environment: Environment, on_won: Callable[[Won], None]) -> ReplicaLife:
+def compose_replica(environment: Environment, on_won: Callable[[WonElection], None]) -> ReplicaLife:
     """Build a replica.
 
     Args:
@@ -189,7 +189,7 @@ def compose_replica(environment: Environment, on_won: Callable[[Won], None]) -> 
         lost_power=lambda crashed: _lost_power(environment.disk, files, crashed=crashed),
         open_row=lambda: _open(database),
         close_row=database.close,
-        on_elected=lambda elected: on_won(Won(elected, database.close)),
+        on_elected=lambda elected: on_won(WonElection(elected, database.close)),
         read_state=reading.read_state,
     )
     return life

@@ -35,7 +35,7 @@ from ariane_broker.receive.receive_order import ReceiveOrder, checked_order
 from ariane_broker.receive.receive_table import ReceiveTable
 from ariane_broker.receive.settling import DONE, Failed, Hidden, Settlement, Settling
 from ariane_broker.receive.standing import Standings
-from ariane_broker.retry.failures import TakenBack
+from ariane_broker.retry.failures import ReturnOutcome
 from ariane_broker.retry.return_table import Returned
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_record import BlockEncoder
@@ -64,7 +64,7 @@ class Buried:
             key = (QueueKey(failure.topic, failure.queue_id), place.queue_offset)
             assert failure.local_attempts + 1 == self.dead.attempts[key] or self.dead.unsure
             self.dead.settle(key)
-        return [TakenBack(GONE, duplicate=False)] * len(places)
+        return [ReturnOutcome(GONE, duplicate=False)] * len(places)
 
 
 class Model:

@@ -20,7 +20,7 @@ import pytest
 from ariane_broker.following.standing import Standing
 from ariane_broker.replication.copies import Copies
 from ariane_broker.replication.reign import Reign
-from ariane_broker.replication.shared_row import RowAway
+from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_storage.log.epoch_history import EpochStart, common_end
 
 LEASE_S = 5.0
@@ -67,12 +67,12 @@ class WorldRow:
         if done:
             world.row = changed
         if world.dice.random() < 0.03:
-            raise RowAway  # Done or not: nobody heard.
+            raise RowUnreachable  # Done or not: nobody heard.
         return done
 
     def _reach(self):
         if not self.node.reaches_row:
-            raise RowAway
+            raise RowUnreachable
 
 
 class Node:
@@ -167,7 +167,7 @@ class Node:
                 return
             await self.reign.renew()
             await self.take_in_and_out()
-        except RowAway:
+        except RowUnreachable:
             return
         finally:
             if self.reign is not None and self.reign.is_deposed:
@@ -182,7 +182,7 @@ class Node:
                 await WorldRow(self).change(row.wanting(whom.id, unclean=False))
             elif whom.id in self.copies.waited_for and self.brings_up(whom):
                 await self.reign.resign(whom.id)
-        except RowAway:
+        except RowUnreachable:
             return
         finally:
             if self.reign.is_deposed:

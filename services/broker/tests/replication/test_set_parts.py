@@ -16,7 +16,7 @@ from ariane_broker.replication.primary import Hello, Primary, Progress
 from ariane_broker.replication.promises import ReplicatedPromise, by_enough, fenced
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.replica_set import ReplicaSet
-from ariane_broker.replication.shared_row import RowAway
+from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_broker.replication.tables import SCHEMA
 from ariane_record import BlockEncoder
 from ariane_servicekit import ServiceError, SystemClock
@@ -62,7 +62,7 @@ class TestRow:
         with sqlite3.connect(tmp_path / "set.db") as gone:
             gone.execute("DROP TABLE replica_set")
         for asked in (one.read(), one.change(begun.elected(0, 1))):
-            with pytest.raises(RowAway, match=r"^no such table: replica_set$"):
+            with pytest.raises(RowUnreachable, match=r"^no such table: replica_set$"):
                 await asked
 
     async def test_rows_of_other_names_are_apart(self, rows, tmp_path):

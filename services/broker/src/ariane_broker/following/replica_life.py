@@ -30,7 +30,7 @@ from ariane_broker.replication.log_taker import CannotFollow
 from ariane_broker.replication.operating import ROW_AWAY, SetStatus
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.room import Elected
-from ariane_broker.replication.shared_row import ROW_RULES, RowAway
+from ariane_broker.replication.shared_row import ROW_RULES, RowUnreachable
 from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_servicekit import (
     Address,
@@ -230,7 +230,7 @@ class ReplicaLife:
             return
         try:
             elected = await self._standing.turn()
-        except RowAway as error:
+        except RowUnreachable as error:
             if not self._is_row_away:
                 _log.warning("shared_row_away", cause=str(error))
             self._is_row_away = True

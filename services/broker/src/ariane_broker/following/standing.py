@@ -79,7 +79,7 @@ class Standing:
             The election, if this broker has won it now.
 
         Raises:
-            RowAway: The database is away.
+            RowUnreachable: The database is away.
         """
         found = await self._row.read()
         now_s = self._monotonic()

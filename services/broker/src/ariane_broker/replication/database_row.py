@@ -11,7 +11,7 @@ from sqlalchemy import and_, insert, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from ariane_broker.replication.replica_set import ReplicaSet
-from ariane_broker.replication.shared_row import RowAway
+from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_broker.replication.tables import REPLICA_SET
 from ariane_servicekit.database import Database
 
@@ -42,7 +42,7 @@ class DatabaseRow:
         # SQLAlchemy does not wrap errors raised while a connection is set up.
         except (SQLAlchemyError, sqlite3.Error) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
-            raise RowAway(" ".join(str(cause).split())) from error
+            raise RowUnreachable(" ".join(str(cause).split())) from error
 
     def _read(self) -> ReplicaSet | None:
         columns = REPLICA_SET.c

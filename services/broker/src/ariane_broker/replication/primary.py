@@ -10,7 +10,7 @@ from ariane_broker.replication.confirmation import Confirmation
 from ariane_broker.replication.copies import Copies, Copy
 from ariane_broker.replication.log_feed import LogFeed
 from ariane_broker.replication.reign import Reign
-from ariane_broker.replication.shared_row import RowAway
+from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_broker.replication_errors import (
     broker_not_primary,
     epoch_fenced,
@@ -287,7 +287,7 @@ class Primary:
             await self.reign.renew()
             if self._has_begun:
                 await self._take_in_and_out()
-        except RowAway as error:  # The lease runs out.
+        except RowUnreachable as error:  # The lease runs out.
             if not self.is_row_away:
                 _log.warning("shared_row_away", cause=str(error))
             self.is_row_away = True
@@ -337,7 +337,7 @@ class Primary:
             Whether it has ended; else everything is as before.
 
         Raises:
-            RowAway: The database is away: it takes messages again once that is back, if nobody else
+            RowUnreachable: The database is away: it takes messages again once that is back, if nobody else
                 has become primary meanwhile.
         """
         self._is_open = False

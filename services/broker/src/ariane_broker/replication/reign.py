@@ -75,7 +75,7 @@ class Reign:
         """Give a sign of life.
 
         Raises:
-            RowAway: The database is away.
+            RowUnreachable: The database is away.
         """
         await self._change(lambda row: row.renewed())
 
@@ -85,7 +85,7 @@ class Reign:
         """Take members in or out; what the set is then.
 
         Raises:
-            RowAway: The database is away; nobody knows whether it was done.
+            RowUnreachable: The database is away; nobody knows whether it was done.
         """
         await self._change(
             lambda row: (
@@ -101,7 +101,7 @@ class Reign:
 
         Raises:
             ValueError: It is the last one in sync, or this one.
-            RowAway: The database is away.
+            RowUnreachable: The database is away.
         """
         await self._change(lambda row: row.removed(broker_id))
 
@@ -112,7 +112,7 @@ class Reign:
         comes, or although none does. What has become of it tells the next ``renew``.
 
         Raises:
-            RowAway: The database is away; nobody knows whether it is over.
+            RowUnreachable: The database is away; nobody knows whether it is over.
         """
         async with self._changing:
             self._lease_end_s = -inf

@@ -9,11 +9,11 @@ from ariane_broker.replication_errors import row_away
 from ariane_servicekit import ErrorRules
 
 
-class RowAway(Exception):
+class RowUnreachable(Exception):
     """The database of the shared row cannot be reached, or does not do this now: in one line."""
 
 
-ROW_RULES: Final[ErrorRules] = {RowAway: lambda error: row_away(str(error))}
+ROW_RULES: Final[ErrorRules] = {RowUnreachable: lambda error: row_away(str(error))}
 """What it becomes when it leaves the broker."""
 
 
@@ -24,7 +24,7 @@ class SharedRow(Protocol):
         """The row; None when nobody has begun it.
 
         Raises:
-            RowAway: The database is away.
+            RowUnreachable: The database is away.
         """
         ...
 
@@ -32,6 +32,6 @@ class SharedRow(Protocol):
         """Put a row in the place of the one it was made from; False when that has changed.
 
         Raises:
-            RowAway: The database is away; nobody knows whether it was done.
+            RowUnreachable: The database is away; nobody knows whether it was done.
         """
         ...

@@ -23,7 +23,7 @@ from ariane_storage.log.records.fields import Int64s
 from ariane_storage.writing.append import Appended
 
 
-class Way(NamedTuple):
+class AppendTerms(NamedTuple):
     """The values that all failed messages of one append share.
 
     Attributes:
@@ -60,7 +60,7 @@ class CopyAppend:
         failed: FailedColumns,
         rows: Int64s,
         *,
-        way: Way,
+        terms: AppendTerms,
         queue: QueueKey,
     ) -> list[Returned]:
         """Append the copies or dead letters of some failed messages.
@@ -70,7 +70,7 @@ class CopyAppend:
             group: The group that failed.
             failed: The messages.
             rows: Rows of the messages to append.
-            way: The values that they share.
+            terms: The values that they share.
             queue: Their destination: a queue of the retry topic, or of the dead letters.
 
         Raises:
@@ -78,25 +78,25 @@ class CopyAppend:
             ServiceError: A record has no room for the properties of its delay; nothing is stored.
             StorageError: Nothing is stored.
         """
-        block = self._block(failure, failed, rows, way, queue.topic)
+        block = self._block(failure, failed, rows, terms, queue.topic)
         born_host = failed.born_host(int(rows[0]))
-        if way.reason:
+        if terms.reason:
             appended, due_ms = self._log.append(block, queue.queue_id, born_host), 0
         else:
             appended, due_ms = self._park(
-                failure, group, way, block=block, queue=queue, born_host=born_host
+                failure, group, terms, block=block, queue=queue, born_host=born_host
             )
-        attempts = way.attempts + failure.local_attempts + 1
+        attempts = terms.attempts + failure.local_attempts + 1
         return [
-            Returned(failure.return_id, attempts, bool(way.reason), due_ms, place)
+            Returned(failure.return_id, attempts, bool(terms.reason), due_ms, place)
             for place in appended.commit_log_offsets.tolist()
         ]
 
     def _block(
-        self, failure: Failure, failed: FailedColumns, rows: Int64s, way: Way, topic: str
+        self, failure: Failure, failed: FailedColumns, rows: Int64s, terms: AppendTerms, topic: str
     ) -> RecordBlock:
         """Encode the records, without the cause of failure if it does not fit."""
-        attempts = way.attempts + failure.local_attempts + 1
+        attempts = terms.attempts + failure.local_attempts + 1
 
         def copies(cause: str) -> RecordBlock:
             return failed.copies(
@@ -106,7 +106,7 @@ class CopyAppend:
                 deaths=failed.deaths[rows] + failure.died,
                 cause=cause,
                 return_id=failure.return_id,
-                reason=way.reason,
+                reason=terms.reason,
             )
 
         try:
@@ -120,14 +120,14 @@ class CopyAppend:
         self,
         failure: Failure,
         group: GroupConfig,
-        way: Way,
+        terms: AppendTerms,
         *,
         block: RecordBlock,
         queue: QueueKey,
         born_host: Host,
     ) -> tuple[Appended, int]:
         """Park copies; returns their place and when they are due."""
-        span_ms, tried = failure.wait_ms, way.attempts + failure.local_attempts
+        span_ms, tried = failure.wait_ms, terms.attempts + failure.local_attempts
         if span_ms is None:
             span_ms = wait_ms(group.retry_policy, tried)
         delay = delay_of_try(

@@ -50,7 +50,7 @@ class FailedPlace(NamedTuple):
     commit_log_offset: int
 
 
-class TakenBack(NamedTuple):
+class ReturnOutcome(NamedTuple):
     """The outcome for one failed message.
 
     Attributes:

@@ -15,10 +15,10 @@ from ariane_broker.errors import broker_draining, message_illegal, message_not_f
 from ariane_broker.groups.consumer_groups import ConsumerGroups, GroupConfig
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.retry.copy_append import CopyAppend, Way
+from ariane_broker.retry.copy_append import AppendTerms, CopyAppend
 from ariane_broker.retry.failed_columns import FailedColumns
 from ariane_broker.retry.failed_records import DeadLetterReason
-from ariane_broker.retry.failures import FailedPlace, Failure, ReturnLimits, TakenBack
+from ariane_broker.retry.failures import FailedPlace, Failure, ReturnLimits, ReturnOutcome
 from ariane_broker.retry.queue_log import SLICE_BYTES, SLICE_COUNT
 from ariane_broker.retry.return_table import ReturnTable
 from ariane_broker.topics.readable_topics import readable_topic
@@ -46,11 +46,11 @@ class _Return:
 
     failure: Failure
     group: GroupConfig
-    outcomes: dict[FailedPlace, TakenBack | ServiceError] = field(default_factory=dict)
+    outcomes: dict[FailedPlace, ReturnOutcome | ServiceError] = field(default_factory=dict)
 
-    def topic_for(self, way: Way) -> str:
+    def topic_for(self, terms: AppendTerms) -> str:
         """The destination topic."""
-        name_topic = dead_letter_topic if way.reason else retry_topic
+        name_topic = dead_letter_topic if terms.reason else retry_topic
         return name_topic(self.failure.consumer_group)
 
 
@@ -61,16 +61,16 @@ class _Slice:
     Attributes:
         failed: Their records.
         row_of: The record of each message.
-        ways: How each record is appended.
+        terms: How each record is appended.
     """
 
     failed: FailedColumns
     row_of: Mapping[FailedPlace, int]
-    ways: Sequence[Way]
+    terms: Sequence[AppendTerms]
 
-    def way_of(self, place: FailedPlace) -> Way:
+    def terms_of(self, place: FailedPlace) -> AppendTerms:
         """How a message is appended."""
-        return self.ways[self.row_of[place]]
+        return self.terms[self.row_of[place]]
 
 
 class MessageReturns:
@@ -112,7 +112,7 @@ class MessageReturns:
         self._make_topic = make_topic
         self._is_draining = is_draining
 
-    async def take_back_at(self, failure: Failure, commit_log_offset: int) -> TakenBack:
+    async def take_back_at(self, failure: Failure, commit_log_offset: int) -> ReturnOutcome:
         """Take back one failed message whose queue offset is not known.
 
         Raises:
@@ -137,7 +137,7 @@ class MessageReturns:
 
     async def take_back(
         self, failure: Failure, places: Sequence[FailedPlace]
-    ) -> list[TakenBack | ServiceError]:
+    ) -> list[ReturnOutcome | ServiceError]:
         """Take failed messages of one queue back.
 
         Returns:
@@ -175,11 +175,11 @@ class MessageReturns:
         offsets = (place.commit_log_offset for place in places)
         await self._log.confirmed(max((each for each in offsets if each < end), default=-1))
 
-    def _known(self, failure: Failure, place: FailedPlace) -> TakenBack | None:
+    def _known(self, failure: Failure, place: FailedPlace) -> ReturnOutcome | None:
         known = self._table.duplicate_of(
             failure.consumer_group, place.commit_log_offset, failure.return_id
         )
-        return None if known is None else TakenBack(known, duplicate=True)
+        return None if known is None else ReturnOutcome(known, duplicate=True)
 
     def _not_known(self, work: _Return, places: Sequence[FailedPlace]) -> list[FailedPlace]:
         """Those that were not taken back before."""
@@ -209,8 +209,8 @@ class MessageReturns:
         found = [place for place in places[:count] if place in row_of]
         if columns is not None and found:
             failed = FailedColumns(columns, work.failure.topic, work.failure.consumer_group)
-            ways = self._ways(work, failed)
-            await self._take_found(work, _Slice(failed, row_of, ways), found)
+            terms = self._terms(work, failed)
+            await self._take_found(work, _Slice(failed, row_of, terms), found)
         return places[count:]
 
     def _read(
@@ -235,7 +235,7 @@ class MessageReturns:
         # A copy: the log may delete them while a topic is created.
         return decode_columns(b"".join(read.chunks), read.sizes.astype(np.int32)), end
 
-    def _ways(self, work: _Return, failed: FailedColumns) -> list[Way]:
+    def _terms(self, work: _Return, failed: FailedColumns) -> list[AppendTerms]:
         """How each record is appended, by its limits or as the client asked."""
         failure, deaths_max = work.failure, self._limits.deaths_max
         attempts_max = failure.attempts_max or work.group.attempts_max
@@ -248,19 +248,19 @@ class MessageReturns:
         if failure.reason is not None:
             exhausted[:] = True
         return [
-            Way(attempts, reason if dead else "", born_key)
+            AppendTerms(attempts, reason if dead else "", born_key)
             for attempts, dead, born_key in zip(
                 failed.attempts.tolist(), exhausted.tolist(), failed.born_keys, strict=True
             )
         ]
 
     async def _take_found(self, work: _Return, part: _Slice, places: Sequence[FailedPlace]) -> None:
-        names = {work.topic_for(part.way_of(place)) for place in places}
+        names = {work.topic_for(part.terms_of(place)) for place in places}
         configs = {name: await self._make_topic(name) for name in sorted(names)}
         # Meanwhile another call may have made the same returns.
         places = self._not_known(work, places)
-        for way, members in groupby(sorted(places, key=part.way_of), key=part.way_of):
-            config = configs[work.topic_for(way)]
+        for terms, members in groupby(sorted(places, key=part.terms_of), key=part.terms_of):
+            config = configs[work.topic_for(terms)]
             count = max(1, config.write_queue_count)
             self._store(
                 work, part, list(members), QueueKey(config.topic, work.failure.queue_id % count)
@@ -277,7 +277,7 @@ class MessageReturns:
                 work.group,
                 part.failed,
                 rows,
-                way=part.way_of(places[0]),
+                terms=part.terms_of(places[0]),
                 queue=queue,
             )
         except (RecordTooLarge, BlockRejected, ServiceError) as error:
@@ -293,9 +293,9 @@ class MessageReturns:
             return
         for place, returned in zip(places, stored, strict=True):
             self._table.remember(work.failure.consumer_group, place.commit_log_offset, returned)
-            work.outcomes[place] = TakenBack(returned, duplicate=False)
+            work.outcomes[place] = ReturnOutcome(returned, duplicate=False)
 
-    async def _promised(self, outcomes: Iterable[TakenBack | ServiceError]) -> None:
+    async def _promised(self, outcomes: Iterable[ReturnOutcome | ServiceError]) -> None:
         """Wait until the promise holds for all that is stored."""
         offsets = [
             outcome.returned.commit_log_offset

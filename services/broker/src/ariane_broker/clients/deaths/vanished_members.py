@@ -35,7 +35,7 @@ _log = get_logger(__name__)
 _NOTHING: Final[Mapping[GroupQueue, tuple[Suspicion, Suspicion]]] = {}
 
 
-class LonelyDeath(NamedTuple):
+class SingleMessageDeath(NamedTuple):
     """A dead member, and the one message that the member had in work.
 
     Attributes:
@@ -64,7 +64,7 @@ class _Vanished:
 
     work: ClientWork
     deadline: float
-    death: LonelyDeath | None
+    death: SingleMessageDeath | None
     raised: Mapping[GroupQueue, tuple[Suspicion, Suspicion]]
 
 
@@ -163,14 +163,16 @@ class VanishedMembers:
         }
         if not self._deaths_max or not clustering:
             return
-        death: LonelyDeath | None = None
+        death: SingleMessageDeath | None = None
         raised = _NOTHING
         if client.work.alone is not None:
             # The member had no other message in work, so no other message is suspected.
             place, queue_offset = client.work.alone
             membership = clustering.get(place.consumer_group)
             if membership is not None:
-                death = LonelyDeath(client.client_id, place, queue_offset, membership.ordered)
+                death = SingleMessageDeath(
+                    client.client_id, place, queue_offset, membership.ordered
+                )
                 self._doubts[place] = self._doubts.get(place, 0) + 1
         else:
             raised = self._raise_suspicions(client.work)
@@ -198,7 +200,7 @@ class VanishedMembers:
                 self._suspicions.put(place, before)
                 self._saved.mark_changed()
 
-    def due_deaths(self) -> list[LonelyDeath]:
+    def due_deaths(self) -> list[SingleMessageDeath]:
         """Return members that count as dead now and had one message alone; each of them once.
 
         The queue of each such message stays in doubt until ``judged``.
@@ -208,7 +210,7 @@ class VanishedMembers:
         gone = [self._vanished.pop(name) for name in due]
         return [each.death for each in gone if each.death is not None]
 
-    def judged(self, death: LonelyDeath) -> None:
+    def judged(self, death: SingleMessageDeath) -> None:
         """Let a queue be consumed again, after the message of a death was dealt with."""
         self._settle_doubt(death)
 
@@ -231,7 +233,7 @@ class VanishedMembers:
             self._saved.mark_changed()
         return raised
 
-    def _settle_doubt(self, death: LonelyDeath | None) -> None:
+    def _settle_doubt(self, death: SingleMessageDeath | None) -> None:
         if death is None:
             return
         left = self._doubts.pop(death.place, 0) - 1

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ariane_broker.clients.deaths.suspicions import Suspicions
-from ariane_broker.clients.deaths.vanished_members import LonelyDeath, VanishedMembers
+from ariane_broker.clients.deaths.vanished_members import SingleMessageDeath, VanishedMembers
 from ariane_broker.durable.saved_state import SavedState
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
@@ -72,7 +72,7 @@ class DeathVerdicts:
                 self._members.judged(death)
         await self._saved.save()
 
-    async def _judge(self, death: LonelyDeath) -> None:
+    async def _judge(self, death: SingleMessageDeath) -> None:
         message = self._message(death)
         if message is None or not self._is_next(death):
             return  # Another member went on, or the offset was set anew, meanwhile.
@@ -82,7 +82,7 @@ class DeathVerdicts:
         else:
             await self._send_back(death, message)
 
-    async def _send_back(self, death: LonelyDeath, message: RecordFields) -> None:
+    async def _send_back(self, death: SingleMessageDeath, message: RecordFields) -> None:
         returned = await self._take_back(_failure(death), message)
         _log.warning(
             "consumer_death_counted",
@@ -92,7 +92,7 @@ class DeathVerdicts:
         )
         await self._pass(death)
 
-    async def _count_in_place(self, death: LonelyDeath, message: RecordFields) -> None:
+    async def _count_in_place(self, death: SingleMessageDeath, message: RecordFields) -> None:
         """Note a death where the message lies, which stays there until it becomes a dead letter."""
         place, queue_offset = death.place, death.queue_offset
         known = self._suspicions.find(place)
@@ -128,7 +128,7 @@ class DeathVerdicts:
             raise outcome
         return outcome.returned
 
-    async def _pass(self, death: LonelyDeath) -> None:
+    async def _pass(self, death: SingleMessageDeath) -> None:
         """The group goes on behind the message."""
         if self._is_next(death):
             behind = ConsumerOffset(death.queue_offset + 1)
@@ -138,10 +138,10 @@ class DeathVerdicts:
             self._saved_offsets.mark_changed()
             await self._saved_offsets.save()
 
-    def _is_next(self, death: LonelyDeath) -> bool:
+    def _is_next(self, death: SingleMessageDeath) -> bool:
         return self._offsets.find(*death.place) == death.queue_offset
 
-    def _message(self, death: LonelyDeath) -> RecordFields | None:
+    def _message(self, death: SingleMessageDeath) -> RecordFields | None:
         read = self._queues.read_queue(
             *death.place.queue, death.queue_offset, max_count=1, max_bytes=self._bytes_max
         )
@@ -151,7 +151,7 @@ class DeathVerdicts:
         return columns.message(0)
 
 
-def _failure(death: LonelyDeath) -> Failure:
+def _failure(death: SingleMessageDeath) -> Failure:
     return Failure(
         consumer_group=death.place.consumer_group,
         topic=death.place.queue.topic,
@@ -161,7 +161,7 @@ def _failure(death: LonelyDeath) -> Failure:
     )
 
 
-def _names(death: LonelyDeath) -> dict[str, object]:
+def _names(death: SingleMessageDeath) -> dict[str, object]:
     queue = death.place.queue
     return {
         "client_id": death.client_id,

@@ -10,7 +10,7 @@ from grpc import aio
 from ariane.broker.v1 import retry_service_pb2 as retry_pb
 from ariane.broker.v1.retry_service_pb2_grpc import RetryServiceServicer
 from ariane_broker.retry.failed_records import RETURN_ID_LENGTH_MAX, DeadLetterReason
-from ariane_broker.retry.failures import FailedPlace, Failure, TakenBack
+from ariane_broker.retry.failures import FailedPlace, Failure, ReturnOutcome
 from ariane_broker.retry.redriving import DeadLetterRedrive
 from ariane_broker.retry.returning import MessageReturns
 from ariane_broker.rpc.wire.wire_time import seconds_of
@@ -102,7 +102,7 @@ class RetryServicer(RetryServiceServicer):
         return retry_pb.FindRedrivenDeadLettersResponse(queue_offsets=found)
 
 
-def _returned(outcome: TakenBack | ServiceError) -> retry_pb.ReturnedMessage:
+def _returned(outcome: ReturnOutcome | ServiceError) -> retry_pb.ReturnedMessage:
     if isinstance(outcome, ServiceError):
         return retry_pb.ReturnedMessage(error=status_of(outcome))
     return retry_pb.ReturnedMessage(
