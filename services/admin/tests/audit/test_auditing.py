@@ -18,8 +18,8 @@ from ariane.admin.v1.topic_service_pb2_grpc import add_TopicServiceServicer_to_s
 from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane.common.v1.message_pb2 import Message
 from ariane_admin.audit.auditing import Auditing
-from ariane_admin.audit.told import JSON_BYTES_MAX, resource_name, told
 from ariane_admin.audit.trail import AuditTrail, Selection
+from ariane_admin.audit.trail_json import JSON_BYTES_MAX, resource_name, trail_json
 from ariane_admin.servicers.public_errors import ADMIN_ERROR_RULES
 from ariane_sdk.errors import CallError, TopicNotFound
 from ariane_servicekit import ErrorTranslator, RpcService, ServiceError
@@ -154,10 +154,10 @@ async def test_what_was_before_may_be_unknown(delete, entries):
 
 
 def test_bodies_are_left_out_and_long_things_are_cut():
-    assert "secret" not in told(Message(body=b"secret", topic="t"))
+    assert "secret" not in trail_json(Message(body=b"secret", topic="t"))
     long = topic_pb.ListTopicsRequest(name_prefix='\N{SNOWMAN}"' * 20_000)
-    assert len(told(long).encode()) <= JSON_BYTES_MAX
-    assert json.loads(told(long))["cut"]
+    assert len(trail_json(long).encode()) <= JSON_BYTES_MAX
+    assert json.loads(trail_json(long))["cut"]
 
 
 def test_a_request_names_what_it_is_about():

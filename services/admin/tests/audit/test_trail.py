@@ -12,7 +12,7 @@ from ariane.admin.v1.audit_service_pb2 import (
     AUDIT_OUTCOME_DONE,
     AUDIT_OUTCOME_FAILED,
 )
-from ariane_admin.audit.trail import Asked, AuditTrail, Ended, Selection
+from ariane_admin.audit.trail import AuditedRequest, AuditTrail, Ended, Selection
 from ariane_admin.database.tables import AUDIT_HEAD, AUDIT_RECORD, METADATA, SCHEMA
 
 ALL = Selection()
@@ -34,7 +34,7 @@ def asked(number=1, **other):
         "request_json": "{}",
         "before_json": "",
     }
-    return Asked(**{**values, **other})
+    return AuditedRequest(**{**values, **other})
 
 
 def fill(trail, count):

@@ -43,7 +43,7 @@ _log = get_logger(__name__)
 Values = dict[Watched, float | None]
 
 
-class Teller(Protocol):
+class Notifier(Protocol):
     """Who is told of alerts."""
 
     async def tell(self, event: Mapping[str, object]) -> None:
@@ -76,7 +76,7 @@ class Watcher:
         *,
         thresholds: Mapping[int, float],
         patience_s: float,
-        webhook: Teller | None,
+        webhook: Notifier | None,
     ) -> None:
         self._cluster = cluster
         self._store = store
@@ -188,7 +188,7 @@ class Watcher:
                 continue
             values[one] = sum(end - begin for begin, end in bounds.values())
 
-    async def _tell(self, webhook: Teller) -> None:
+    async def _tell(self, webhook: Notifier) -> None:
         for alert in await self._database.call(self._store.untold, TOLD_MAX):
             for is_end in (False, True):
                 if is_end and alert.ended_ms is None:

@@ -26,8 +26,8 @@ from ariane.broker.v1.client_question_pb2 import CONSUME_OUTCOME_CONSUMED, Consu
 from ariane.common.v1 import access_pb2
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.audit.caller import caller_of
-from ariane_admin.audit.told import resource_name, told
-from ariane_admin.audit.trail import Asked, AuditTrail, Ended, Written
+from ariane_admin.audit.trail import AuditedRequest, AuditTrail, Ended, Written
+from ariane_admin.audit.trail_json import resource_name, trail_json
 from ariane_servicekit import ErrorTranslator, RpcService, ServiceError, current_call, get_logger
 from ariane_servicekit.database import Database
 from ariane_servicekit.rpc.access import access_rule
@@ -133,15 +133,15 @@ class Auditing:
                 before = await servicer.before(name, request)
             except Exception as error:  # noqa: BLE001 - the change itself meets the same, and says so
                 _log.info("audit_before_unknown", method=method, error=str(error))
-        asked = Asked(
+        asked = AuditedRequest(
             entry_id=token_hex(16),
             user="",  # There is no authentication yet.
             claimed_user=caller.claimed_user,
             source_address=caller.source_address,
             method=method,
             resource_name=resource_name(request),
-            request_json=told(request),
-            before_json="" if before is None else told(before),
+            request_json=trail_json(request),
+            before_json="" if before is None else trail_json(before),
         )
         return await self._database.call(self._trail.begin, asked)
 
@@ -196,17 +196,17 @@ def _success(answer: Message) -> Ended:
         return _consumed(answer)
     parts = [each for name in ("outcomes", "changes") for each in getattr(answer, name, ())]
     partly = any(map(_failed, parts)) or any(getattr(answer, name, ()) for name in _SHORTFALLS)
-    return Ended(AUDIT_OUTCOME_PARTLY if partly else AUDIT_OUTCOME_DONE, told(answer))
+    return Ended(AUDIT_OUTCOME_PARTLY if partly else AUDIT_OUTCOME_DONE, trail_json(answer))
 
 
 def _consumed(answer: ConsumeMessageResponse) -> Ended:
     """The end of a message that a consumer was asked to consume: its word is in the answer."""
     said = answer.answer
     if said.outcome == CONSUME_OUTCOME_CONSUMED:
-        return Ended(AUDIT_OUTCOME_DONE, told(answer))
+        return Ended(AUDIT_OUTCOME_DONE, trail_json(answer))
     reason = ConsumeOutcome.Name(said.outcome).removeprefix("CONSUME_OUTCOME_")
     cause = said.cause[:_CAUSE_LENGTH_MAX]
-    return Ended(AUDIT_OUTCOME_FAILED, told(answer), f"CONSUME_{reason}", cause)
+    return Ended(AUDIT_OUTCOME_FAILED, trail_json(answer), f"CONSUME_{reason}", cause)
 
 
 def _failed(part: Any) -> bool:

@@ -28,7 +28,7 @@ _Table = AUDIT_RECORD.c
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AuditedRequest:
     """What was asked, by whom, from where.
 
     Attributes:
@@ -121,7 +121,7 @@ class AuditTrail:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def begin(self, asked: Asked) -> Written:
+    def begin(self, asked: AuditedRequest) -> Written:
         """Write down that a change begins."""
         return self._add(
             {

@@ -29,7 +29,7 @@ _LEAD_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class LatencyFigures:
     """What a schedule gave.
 
     Attributes:
@@ -139,7 +139,7 @@ class Schedule:
 
 async def measure_latency(
     topic: BenchTopic, bodies: BenchBodies, *, rate: int, warm_up_count: int, show: Show
-) -> Heard:
+) -> LatencyFigures:
     """Send on a schedule while a listener listens; both are in this process.
 
     Args:
@@ -179,7 +179,7 @@ async def measure_latency(
                     await whole.wait()
             except TimeoutError:
                 continue
-    return Heard(
+    return LatencyFigures(
         failed,
         late_ms,
         _percentiles(bodies.first_took_ns[warm_up_count:]),

@@ -186,7 +186,7 @@ async def _send_lines(
         try:
             return [make(line, sent + number) for number, line in enumerate(lines, start=1)]
         except CommandFailed as error:
-            raise _told(error, sent) from error
+            raise _with_sent_count(error, sent) from error
 
     async with Producer(name_servers) as producer, aclosing(iter_lines(file_descriptor)) as chunks:
         async for lines in chunks:
@@ -205,7 +205,7 @@ async def _send_lines(
                 raise _stopped(error, sent) from error
             except OSError as error:
                 lost = CommandFailed(f"recall handles cannot be written: {error.strerror}")
-                raise _told(lost, sent) from error
+                raise _with_sent_count(lost, sent) from error
     return sent
 
 
@@ -221,10 +221,10 @@ def _stopped(error: BatchSendError, sent: int) -> CommandFailed:
     sent += sum(isinstance(outcome, SendResult) for outcome in error.outcomes)
     first = next(outcome for outcome in error.outcomes if isinstance(outcome, ArianeError))
     status = ExitStatus.OUTCOME_UNKNOWN if error.outcome_unknown else exit_status_of(first)
-    return _told(CommandFailed(str(first), status, reason=first.reason), sent)
+    return _with_sent_count(CommandFailed(str(first), status, reason=first.reason), sent)
 
 
-def _told(error: CommandFailed, sent: int) -> CommandFailed:
+def _with_sent_count(error: CommandFailed, sent: int) -> CommandFailed:
     """The error, with how many messages were sent before it."""
     count = "1 message was" if sent == 1 else f"{sent:,} messages were"
     return CommandFailed(f"{error.message} ({count} sent)", error.status, reason=error.reason)

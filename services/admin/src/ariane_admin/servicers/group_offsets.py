@@ -66,7 +66,7 @@ def reset_request(
     return asked
 
 
-def told_offsets(
+def group_queue_offsets(
     broker: LiveBroker, offsets: Iterable[offset_pb.QueueConsumerOffset], member_count: int
 ) -> list[group_pb.GroupQueueOffset]:
     """What a broker has set, as the contract says it."""

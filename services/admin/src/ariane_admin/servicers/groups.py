@@ -27,12 +27,12 @@ from ariane_admin.servicers.cluster_access import ClusterAccess, group_not_found
 from ariane_admin.servicers.group_facts import cluster_group, facts_of, placement_of
 from ariane_admin.servicers.group_members import list_conflicts, list_members
 from ariane_admin.servicers.group_offsets import (
+    group_queue_offsets,
     named,
     offset_messages,
     offset_place,
     reset_request,
     target_of,
-    told_offsets,
 )
 from ariane_record.names import dead_letter_topic, is_system_group
 from ariane_sdk import LiveBroker, MessageQueue
@@ -216,7 +216,7 @@ class GroupServicer(GroupServiceServicer):
             stub = self._doors.offsets(broker.address)
             call = stub.ResetConsumerOffsets(asked, timeout=CALL_SECONDS_MAX)
             answer = await answer_of(call, broker_peer(broker))
-            told.extend(told_offsets(broker, answer.offsets, answer.member_count))
+            told.extend(group_queue_offsets(broker, answer.offsets, answer.member_count))
 
         outcomes = await self._cluster.change_each(brokers, at)
         for each in told:
@@ -242,7 +242,7 @@ class GroupServicer(GroupServiceServicer):
             stub = self._doors.offsets(broker.address)
             call = stub.CloneConsumerOffsets(asked, timeout=CALL_SECONDS_MAX)
             answer = await answer_of(call, broker_peer(broker))
-            told.extend(told_offsets(broker, answer.offsets, answer.member_count))
+            told.extend(group_queue_offsets(broker, answer.offsets, answer.member_count))
 
         outcomes = await self._cluster.change_each(await self._carriers(request.topic), at)
         return group_pb.CloneGroupOffsetsResponse(

@@ -25,7 +25,7 @@ def say_warning(message: str) -> None:
     say_error(f"warning: {message}")
 
 
-class _Sayer(logging.Handler):
+class _WarningPrinter(logging.Handler):
     def __init__(self, except_for: type[Exception]) -> None:
         super().__init__(logging.WARNING)
         self._except_for = except_for
@@ -51,7 +51,7 @@ def client_warnings(except_for: type[Exception]) -> Iterator[None]:
     Args:
         except_for: Not those of this error, by which the command stops its consumer.
     """
-    sayer = _Sayer(except_for)
+    sayer = _WarningPrinter(except_for)
     LOGGER.addHandler(sayer)
     try:
         yield

@@ -27,7 +27,7 @@ _NAMES: Final = (
 """Fields that name what a request is about, the nearest first."""
 
 
-def told(message: Message) -> str:
+def trail_json(message: Message) -> str:
     """A message as JSON, cut where it is long."""
     text = _text(_without_bodies(MessageToDict(message, preserving_proto_field_name=True)))
     size = len(text.encode())
