@@ -35,7 +35,7 @@ from ariane_filter.rpc.pull_servicer import FilteredPullServicer
 from ariane_filter.rpc.upload_permission import UploadPermission
 from ariane_filter.running.running_filters import RunningFilters
 from ariane_filter.settings import FilterSettings
-from ariane_filter.trials import Trials
+from ariane_filter.trials import FilterTrials
 from ariane_servicekit import (
     Address,
     AnswerBudget,
@@ -82,7 +82,7 @@ class FilterApp:
             interval_s=LOOK_S,
             clock=clock,
         )
-        trials = Trials(
+        trials = FilterTrials(
             self._link,
             launch=launch,
             limits=settings.limits,

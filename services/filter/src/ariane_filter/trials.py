@@ -36,7 +36,7 @@ RANGE_S_MAX: Final = 30.0
 _SIZE: Final = np.dtype("<i4")
 
 
-class Trials:
+class FilterTrials:
     """Runs modules that no group waits for."""
 
     def __init__(

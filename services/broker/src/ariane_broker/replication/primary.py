@@ -337,8 +337,8 @@ class Primary:
             Whether it has ended; else everything is as before.
 
         Raises:
-            RowUnreachable: The database is away: it takes messages again once that is back, if nobody else
-                has become primary meanwhile.
+            RowUnreachable: The database is away: it takes messages again once that is back, if
+                nobody else has become primary meanwhile.
         """
         self._is_open = False
         done = False

@@ -64,7 +64,7 @@ SIZE_BYTES_DEFAULT: Final = 1 << 20
 """What a pull brings at most that does not say it."""
 
 
-class _Asked(NamedTuple):
+class _PendingRequest(NamedTuple):
     """A request of a stream that the broker has not answered."""
 
     pull: PullRecordsRequest
@@ -141,7 +141,7 @@ class FilteredPulls:
             return
         # The stub's type knows streams of requests only that are there beforehand.
         call = cast("_PullStream", cast("Any", self._link.pulls).StreamPulls())
-        asked: deque[_Asked] = deque()
+        asked: deque[_PendingRequest] = deque()
         lease = self._answers.lease(peer)
         room = asyncio.Semaphore(_REQUESTS_AHEAD)
 
@@ -151,7 +151,7 @@ class FilteredPulls:
                 await room.acquire()
                 await self._filters_of(request.pull)
                 pull = _to_broker(request.pull)
-                each = _Asked(request.pull, self._answers.lease(peer))
+                each = _PendingRequest(request.pull, self._answers.lease(peer))
                 await _take_room(each.lease, pull)
                 asked.append(each)
                 try:

@@ -21,7 +21,7 @@ from ariane_filter.catalogue.filter_version import (
 )
 from ariane_filter.rpc.filter_wire import filter_message
 from ariane_filter.running.running_filters import RunningFilters
-from ariane_filter.trials import Trials
+from ariane_filter.trials import FilterTrials
 from ariane_servicekit import ServiceError, field_invalid, get_logger, take_page
 
 _log = get_logger(__name__)
@@ -30,7 +30,7 @@ _log = get_logger(__name__)
 class FilterServicer(FilterServiceServicer):
     """Translates what is asked of the catalogue."""
 
-    def __init__(self, catalogue: Catalogue, running: RunningFilters, trials: Trials) -> None:
+    def __init__(self, catalogue: Catalogue, running: RunningFilters, trials: FilterTrials) -> None:
         self._catalogue = catalogue
         self._running = running
         self._trials = trials

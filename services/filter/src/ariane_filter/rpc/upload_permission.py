@@ -50,7 +50,9 @@ class UploadPermission:
             for method in service.descriptor.methods
             if access_rule(method).action in CHANGING
         }
-        return RpcService(service.descriptor, service.add, _Guarded(service.servicer, behaviors))
+        return RpcService(
+            service.descriptor, service.add, _GuardedServicer(service.servicer, behaviors)
+        )
 
     def _guarded(self, method: str, behavior: _Behavior) -> _Behavior:
         async def run(request: Any, context: _Context) -> Message:
@@ -84,7 +86,7 @@ class UploadPermission:
         )
 
 
-class _Guarded:
+class _GuardedServicer:
     """A servicer, some of whose methods are others."""
 
     def __init__(self, servicer: object, behaviors: Mapping[str, _Behavior]) -> None:

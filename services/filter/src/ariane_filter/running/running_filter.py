@@ -99,7 +99,7 @@ class RunningFilter:
         try:
             mask = await self.jailed.judge(records, sizes)
         except FilterError as error:
-            await self._told_of(error)
+            await self._report(error)
             raise refusal_of(error, str(self.version)) from error
         finally:
             self._judging -= 1
@@ -111,10 +111,10 @@ class RunningFilter:
     async def blame(self, cause: str) -> FilterFailed:
         """Count a failure that only the caller can see; returns it."""
         failure = self.jailed.blame(cause)
-        await self._told_of(failure)
+        await self._report(failure)
         return failure
 
-    async def _told_of(self, error: FilterError) -> None:
+    async def _report(self, error: FilterError) -> None:
         """Log a failure, and have the other servers know when it was one too many."""
         _log.warning("filter_failed", filter=str(self.version), cause=error.cause)
         cause = self.jailed.quarantine_cause

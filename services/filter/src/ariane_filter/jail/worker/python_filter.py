@@ -34,7 +34,7 @@ class PythonFilter:
         try:
             exec(compile(code, "<filter>", "exec"), module.__dict__)  # noqa: S102 - in the jail
         except BaseException as error:
-            raise ModuleRefused(told(error)) from error
+            raise ModuleRefused(describe(error)) from error
         function = getattr(module, FUNCTION, None)
         if not callable(function):
             raise ModuleRefused(f"it has no function {FUNCTION}(message)")
@@ -60,7 +60,7 @@ class PythonFilter:
             # The parent sees for itself whether it is so.
             raise RecordCorrupted(str(error), len(verdicts)) from error
         except BaseException as error:
-            raise VerdictMissing(told(error), len(verdicts)) from error
+            raise VerdictMissing(describe(error), len(verdicts)) from error
         if set(map(type, verdicts)) - {bool}:
             position = next(i for i, verdict in enumerate(verdicts) if type(verdict) is not bool)
             kind = type(verdicts[position]).__name__
@@ -68,7 +68,7 @@ class PythonFilter:
         return bytes(verdicts)
 
 
-def told(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """An exception in one line: what, where in the filter, and why."""
     place = ""
     trace = error.__traceback__

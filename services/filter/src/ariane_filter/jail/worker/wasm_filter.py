@@ -66,13 +66,13 @@ class WasmFilter:
         try:
             self._module = wasmtime.Module(self._engine, code)
         except wasmtime.WasmtimeError as error:
-            raise ModuleRefused(_told(error)) from error
+            raise ModuleRefused(_describe(error)) from error
         _check(self._module)
         # What cannot be instantiated once never judges anything.
         try:
             self._instance(0)
         except (wasmtime.WasmtimeError, wasmtime.Trap) as error:
-            raise ModuleRefused(_told(error)) from error
+            raise ModuleRefused(_describe(error)) from error
 
     def judge(self, records: bytes, sizes: NDArray[np.int32]) -> bytes:
         """A byte for each record.
@@ -114,7 +114,7 @@ class WasmFilter:
             begin = start + COUNT_BYTES * (1 + ENTRY_WORDS * count)
             verdicts = bytes(memory.read(store, begin, begin + count))
         except (wasmtime.WasmtimeError, wasmtime.Trap) as error:
-            raise VerdictMissing(_told(error)) from error
+            raise VerdictMissing(_describe(error)) from error
         if count and max(verdicts) > 1:
             position = next(i for i, verdict in enumerate(verdicts) if verdict > 1)
             said = f"verdict {verdicts[position]}, not 0 or 1"
@@ -180,7 +180,7 @@ def _check(module: wasmtime.Module) -> None:
             raise ModuleRefused(f"its function {name} does not have {wanted}")
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     """What wasmtime says, in one line: the last cause without the places in the module."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if "wasm trap" in line or "fuel" in line] or lines[:1]
