@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 import ariane_pipelines
 from ariane_pipelines.commands import spark as spark_commands
 from ariane_pipelines.commands.group import LINES
-from ariane_pipelines.commands.shared import Moment, one_line_errors, told_by, write_data
+from ariane_pipelines.commands.shared import Moment, message_of, one_line_errors, write_data
 from ariane_pipelines.commands.user_functions import shipped_function
 from ariane_sdk import Message
 from ariane_spark.errors import OptionIllegal
@@ -140,10 +140,10 @@ def test_times():
 def test_of_sparks_errors_our_own_words_are_told():
     trace = 'Job aborted.\n  File "x.py"\nariane_spark.errors.DataLost: 3 messages are lost\n'
 
-    assert told_by(PySparkException(trace)) == "3 messages are lost"
-    assert told_by(PySparkException("\nJob aborted.\nand more")) == "Job aborted."
+    assert message_of(PySparkException(trace)) == "3 messages are lost"
+    assert message_of(PySparkException("\nJob aborted.\nand more")) == "Job aborted."
     java = "An error occurred while calling o9.start.\n: java.io.IOException: Mkdirs failed\n\tat x"
-    assert told_by(Py4JError(java)) == "java.io.IOException: Mkdirs failed"
+    assert message_of(Py4JError(java)) == "java.io.IOException: Mkdirs failed"
 
 
 @pytest.mark.parametrize("error", [Py4JError("gone\nat x"), OverflowError("gone")])

@@ -178,7 +178,7 @@ def redrive(spark: SparkSession, plan: RedrivePlan) -> RedriveReport:
         before = letters.select(*places).join(sent_before, places, "left_semi").count()
         letters = letters.join(sent_before, places, "left_anti")
     decisions = _decided(letters, _repairing(plan))
-    report = _told(decisions) if plan.dry_run else _sent(plan, ledger, decisions)
+    report = _report_of(decisions) if plan.dry_run else _sent(plan, ledger, decisions)
     return replace(report, dry_run=plan.dry_run, finished_count=finished, sent_before_count=before)
 
 
@@ -223,7 +223,7 @@ def _decided(letters: DataFrame, repairing: Repairing) -> DataFrame:
     return letters.select(decision.alias("decision")).select("decision.*")
 
 
-def _told(decisions: DataFrame) -> RedriveReport:
+def _report_of(decisions: DataFrame) -> RedriveReport:
     """What would be done; the function runs once for each letter here, too."""
     kept = decisions.persist()
     try:

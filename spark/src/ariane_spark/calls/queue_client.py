@@ -48,7 +48,7 @@ _PROJECTIONS: Final = {
 }
 
 
-class _Asked(NamedTuple):
+class _AskedBroker(NamedTuple):
     """A broker that was asked for a range, or why none could be.
 
     Attributes:
@@ -171,7 +171,7 @@ class QueueClient:
         # A stream that is dropped before its first chunk is cancelled by gRPC as it goes.
         return self._read(part, fetch, self._ask_range(part, fetch))
 
-    def _read(self, part: QueueRange, fetch: Fetch, asked: _Asked) -> Generator[RangeChunk]:
+    def _read(self, part: QueueRange, fetch: Fetch, asked: _AskedBroker) -> Generator[RangeChunk]:
         try:
             with closing(self._chunks(part, fetch, asked)) as chunks:
                 for chunk in chunks:
@@ -181,7 +181,7 @@ class QueueClient:
             fetch = replace(fetch, detail=Detail.RECORDS)
             yield from self._chunks(part, fetch, self._ask_range(part, fetch))
 
-    def _ask_range(self, part: QueueRange, fetch: Fetch) -> _Asked:
+    def _ask_range(self, part: QueueRange, fetch: Fetch) -> _AskedBroker:
         """Ask a broker for a range; errors are raised to the reader of the answer."""
         topic, broker_name, queue_id = part.queue
         try:
@@ -192,7 +192,7 @@ class QueueClient:
                     f"no address of broker {broker_name} is known", retriable=True
                 )
         except ArianeError as error:
-            return _Asked(failure=error)
+            return _AskedBroker(failure=error)
         # Answers come as bytes: taking them apart copies nothing.
         channel = self._channels.to(address)
         method: Any = channel.unary_stream(
@@ -219,9 +219,9 @@ class QueueClient:
             )
             _result(bounds, broker_name, address)
 
-        return _Asked(stream=WatchedStream(call, peer, ask_bounds))
+        return _AskedBroker(stream=WatchedStream(call, peer, ask_bounds))
 
-    def _chunks(self, part: QueueRange, fetch: Fetch, asked: _Asked) -> Generator[RangeChunk]:
+    def _chunks(self, part: QueueRange, fetch: Fetch, asked: _AskedBroker) -> Generator[RangeChunk]:
         stream = asked.stream
         if stream is None:
             raise asked.failure or AssertionError("neither asked nor failed")

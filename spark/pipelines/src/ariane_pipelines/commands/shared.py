@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 130
 
-_TOLD_BY_US: Final = re.compile(r"^(?:ariane_spark|ariane_sdk)\.errors\.\w+: (.+)$", re.MULTILINE)
-_TOLD_BY_JAVA: Final = re.compile(r"\AAn error occurred while calling .*\n: (.+)$", re.MULTILINE)
+_MESSAGE_OF_US: Final = re.compile(
+    r"^(?:ariane_spark|ariane_sdk)\.errors\.\w+: (.+)$", re.MULTILINE
+)
+_MESSAGE_OF_JAVA: Final = re.compile(r"\AAn error occurred while calling .*\n: (.+)$", re.MULTILINE)
 _AGO: Final = re.compile(r"([0-9]{1,6})([smhd])")
 _CONTEXT_KINDS: Final = ("SQL", "DataFrame")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -145,7 +147,7 @@ def one_line_errors(command: _C) -> _C:
         except (ArianeSparkError, ArianeError, OSError) as error:
             click.echo(f"ariane spark: {shown(str(error))}", err=True)
         except (PySparkException, Py4JError) as error:
-            click.echo(f"ariane spark: {shown(told_by(error))}", err=True)
+            click.echo(f"ariane spark: {shown(message_of(error))}", err=True)
         except KeyboardInterrupt:
             sys.exit(EXIT_INTERRUPTED)
         sys.exit(EXIT_FAILED)
@@ -153,25 +155,25 @@ def one_line_errors(command: _C) -> _C:
     return wrapped  # type: ignore[return-value]
 
 
-def told_by(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """What Spark's error says that concerns the user: our own words inside, or else its first line.
 
     Args:
         error: As Spark or its Java raised it, perhaps with the trace of a worker in its text.
     """
     text = str(error)
-    found = _TOLD_BY_US.findall(text) or _TOLD_BY_JAVA.findall(text)
+    found = _MESSAGE_OF_US.findall(text) or _MESSAGE_OF_JAVA.findall(text)
     return str(found[-1]) if found else text.strip().partition("\n")[0]
 
 
-def write_data(told: Mapping[str, object], data_format: str) -> None:
+def write_data(result: Mapping[str, object], data_format: str) -> None:
     """Write a result for programs.
 
     Args:
-        told: The result.
+        result: The result.
         data_format: "json" or "yaml".
     """
-    written = json.dumps(told, ensure_ascii=False, default=str)
+    written = json.dumps(result, ensure_ascii=False, default=str)
     safe = shown_json(written)
     if data_format == "json":
         click.echo(safe)
