@@ -19,7 +19,7 @@ from ariane_storage.config import StoreConfig
 from ariane_storage.disk.disk import Disk
 from ariane_storage.errors import StoreFormatError
 from ariane_storage.index.index_file import index_file_bytes
-from ariane_storage.index.index_sizes import sizes_told_by
+from ariane_storage.index.index_sizes import sizes_in
 from ariane_storage.log.segment import segment_name, segment_starts
 from ariane_storage.queues.consume_queue_entry import ENTRY_BYTES
 from ariane_storage.state_file import StateFile
@@ -205,7 +205,7 @@ def _index_sizes(disk: Disk, files: StoreFiles, usual: StoreLayout) -> tuple[int
     names = [name for name in disk.names(files.index) if _is_index_name(name)]
     for name in names:
         try:
-            told = sizes_told_by(disk, files.index / name)
+            told = sizes_in(disk, files.index / name)
         except OSError:
             continue  # Unreadable bytes are found when the file is opened.
         if told is not None:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from ariane_storage import Store
 from ariane_storage.commands import store as store_group
 from ariane_storage.disk.os_disk import OsDisk
-from ariane_storage.index.index_sizes import sizes_told_by
+from ariane_storage.index.index_sizes import sizes_in
 from ariane_storage.testing import small_config
 
 SIZES = [(1000, 3000), (7, 5000), (400, 333), (5, 20)]
@@ -29,7 +29,7 @@ def store_of_java(root, fill, slots, items, blocks=10):
 def test_a_sound_store_with_unusual_index_sizes_is_sound(tmp_path, fill, slots, items):
     root = tmp_path / "store"
     files = store_of_java(root, fill, slots, items)
-    assert {sizes_told_by(OsDisk(), path) for path in files} == {(slots, items)}
+    assert {sizes_in(OsDisk(), path) for path in files} == {(slots, items)}
 
     said = CliRunner().invoke(store_group, ["verify", str(root), "-o", "json"])
 
@@ -43,7 +43,7 @@ def test_a_file_whose_content_does_not_tell_its_sizes(tmp_path, fill):
     whole = path.read_bytes()
     for content in (b"", whole[:30], bytes(len(whole)), whole[:40] + bytes(len(whole) - 40)):
         path.write_bytes(content)
-        assert sizes_told_by(OsDisk(), path) is None
+        assert sizes_in(OsDisk(), path) is None
     # An item that is not the newest of its slot proves nothing.
     path.write_bytes(whole[:40] + bytes(4000) + whole[4040:])
-    assert sizes_told_by(OsDisk(), path) is None
+    assert sizes_in(OsDisk(), path) is None

@@ -19,7 +19,7 @@ _OFFSET_IN_ITEM: Final = 4
 """The commit-log offset lies behind the key hash."""
 
 
-def sizes_told_by(disk: Disk, path: Path) -> tuple[int, int] | None:
+def sizes_in(disk: Disk, path: Path) -> tuple[int, int] | None:
     """Slots and items of an index file; None if its content does not tell.
 
     Raises:

@@ -31,15 +31,15 @@ from ariane_record.layout import KEY_SEPARATOR
 from ariane_record.single.message import split_keys
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.records.property_search import (
-    SoughtName,
+    SearchedName,
     first_values,
     value_octets,
     values_in_one_place,
 )
 
-_UNIQUE_ID: Final = SoughtName(PropertyName.UNIQUE_ID, "Q")
-_KEYS: Final = SoughtName(PropertyName.KEYS, "K")
-_TAGS: Final = SoughtName(PropertyName.TAGS, "G")
+_UNIQUE_ID: Final = SearchedName(PropertyName.UNIQUE_ID, "Q")
+_KEYS: Final = SearchedName(PropertyName.KEYS, "K")
+_TAGS: Final = SearchedName(PropertyName.TAGS, "G")
 _SEPARATOR: Final = ord(KEY_SEPARATOR)
 _TAG_PREFIX: Final = "T#"
 _TAG_WORD: Final = np.uint32(java_string_hash(_TAG_PREFIX))
@@ -110,7 +110,7 @@ def joined(parts: Sequence[RecordKeys]) -> RecordKeys:
 
 
 def _by_column(
-    encoded: bytes, lengths: int | Int64s, count: int, name: SoughtName
+    encoded: bytes, lengths: int | Int64s, count: int, name: SearchedName
 ) -> RecordKeys | None:
     """The key of each record that has the property; None if one is unusual."""
     if not encoded.isascii():
@@ -134,7 +134,7 @@ def _by_column(
     return _named(name, RecordKeys(owners, hash_units(units, widths), widths))
 
 
-def _named(name: SoughtName, keys: RecordKeys) -> RecordKeys:
+def _named(name: SearchedName, keys: RecordKeys) -> RecordKeys:
     """Values of a property as keys."""
     if name is not _TAGS:
         return keys

@@ -29,7 +29,7 @@ from ariane_sql92.syntax import (
 _Value = str | bool | Number | None
 
 
-class _Untold(Exception):
+class _Unknown(Exception):
     """Where RocketMQ's evaluation throws."""
 
 
@@ -41,7 +41,7 @@ def judge_plainly(text: str, properties: Mapping[str, str]) -> bool:
     """
     try:
         return _value(parse_condition(text), properties) is True
-    except _Untold:
+    except _Unknown:
         return False
 
 
@@ -107,7 +107,7 @@ def _equal(left: _Value, right: _Value) -> bool | None:  # noqa: PLR0911 - one f
         case str(), bool():
             return (left.lower() == "true") is right
         case bool(), str():
-            raise _Untold
+            raise _Unknown
         case (Number(), str() | Number()) | (str(), Number()):
             return _difference(left, right) == 0
     return False
@@ -150,7 +150,7 @@ def _key(value: _Value, kind: NumberKind) -> int:
     if isinstance(value, str):
         number = java_double(value) if kind is NumberKind.DOUBLE else java_integer(value, kind)
     if number is None:
-        raise _Untold
+        raise _Unknown
     return int(double_keys([number])[0]) if kind is NumberKind.DOUBLE else int(number)
 
 

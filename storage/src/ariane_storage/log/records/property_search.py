@@ -21,7 +21,7 @@ from ariane_storage.log.records.fields import Int64s
 _END: Final = PROPERTY_VALUE_END[0]
 
 
-class SoughtName:
+class SearchedName:
     """The name of a property as it is searched for.
 
     Attributes:
@@ -54,7 +54,7 @@ class FoundValues(NamedTuple):
 
 
 def values_in_one_place(
-    encoded: bytes, length: int, count: int, name: SoughtName
+    encoded: bytes, length: int, count: int, name: SearchedName
 ) -> tuple[int, int] | None:
     """Where a value lies in the properties of each record, if it is the same place in all.
 
@@ -80,7 +80,7 @@ def values_in_one_place(
     return begin, end
 
 
-def first_values(octets: NDArray[np.uint8], lengths: Int64s, name: SoughtName) -> FoundValues:
+def first_values(octets: NDArray[np.uint8], lengths: Int64s, name: SearchedName) -> FoundValues:
     """Where the values of a property lie, wherever that is in each record.
 
     Args:

@@ -17,13 +17,13 @@ from ariane_record.checksums.java_hash import hash_units, row_hashes
 from ariane_record.layout import PROPERTY_VALUE_END
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.records.property_search import (
-    SoughtName,
+    SearchedName,
     first_values,
     value_octets,
     values_in_one_place,
 )
 
-_TAGS: Final = SoughtName(PropertyName.TAGS, "G")
+_TAGS: Final = SearchedName(PropertyName.TAGS, "G")
 
 TAG_NAME: Final = _TAGS.encoded
 """The bytes before a tag. Few other properties contain them."""
