@@ -116,7 +116,7 @@ class NameServerLink:
         """There is something new to tell."""
         self._woken.set()
 
-    async def wait_told(self) -> None:
+    async def wait_registered(self) -> None:
         """Return once the name server knows what is so now, or cannot be reached."""
         version = self._announcement.version
         while (self._registered is None or self._registered < version) and self.reached:
@@ -255,7 +255,7 @@ class Registration:
         self._started = True
         for link in self._links:
             link.start()
-        await self._wait_told()
+        await self._wait_registered()
 
     @property
     def name_taken(self) -> str:
@@ -267,7 +267,7 @@ class Registration:
         if self._started:
             for link in self._links:
                 link.wake()
-            await self._wait_told()
+            await self._wait_registered()
 
     async def say_goodbye(self) -> None:
         """Leave the routes of all name servers."""
@@ -281,7 +281,7 @@ class Registration:
         self._started = False
         await asyncio.gather(*(link.close() for link in self._links))
 
-    async def _wait_told(self) -> None:
+    async def _wait_registered(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._wait_seconds):
-                await asyncio.gather(*(link.wait_told() for link in self._links))
+                await asyncio.gather(*(link.wait_registered() for link in self._links))

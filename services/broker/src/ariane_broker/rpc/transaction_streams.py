@@ -77,7 +77,7 @@ class TransactionStreams:
         self._streams.close()
 
 
-class _Asked(NamedTuple):
+class _ReadRequest(NamedTuple):
     """What a request asks for."""
 
     number: int
@@ -111,7 +111,7 @@ class _TransactionWorker:
                 raise field_invalid(field, f"must be at most {ENTRIES_MAX}", count)
         parts = self._parts
         defaults = EncodingDefaults("", parts.now_ms(), parts.body_bytes_max, parts.cluster_name)
-        asked = _Asked(
+        asked = _ReadRequest(
             request.request_number,
             [
                 half_request(half, position, defaults)
@@ -135,7 +135,7 @@ class _TransactionWorker:
             request_number=request.request_number, error=status
         )
 
-    async def _work_later(self, asked: _Asked) -> transaction_pb.StreamTransactionsResponse:
+    async def _work_later(self, asked: _ReadRequest) -> transaction_pb.StreamTransactionsResponse:
         """Make topics first."""
         requests = await self._parts.halves.with_topics(asked.halves)
         asked = asked._replace(halves=requests)
@@ -144,7 +144,7 @@ class _TransactionWorker:
 
     async def _wait(
         self,
-        asked: _Asked,
+        asked: _ReadRequest,
         stored: Sequence[HalfOutcome],
         ended: Sequence[EndOutcome | None],
     ) -> transaction_pb.StreamTransactionsResponse:
@@ -166,7 +166,7 @@ class _TransactionWorker:
 
     def _answer(
         self,
-        asked: _Asked,
+        asked: _ReadRequest,
         stored: Sequence[HalfOutcome],
         ended: Sequence[EndOutcome | None],
         reached: Mapping[Demand | None, Reached],

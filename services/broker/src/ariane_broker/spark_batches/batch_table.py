@@ -22,7 +22,7 @@ from ariane_broker.spark_batches.batch_records import (
     name_of_stage,
     stage_of,
 )
-from ariane_broker.spark_batches.sink_homes import HomeNote, note_from, note_said
+from ariane_broker.spark_batches.sink_homes import HomeNote, note_from, note_json
 from ariane_broker.topics.system_topics import BATCH_TOPIC, STAGE_TOPIC
 from ariane_record import RecordFields
 from ariane_record.layout import HEADER_BYTES
@@ -280,7 +280,7 @@ class BatchTable(SnapshotState):
                 for each in self.publications.values()
             ],
             "homes": [
-                [query_id, each.commit_log_offset, note_said(each)]
+                [query_id, each.commit_log_offset, note_json(each)]
                 for query_id, each in self.homes.items()
             ],
         }

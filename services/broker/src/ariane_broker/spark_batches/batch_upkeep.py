@@ -15,7 +15,7 @@ from ariane_broker.spark_batches.batch_records import (
     contents_rows,
 )
 from ariane_broker.spark_batches.batch_table import BatchTable
-from ariane_broker.spark_batches.sink_homes import note_said
+from ariane_broker.spark_batches.sink_homes import note_json
 from ariane_broker.topics.system_topics import BATCH_TOPIC
 from ariane_servicekit import get_logger
 from ariane_storage.errors import StoreFull
@@ -96,7 +96,7 @@ class BatchUpkeep:
                 continue
             # In this order: a note may tell of batches that are older than the progress.
             if note is not None:
-                place = self._write(BatchEvent.HOME, query_id, 0, **note_said(note))
+                place = self._write(BatchEvent.HOME, query_id, 0, **note_json(note))
                 table.homes[query_id] = replace(note, commit_log_offset=place)
             if progress is not None:
                 place = self._write(

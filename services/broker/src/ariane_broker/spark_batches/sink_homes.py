@@ -60,7 +60,7 @@ class HomeNote:
     commit_log_offset: int
 
 
-def note_said(note: HomeNote) -> dict[str, Any]:
+def note_json(note: HomeNote) -> dict[str, Any]:
     """A note as JSON has it, without its place in the log."""
     return {
         "home": note.home.broker_name,

@@ -11,7 +11,7 @@ from ariane_broker.spark_batches.batch_commits import check_query_id
 from ariane_broker.spark_batches.batch_publication import BatchPublication
 from ariane_broker.spark_batches.batch_records import BatchEvent, BatchKey, batch_record
 from ariane_broker.spark_batches.batch_table import CONTENTS_KEPT, BatchTable
-from ariane_broker.spark_batches.sink_homes import HomeNote, SinkHome, note_said
+from ariane_broker.spark_batches.sink_homes import HomeNote, SinkHome, note_json
 from ariane_broker.topics.system_topics import BATCH_TOPIC
 from ariane_broker.transaction_errors import sink_not_found
 from ariane_record.control_characters import holds_control_character
@@ -221,7 +221,7 @@ class Sinks:
     def _write(self, query_id: str, home: SinkHome, topic: str) -> None:
         now_ms = self._now_ms()
         note = HomeNote(home, topic, now_ms, 0)
-        record = batch_record(BatchEvent.HOME, BatchKey(query_id, 0), now_ms, **note_said(note))
+        record = batch_record(BatchEvent.HOME, BatchKey(query_id, 0), now_ms, **note_json(note))
         appended = self._log.append_records(BATCH_TOPIC, [record])
         place = int(appended.first_commit_log_offset)
         self._table.note_home(query_id, replace(note, commit_log_offset=place))

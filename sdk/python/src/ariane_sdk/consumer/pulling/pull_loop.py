@@ -67,7 +67,7 @@ LOST_REASONS: Final = frozenset(
 end."""
 
 
-class _Asked(NamedTuple):
+class _OpenPull(NamedTuple):
     """A pull that is not over.
 
     Attributes:
@@ -124,7 +124,7 @@ class PullLoop:
             on_over=self.look_again,
         )
         # The pulls that are not over, and what is being taken in.
-        self._asked: deque[_Asked] = deque()
+        self._asked: deque[_OpenPull] = deque()
         self._arrived: dict[QueueKey, Arrived] = {}
         self._stream: PullStream | None = None
         self._interrupt: asyncio.TimerHandle | None = None
@@ -248,7 +248,7 @@ class PullLoop:
             raise CallError("nothing was asked", retriable=True)
         return await self._stream.answer(self._settings.hold_s + HOLD_GRACE_S)
 
-    def _answered(self, answer: PullAnswer) -> _Asked:
+    def _answered(self, answer: PullAnswer) -> _OpenPull:
         """What the pull asked for that this answer is to; one that follows goes on behind it."""
         if not answer.more_follow:
             return self._asked.popleft()
@@ -259,9 +259,9 @@ class PullLoop:
             if key in asked.offsets:
                 before[key] = asked.offsets[key]
                 asked.offsets[key] = pulled.head.next_queue_offset
-        return _Asked(before, asked.filters)
+        return _OpenPull(before, asked.filters)
 
-    async def _take_all_in(self, answer: Sequence[PulledRecords], asked: _Asked) -> None:
+    async def _take_all_in(self, answer: Sequence[PulledRecords], asked: _OpenPull) -> None:
         """Take an answer in while the broker works on the next one."""
         if not any(pulled.head.HasField("error") for pulled in answer):
             self._arrived = {
@@ -293,7 +293,7 @@ class PullLoop:
     async def _take_in_from_replica(
         self, pulled: PulledRecords, begin: int, filters: Mapping[str, MessageFilter]
     ) -> None:
-        asked = _Asked({(pulled.head.topic, pulled.head.queue_id): begin}, filters)
+        asked = _OpenPull({(pulled.head.topic, pulled.head.queue_id): begin}, filters)
         if damage := self._take_in(pulled, asked):
             await self._give_up(pulled, damage, asked)
 
@@ -350,7 +350,7 @@ class PullLoop:
             (position.topic, position.queue_id): position.queue_offset
             for position in request.positions
         }
-        self._asked.append(_Asked(offsets, dict(self._filters)))
+        self._asked.append(_OpenPull(offsets, dict(self._filters)))
         return request
 
     def _hang_up(self) -> None:
@@ -363,7 +363,7 @@ class PullLoop:
             self._stream = None
         self._asked.clear()
 
-    def _is_wanted(self, head: QueueRecords, asked: _Asked) -> bool:
+    def _is_wanted(self, head: QueueRecords, asked: _OpenPull) -> bool:
         """Whether what came of a queue is what its window waits for."""
         key = head.topic, head.queue_id
         work = self._works.get(key)
@@ -374,7 +374,9 @@ class PullLoop:
             and asked.filters.get(head.topic) == self._filters.get(head.topic)
         )
 
-    async def _give_up(self, pulled: PulledRecords, damage: BodiesDamaged, asked: _Asked) -> None:
+    async def _give_up(
+        self, pulled: PulledRecords, damage: BodiesDamaged, asked: _OpenPull
+    ) -> None:
         """Have messages given up whose bodies cannot be read, and take in those beside them."""
         head = pulled.head
         work = self._works[head.topic, head.queue_id]
@@ -386,7 +388,7 @@ class PullLoop:
         else:
             self._queue_failed(work, CallError(f"{work.queue}: {damage}"))
 
-    def _take_in(self, pulled: PulledRecords, asked: _Asked) -> BodiesDamaged | None:
+    def _take_in(self, pulled: PulledRecords, asked: _OpenPull) -> BodiesDamaged | None:
         """Put what came of a queue into its window; says what has to be given up first."""
         head = pulled.head
         key = head.topic, head.queue_id
