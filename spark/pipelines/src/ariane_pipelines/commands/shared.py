@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 130
 
-_MESSAGE_OF_US: Final = re.compile(
+_OUR_MESSAGE: Final = re.compile(
     r"^(?:ariane_spark|ariane_sdk)\.errors\.\w+: (.+)$", re.MULTILINE
 )
-_MESSAGE_OF_JAVA: Final = re.compile(r"\AAn error occurred while calling .*\n: (.+)$", re.MULTILINE)
+_JAVA_MESSAGE: Final = re.compile(r"\AAn error occurred while calling .*\n: (.+)$", re.MULTILINE)
 _AGO: Final = re.compile(r"([0-9]{1,6})([smhd])")
 _CONTEXT_KINDS: Final = ("SQL", "DataFrame")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -162,7 +162,7 @@ def message_of(error: Exception) -> str:
         error: As Spark or its Java raised it, perhaps with the trace of a worker in its text.
     """
     text = str(error)
-    found = _MESSAGE_OF_US.findall(text) or _MESSAGE_OF_JAVA.findall(text)
+    found = _OUR_MESSAGE.findall(text) or _JAVA_MESSAGE.findall(text)
     return str(found[-1]) if found else text.strip().partition("\n")[0]
 
 
