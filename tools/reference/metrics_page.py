@@ -10,7 +10,7 @@ from unittest.mock import MagicMock
 from ariane_broker.measuring.broker_measures import BrokerMeasures
 from ariane_broker.measuring.queue_measures import QueueMeasures
 from ariane_namesrv.app import NamesrvApp
-from ariane_servicekit.telling.measures import SERIES_MAX, Measures
+from ariane_servicekit.observability.measures import SERIES_MAX, Measures
 from ariane_txn_checker.app import CheckerApp
 from tools.reference.markdown import code, made_from, page, table
 

@@ -25,6 +25,7 @@ from ariane_servicekit.errors import (
     feature_not_available,
     field_invalid,
 )
+from ariane_servicekit.observability.logs import configure_logs, get_logger
 from ariane_servicekit.rpc.answer_budget import AnswerBudget, AnswerLease
 from ariane_servicekit.rpc.calls import Call, current_call
 from ariane_servicekit.rpc.error_status import ErrorRules, ErrorTranslator
@@ -34,7 +35,6 @@ from ariane_servicekit.rpc.server import RpcService
 from ariane_servicekit.running.background import Loop
 from ariane_servicekit.running.lifecycle import main, run, serving
 from ariane_servicekit.running.service import ExitStatus, Service, StopRequest
-from ariane_servicekit.telling.logs import configure_logs, get_logger
 
 __all__ = [
     "CHANGEABLE",

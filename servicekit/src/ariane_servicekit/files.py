@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ariane_servicekit.errors import FileDamaged, StartRefused
-from ariane_servicekit.telling.logs import get_logger
+from ariane_servicekit.observability.logs import get_logger
 
 _log = get_logger(__name__)
 

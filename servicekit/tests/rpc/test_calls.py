@@ -21,7 +21,7 @@ from ariane.namesrv.v1.route_service_pb2 import (
     ListTopicsResponse,
 )
 from ariane_servicekit import ServiceError, current_call, field_invalid
-from ariane_servicekit.telling.telemetry import CallMetrics
+from ariane_servicekit.observability.telemetry import CallMetrics
 
 GET_ROUTE = "/ariane.namesrv.v1.RouteService/GetRoute"
 ATTACH = "/ariane.broker.v1.ClientService/Attach"

@@ -31,7 +31,7 @@ from pydantic import (
 )
 
 from ariane_servicekit.addresses import Address
-from ariane_servicekit.telling.logs import LogFormat, LogLevel
+from ariane_servicekit.observability.logs import LogFormat, LogLevel
 
 CHANGEABLE: Final[dict[str, Any]] = {"changeable": True}
 """``Field(..., json_schema_extra=CHANGEABLE)``: the setting may change at run time."""

@@ -33,7 +33,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from ariane_servicekit.clock import Clock
 from ariane_servicekit.database.errors import DatabaseUnusable
 from ariane_servicekit.database.schema import Schema, migrate
-from ariane_servicekit.telling.logs import get_logger
+from ariane_servicekit.observability.logs import get_logger
 
 BUSY_S_MAX: Final = 10.0
 """Seconds that a writer of SQLite waits for another process's."""

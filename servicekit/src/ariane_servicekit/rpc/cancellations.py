@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from ariane_servicekit.telling.logs import get_logger
+from ariane_servicekit.observability.logs import get_logger
 
 WINDOW_S: Final = 10.0
 TOLD_FROM: Final = 1000

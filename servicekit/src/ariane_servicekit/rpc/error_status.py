@@ -21,8 +21,8 @@ from grpc import StatusCode
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.error_row import ERROR_DOMAIN
 from ariane_servicekit.errors import ServiceError, feature_not_available, field_invalid
+from ariane_servicekit.observability.logs import get_logger
 from ariane_servicekit.rpc.calls import current_call
-from ariane_servicekit.telling.logs import get_logger
 
 ErrorRules: TypeAlias = Mapping[type[Exception], Callable[[Any], ServiceError]]
 """How exceptions of other packages become public errors: by class, the nearest ancestor wins."""

@@ -19,10 +19,10 @@ from ariane.common.v1.process_service_pb2_grpc import (
 )
 from ariane_servicekit.clock import Clock
 from ariane_servicekit.configuration.live_settings import LiveSetting, LiveSettings
+from ariane_servicekit.observability.logs import get_logger
 from ariane_servicekit.rpc.admission import Phase
 from ariane_servicekit.rpc.pages import take_page
 from ariane_servicekit.rpc.server import RpcService
-from ariane_servicekit.telling.logs import get_logger
 
 _log = get_logger(__name__)
 

@@ -18,6 +18,7 @@ from grpc_reflection.v1alpha import reflection
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.configuration.settings import ServiceSettings
 from ariane_servicekit.errors import StartRefused
+from ariane_servicekit.observability.telemetry import CallMetrics
 from ariane_servicekit.rpc.access import access_rules
 from ariane_servicekit.rpc.admission import Admission, connection_share
 from ariane_servicekit.rpc.error_status import ErrorTranslator
@@ -25,7 +26,6 @@ from ariane_servicekit.rpc.health import SERVICE_NAME as HEALTH_NAME
 from ariane_servicekit.rpc.health import HealthServicer
 from ariane_servicekit.rpc.interceptor import CallInterceptor
 from ariane_servicekit.rpc.stages import ErrorStage, MetricsStage
-from ariane_servicekit.telling.telemetry import CallMetrics
 
 _PING_STRIKES_MAX: Final = 2
 

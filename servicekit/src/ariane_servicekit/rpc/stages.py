@@ -9,12 +9,12 @@ import grpc
 from grpc_status import rpc_status
 
 from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.observability.logs import LineBudget, get_logger
+from ariane_servicekit.observability.telemetry import CallMetrics
 from ariane_servicekit.rpc.calls import Call
 from ariane_servicekit.rpc.cancellations import Cancellations
 from ariane_servicekit.rpc.error_status import ErrorTranslator, status_of
 from ariane_servicekit.rpc.interceptor import Proceed
-from ariane_servicekit.telling.logs import LineBudget, get_logger
-from ariane_servicekit.telling.telemetry import CallMetrics
 
 _log = get_logger(__name__)
 

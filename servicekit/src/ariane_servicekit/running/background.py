@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from ariane_servicekit.clock import Clock, sleep_until_woken
-from ariane_servicekit.telling.logs import get_logger
+from ariane_servicekit.observability.logs import get_logger
 
 _log = get_logger(__name__)
 

@@ -35,6 +35,10 @@ from ariane_servicekit.configuration.live_settings import LiveSettings
 from ariane_servicekit.configuration.settings import ServiceSettings
 from ariane_servicekit.configuration.settings_sources import load_settings
 from ariane_servicekit.errors import SettingsError, StartRefused
+from ariane_servicekit.observability.exports import Exports
+from ariane_servicekit.observability.logs import configure_logs, get_logger
+from ariane_servicekit.observability.measures import Measures
+from ariane_servicekit.observability.telemetry import CallMetrics, Telemetry
 from ariane_servicekit.rpc.admission import Admission, Phase
 from ariane_servicekit.rpc.error_status import ErrorTranslator
 from ariane_servicekit.rpc.health import HealthServicer
@@ -51,10 +55,6 @@ from ariane_servicekit.running.service import (
     Traced,
 )
 from ariane_servicekit.running.stop_signals import stop_signals
-from ariane_servicekit.telling.exports import Exports
-from ariane_servicekit.telling.logs import configure_logs, get_logger
-from ariane_servicekit.telling.measures import Measures
-from ariane_servicekit.telling.telemetry import CallMetrics, Telemetry
 
 _log = get_logger(__name__)
 

@@ -9,10 +9,10 @@ from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.configuration.settings import ServiceSettings
+from ariane_servicekit.observability.measures import Measures
+from ariane_servicekit.observability.tracing import WorkTracer
 from ariane_servicekit.rpc.error_status import ErrorRules
 from ariane_servicekit.rpc.server import RpcService
-from ariane_servicekit.telling.measures import Measures
-from ariane_servicekit.telling.tracing import WorkTracer
 
 
 class ExitStatus(IntEnum):

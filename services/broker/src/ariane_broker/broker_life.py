@@ -32,8 +32,8 @@ from ariane_broker.state.state_files import BrokerState
 from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_servicekit import Address, ErrorRules, Loop, RpcService, StartRefused, get_logger
-from ariane_servicekit.telling.measures import Measures
-from ariane_servicekit.telling.tracing import WorkTracer
+from ariane_servicekit.observability.measures import Measures
+from ariane_servicekit.observability.tracing import WorkTracer
 from ariane_storage.errors import QueueUnderRepair, StorageError, StorePoisoned
 from ariane_storage.store import Store
 

@@ -29,8 +29,8 @@ from ariane_servicekit import (
     StopRequest,
     SystemClock,
 )
+from ariane_servicekit.observability.measures import Measures, one
 from ariane_servicekit.rpc.error_status import NO_RULES
-from ariane_servicekit.telling.measures import Measures, one
 
 
 class NamesrvApp:

@@ -23,7 +23,7 @@ from ariane_servicekit import (
     SystemClock,
 )
 from ariane_servicekit.database import DATABASE_ERROR_RULES, Database, DatabaseError
-from ariane_servicekit.telling.measures import Measures, one
+from ariane_servicekit.observability.measures import Measures, one
 from ariane_txn_checker.database import SCHEMA
 from ariane_txn_checker.decisions import OperatorDecisions
 from ariane_txn_checker.lease_keeper import LeaseKeeper

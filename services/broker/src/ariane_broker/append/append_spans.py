@@ -11,7 +11,7 @@ from ariane_broker.append.promised_outcomes import PromisedOutcomes, Taken
 from ariane_broker.append.small_batches import SmallBatches
 from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_servicekit.errors import ServiceError
-from ariane_servicekit.telling.tracing import WorkSpan, WorkTracer
+from ariane_servicekit.observability.tracing import WorkSpan, WorkTracer
 
 
 class AppendSpans:

@@ -16,7 +16,7 @@ from ariane_broker.naming.broker_drain import BrokerDrain
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_broker.transactions.half_list import HalfList
-from ariane_servicekit.telling.measures import Measures, one
+from ariane_servicekit.observability.measures import Measures, one
 from ariane_storage.store import Store
 
 

@@ -11,7 +11,7 @@ from ariane_broker.consuming.offset_changes import OffsetChanges
 from ariane_broker.groups.consumer_offsets import GroupOffset
 from ariane_broker.receive.standing import Standings
 from ariane_record.names import DEAD_LETTER_PREFIX
-from ariane_servicekit.telling.measures import Measures, Value
+from ariane_servicekit.observability.measures import Measures, Value
 from ariane_storage.store import Store
 
 FRESH_SECONDS: Final = 1.0

@@ -4,7 +4,7 @@ import grpc
 from opentelemetry.metrics import NoOpMeter
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from ariane_servicekit.telling.telemetry import CallMetrics, Telemetry
+from ariane_servicekit.observability.telemetry import CallMetrics, Telemetry
 
 
 def points(reader):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import grpc
 from opentelemetry.metrics import Meter, MeterProvider, NoOpMeter, NoOpMeterProvider
 
-from ariane_servicekit.telling.tracing import WorkTracer
+from ariane_servicekit.observability.tracing import WorkTracer
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.errors import StartRefused
-from ariane_servicekit.telling.measures import SERIES_MAX
+from ariane_servicekit.observability.measures import SERIES_MAX
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricReader

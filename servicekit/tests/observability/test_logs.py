@@ -8,8 +8,8 @@ import pytest
 import structlog
 
 from ariane_servicekit import configure_logs, get_logger
+from ariane_servicekit.observability.logs import LineBudget
 from ariane_servicekit.rpc.calls import Call, enter_call
-from ariane_servicekit.telling.logs import LineBudget
 
 
 @pytest.fixture

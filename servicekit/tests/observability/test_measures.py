@@ -6,8 +6,8 @@ import threading
 import pytest
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from ariane_servicekit.telling.measures import OTHER, SERIES_MAX, Measures, bounded, one
-from ariane_servicekit.telling.telemetry import Telemetry
+from ariane_servicekit.observability.measures import OTHER, SERIES_MAX, Measures, bounded, one
+from ariane_servicekit.observability.telemetry import Telemetry
 
 
 def points(reader):
