@@ -22,88 +22,95 @@ class FilterSettings(ServiceSettings):
 
     listen: ListenAddress = Field(
         Address("127.0.0.1", 9885),
-        description="Address to listen on, host:port; port 0 lets the system choose one. Loopback "
-        "by default: nothing outside this machine reaches a service by accident.",
+        description="Address to listen on, host:port; with port 0 the system chooses one. The "
+        "default is loopback, so that nothing outside this machine reaches a service by accident.",
     )
     advertised_address: ListenAddress | None = Field(
         None,
-        description="host:port that consumers are told in routes. Unset: the address it listens "
-        "on.",
+        description="Address that routes give to consumers, host:port. Unset: the address to "
+        "listen on.",
     )
     broker: ListenAddress = Field(
         Address("127.0.0.1", 10911),
-        description="The broker that it runs beside, host:port on this machine: brokers take "
-        "registrations of FilterServers over loopback only.",
+        description="The broker on this machine that the FilterServer serves, host:port. Brokers "
+        "accept registrations of FilterServers over loopback only.",
     )
     data_path: Path = Field(
-        description="Folder of the catalogue: the uploaded modules, and which are quarantined. "
-        "All FilterServers of one broker are given the same folder, and so have the same filters; "
-        "one that was away finds what came meanwhile.",
+        description="Folder of the catalogue: the uploaded modules, and which are quarantined. All "
+        "FilterServers of one broker use the same folder and therefore have the same filters; "
+        "one that was away finds what was added meanwhile.",
     )
     uploads: Literal["off", "wasm", "any"] = Field(
         "off",
-        description="What may be uploaded: nothing; WebAssembly; or Python too. What is in the "
-        "catalogue runs in each case. Python runs with nothing but the kernel around it: for "
-        "authors you trust. Beyond a loopback address uploads need upload_token.",
+        description="What may be uploaded: nothing, WebAssembly, or also Python. Filters already "
+        "in the catalogue run in each case. Only the kernel's sandbox confines Python, so allow "
+        "it only for authors you trust. Uploads at an address other than loopback need "
+        "upload_token.",
     )
     upload_token: SecretStr = Field(
         SecretStr(""),
-        description="What callers must say, as metadata authorization: Bearer TOKEN, to upload, "
-        "try, quarantine, release or delete filters: 16 to 512 characters of A-Z a-z 0-9 and "
-        "-._~+/=. Not as a flag, which every user of the machine can read. Empty: whoever reaches "
-        "the port may.",
+        description="Token that callers must send, as metadata authorization: Bearer TOKEN, to "
+        "upload, try, quarantine, release or delete filters: 16 to 512 characters of A-Z a-z 0-9 "
+        "and -._~+/=. It has no flag, because every user of the machine can read flags. Empty: "
+        "whoever reaches the port may do all this.",
     )
     filters_max: int = Field(
-        1000, ge=1, description="Versions in the catalogue; more are refused. 1 MiB each at most."
+        1000,
+        ge=1,
+        description="Most versions in the catalogue; more are refused. Each is at most 1 MiB.",
     )
     workers_max: int = Field(
         16,
         ge=1,
-        description="Workers at once, one for each version in use; a group that needs one more is "
-        "led to another FilterServer with SERVICE_BUSY.",
+        description="Most workers at once, one for each version in use. A group that needs one "
+        "more is sent to another FilterServer by SERVICE_BUSY.",
     )
     worker_idle_s: float = Field(
-        60, gt=0, description="Seconds without a pull after which a worker is ended."
+        60, gt=0, description="Seconds without a pull after which a worker is stopped."
     )
     memory_bytes: int = Field(
         64 << 20,
         ge=8 << 20,
-        description="Memory in bytes that a filter may take, beyond what its worker needs.",
+        description="Bytes of memory that a filter may take, beyond what its worker needs.",
     )
     batch_cpu_s: float = Field(
         1.0,
         gt=0,
-        description="Processor seconds for one batch, which is 4096 messages or 2 MiB at most.",
+        description="Seconds of processor time for one batch, which has at most 4096 messages or 2 "
+        "MiB.",
     )
     batch_s: float = Field(
         10.0,
         gt=0,
-        description="Seconds for one batch by the clock on the wall: more than processor time, "
+        description="Seconds of wall-clock time for one batch. More than the processor time, "
         "because a worker may have to wait for its turn on a busy machine.",
     )
     start_s: float = Field(
         60.0,
         gt=0,
-        description="Seconds until a worker has locked itself in, and again until it has loaded "
-        "its module.",
+        description="Seconds until a worker has locked itself in, and the same again until it has "
+        "loaded its module.",
     )
     fuel_per_message: int = Field(
-        10_000_000, ge=1, description="WebAssembly instructions for one message."
+        10_000_000,
+        ge=1,
+        description="WebAssembly instructions that a filter may run for one message.",
     )
     answer_bytes_max: int = Field(
         64 << 20,
         ge=8 << 20,
-        description="Bytes of messages that the broker is asked for, or that consumers have not "
-        "taken yet, of all consumers together; one connection may hold half of what is left. Who "
-        "wants more waits. Less than half of what the broker gives to all (its "
-        "answer_bytes_max), so that who takes nothing keeps no other consumer waiting there.",
+        description="Most bytes of messages, over all consumers, that the broker has been asked "
+        "for or that consumers have not taken yet. One connection may hold half of what is left; "
+        "a consumer that wants more waits. Keep it below half of the broker's own "
+        "answer_bytes_max, so that a consumer that takes nothing does not keep others waiting "
+        "there.",
     )
     concurrent_calls_max: int = Field(
         512,
         ge=1,
-        description="Calls in work at once, streams and held pulls included; more are refused "
-        "with SERVICE_BUSY. Each may hold one answer in memory. One connection may have a quarter "
-        "of them, one host three quarters.",
+        description="Most calls in work at once, including streams and held pulls; more are "
+        "refused with SERVICE_BUSY. Each may hold one answer in memory. One connection may have "
+        "a quarter of them, one host three quarters.",
         json_schema_extra=CHANGEABLE,
     )
 

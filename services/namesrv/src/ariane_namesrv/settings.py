@@ -18,56 +18,59 @@ class NamesrvSettings(ServiceSettings):
 
     listen: ListenAddress = Field(
         Address("127.0.0.1", 9876),
-        description="Address to listen on, host:port; port 0 lets the system choose one. Loopback "
-        "by default: nothing outside this machine reaches a service by accident.",
+        description="Address to listen on, host:port; with port 0 the system chooses one. The "
+        "default is loopback, so that nothing outside this machine reaches a service by accident.",
     )
     data_path: Path | None = Field(
         None,
-        description="Folder that keeps what operators decide: key values, wiped write "
-        "permissions, in RocketMQ's kvConfig.json. Unset: such changes are refused, since a "
-        "restart would lose them. Routes are never on disk.",
+        description="Folder that keeps operators' decisions (key values, wiped write permissions) "
+        "in RocketMQ's kvConfig.json. Unset: such changes are refused, since a restart would "
+        "lose them. Routes are never written to disk.",
     )
     silence_s_max: float = Field(
         120,
         ge=1,
         le=3600,
-        description="Seconds that a broker may be silent before it leaves the routes, unless its "
-        "registration says another. Four heartbeats: one lost call is no death.",
+        description="Seconds without a heartbeat after which a broker leaves the routes, unless "
+        "its registration names another limit. The default is four heartbeats: one lost call "
+        "does not remove a broker.",
     )
     scan_interval_s: float = Field(
         10,
         gt=0,
-        description="Seconds between two scans for silent brokers; a dead one stays in routes for "
-        "so much longer at most.",
+        description="Seconds between two scans for silent brokers; a dead broker stays in the "
+        "routes for at most this much longer.",
     )
     heartbeat_interval_s: float = Field(
         30,
         gt=0,
-        description="Seconds between heartbeats that brokers are asked for; less for a broker "
-        "whose own silence limit is shorter than three of them.",
+        description="Seconds between two heartbeats of a broker; shorter for a broker whose own "
+        "silence limit is less than three of these intervals.",
     )
     warm_up_s: float = Field(
         45,
         ge=0,
         description="Seconds after the start in which answers say that brokers may be missing, so "
-        "that clients keep what they knew. One heartbeat interval of 30 s and the longest pause of "
-        "15 s between tries of a broker: by then every living one has registered.",
+        "that clients keep the routes they knew. The default is one heartbeat interval (30 s) "
+        "plus the longest pause between two tries of a broker (15 s): by then every living "
+        "broker has registered.",
     )
     brokers_max: int = Field(
         1000,
         ge=1,
-        description="Brokers that may be registered at once, replicas included. Keeps a stranger "
-        "from filling the memory.",
+        description="Most brokers that may be registered at once, including replicas. Keeps a "
+        "stranger from filling the memory.",
     )
     topics_per_broker_max: int = Field(
         20_000,
         ge=1,
-        description="Topics of one broker that stand in routes; those beyond are refused, the "
-        "youngest first, and the doctor says so. A registration of so many takes some 100 ms.",
+        description="Most topics of one broker that routes contain. Topics beyond that are "
+        "refused, the youngest first, and the doctor reports them. Registering this many takes "
+        "about 100 ms.",
     )
     key_values_bytes_max: int = Field(
         4 << 20,
         ge=1 << 10,
-        description="Size of all key values together in bytes. They are one file, replaced whole "
-        "with each change.",
+        description="Most bytes that all key values may take together. They are stored in one "
+        "file, which each change replaces as a whole.",
     )

@@ -22,30 +22,30 @@ class CheckerSettings(ServiceSettings):
 
     listen: ListenAddress = Field(
         Address("127.0.0.1", 9880),
-        description="Address to listen on, host:port; port 0 lets the system choose one. Loopback "
-        "by default: nothing outside this machine reaches a service by accident.",
+        description="Address to listen on, host:port; with port 0 the system chooses one. The "
+        "default is loopback, so that nothing outside this machine reaches a service by accident.",
     )
     name_servers: AddressList = Field(
         (Address("127.0.0.1", 9876),),
-        description="All name servers, host:port,host:port. They say which brokers there are; "
-        "every primary is looked after.",
+        description="All name servers, host:port,host:port. They say which brokers exist; the "
+        "checker watches every primary.",
     )
     data_path: Path | None = Field(
         None,
-        description="Folder with the SQLite file of a checker that is alone. One of data_path and "
-        "database_url is set.",
+        description="Folder of the SQLite file, for a checker that runs alone. Set either "
+        "data_path or database_url.",
     )
     database_url: SecretStr | None = Field(
         None,
-        description="SQLAlchemy's URL of the database that several checkers share, such as "
-        "postgresql+psycopg://user:password@host/name. Its tables are made and brought up to date "
-        "at the start.",
+        description="SQLAlchemy URL of the database that several checkers share, such as "
+        "postgresql+psycopg://user:password@host/name. Its tables are created and migrated at "
+        "the start.",
     )
     database_wait_s: float = Field(
         30,
         ge=0,
-        description="Seconds to wait at the start for a database that cannot be reached; then the "
-        "checker does not start.",
+        description="Seconds to wait at the start for a database that cannot be reached; after "
+        "that the checker gives up and does not start.",
     )
     check_interval_s: float = Field(
         60, gt=0, description="Seconds between two checks of one transaction."
@@ -54,59 +54,62 @@ class CheckerSettings(ServiceSettings):
         6,
         ge=0,
         description="Seconds from the storing of a half message to its first check, unless the "
-        "message says itself how long it is to rest.",
+        "message itself says how long to wait.",
     )
     check_count_max: int = Field(
         15,
         ge=1,
         le=1000,
-        description="Checks of one transaction; one interval after the last it is parked, and an "
-        "operator decides. A check that no producer was there to answer counts; one that the "
-        "broker could not be asked for does not.",
+        description="Most checks of one transaction. One interval after the last check the "
+        "transaction is parked, and an operator decides. A check that found no producer to "
+        "answer counts; one that never reached the broker does not.",
     )
     answer_s_max: float = Field(
         3,
         gt=0,
         le=30,
-        description="Seconds that a producer has to answer. At most what brokers wait.",
+        description="Seconds that a producer has to answer. Must not exceed the time that brokers "
+        "wait.",
     )
     checks_in_work_max: int = Field(
         64,
         ge=1,
-        description="Checks of one broker at once. Each is a call that waits for a producer.",
+        description="Most checks of one broker at once. Each is a call that waits for a producer.",
     )
     checks_in_work_per_group_max: int = Field(
         16,
         ge=1,
-        description="Checks of one producer group on one broker at once: a group whose producers "
-        "do not answer leaves room for others.",
+        description="Most checks of one producer group on one broker at once, so that a group "
+        "whose producers do not answer leaves room for others.",
     )
     survey_interval_s: float = Field(
         2,
         gt=0,
-        description="Seconds between two looks at what a broker holds. A look at a broker where "
-        "nothing happened is one small call.",
+        description="Seconds between two looks at the half messages of a broker. If nothing "
+        "happened there, a look is one small call.",
     )
     note_age_s: float = Field(
         3,
         ge=0,
-        description="Seconds after which a half message gets a row in the database. Nearly all are "
-        "settled before; one that rests for a shorter time gets it then.",
+        description="Seconds after which a half message gets a row in the database. Nearly all "
+        "transactions end before that; a message whose first check is due earlier gets its row "
+        "at that time.",
     )
     retry_s: float = Field(
-        5, gt=0, description="Seconds until the next try where a broker could not be asked."
+        5, gt=0, description="Seconds until the next try after a broker could not be asked."
     )
     lease_s: float = Field(
         15,
         ge=1,
-        description="Seconds after which the brokers of a checker that died go to others. Renewed "
-        "three times in that span, by the database's clock.",
+        description="Seconds after which other checkers take over the brokers of a checker that "
+        "died. The lease is renewed three times in that span, by the database's clock.",
     )
     keep_decided_s: float = Field(
         259_200,
         ge=0,
-        description="Seconds that a decided transaction and its checks stay to be looked at: three "
-        "days, as long as brokers keep messages. Parked ones stay until somebody decides.",
+        description="Seconds that a decided transaction and its checks remain visible: by default "
+        "three days, as long as brokers keep messages. Parked transactions stay until somebody "
+        "decides.",
     )
 
     @model_validator(mode="after")

@@ -21,110 +21,115 @@ class AdminSettings(ServiceSettings):
 
     listen: ListenAddress = Field(
         Address("127.0.0.1", 9881),
-        description="Address to listen on, host:port; port 0 lets the system choose one. Loopback "
-        "by default: nothing outside this machine reaches a service by accident.",
+        description="Address to listen on, host:port; with port 0 the system chooses one. The "
+        "default is loopback, so that nothing outside this machine reaches a service by accident.",
     )
     console_on: bool = Field(
-        default=True, description="Whether to serve the console, pages for a browser."
+        default=True,
+        description="Whether to serve the console, which is a set of pages for a browser.",
     )
     console_listen: ListenAddress = Field(
         Address("127.0.0.1", 9882),
-        description="Address of the console, host:port, spoken to by HTTP; port 0 lets the system "
-        "choose one, and the log tells which.",
+        description="Address of the console, host:port, served over HTTP; with port 0 the system "
+        "chooses one, and the log names it.",
     )
     console_hosts: CommaSeparated = Field(
         (),
-        description="Names under which browsers may ask for the console, besides 127.0.0.1, "
-        "localhost and the host of console_listen, such as admin.example.com. Others are refused: "
-        "a page of a stranger could otherwise lead a browser here by a name of its own.",
+        description="Host names under which browsers may open the console, besides 127.0.0.1, "
+        "localhost and the host of console_listen, such as admin.example.com. Others are "
+        "refused: otherwise a stranger's page could lead a browser here under a name of its own.",
     )
     name_servers: AddressList = Field(
         (Address("127.0.0.1", 9876),),
-        description="All name servers, host:port,host:port. They say which brokers there are.",
+        description="All name servers, host:port,host:port. They say which brokers exist.",
     )
     checkers: AddressList = Field(
         (),
-        description="Transaction checkers, host:port,host:port. Those of one database answer "
-        "alike: the first that answers is asked. Without one, transactions cannot be seen.",
+        description="Transaction checkers, host:port,host:port. Checkers that share a database "
+        "give the same answers, so the first that answers is used. Without a checker, "
+        "transactions cannot be seen.",
     )
     data_path: Path | None = Field(
         None,
-        description="Folder with the SQLite file of an admin that is alone. One of data_path and "
-        "database_url is set.",
+        description="Folder of the SQLite file, for an admin that runs alone. Set either data_path "
+        "or database_url.",
     )
     database_url: SecretStr | None = Field(
         None,
-        description="SQLAlchemy's URL of the database that several admins share, such as "
-        "postgresql+psycopg://user:password@host/name. Its tables are made and brought up to date "
-        "at the start.",
+        description="SQLAlchemy URL of the database that several admins share, such as "
+        "postgresql+psycopg://user:password@host/name. Its tables are created and migrated at "
+        "the start.",
     )
     database_wait_s: float = Field(
         30,
         ge=0,
-        description="Seconds to wait at the start for a database that cannot be reached; then "
-        "admin does not start.",
+        description="Seconds to wait at the start for a database that cannot be reached; after "
+        "that admin gives up and does not start.",
     )
     sample_interval_s: float = Field(
         15,
         ge=1,
         le=300,
-        description="Seconds between two samples of rates and backlogs. One is some calls to each "
-        "broker.",
+        description="Seconds between two samples of rates and backlogs. A sample takes a few calls "
+        "to each broker.",
     )
     keep_samples_s: float = Field(
         604_800,
         ge=3600,
-        description="Seconds that samples are kept: a week. Older than two hours, one in five "
-        "minutes stays.",
+        description="Seconds that samples are kept; the default is a week. Of samples older than "
+        "two hours, one in five minutes is kept.",
     )
     sampled_groups_max: int = Field(
         200,
         ge=0,
-        description="Consumer groups of one sample at most, those with the longest backlogs; "
-        "groups without one cost nothing.",
+        description="Most consumer groups in one sample: those with the longest backlogs. Groups "
+        "without a backlog cost nothing.",
     )
 
     alert_interval_s: float = Field(
         30,
         ge=1,
         le=3600,
-        description="Seconds between two looks at what alerts watch. One is some calls to each "
-        "broker, and two for each dead-letter queue.",
+        description="Seconds between two readings of the figures that alerts watch. A reading "
+        "takes a few calls to each broker, and two for each dead-letter queue.",
     )
     alert_patience_s: float = Field(
-        60, ge=0, description="Seconds that a figure must be out of bounds before it is an alert."
+        60,
+        ge=0,
+        description="Seconds that a figure must stay out of bounds before it raises an alert.",
     )
     alert_lag_messages: int = Field(
         0,
         ge=0,
-        description="More messages than this that a group has not consumed yet are an alert; 0: "
-        "not watched. What is much is another figure for each cluster.",
+        description="Alert when a group has more unconsumed messages than this; 0: not watched. "
+        "What counts as many differs from cluster to cluster.",
     )
     alert_lag_s: float = Field(
         900,
         ge=0,
-        description="A message of a group that waits for more seconds than this is an alert; 0: "
-        "not watched.",
+        description="Alert when a message of a group has waited for more seconds than this; 0: not "
+        "watched.",
     )
     alert_dead_letters: int = Field(
         1000,
         ge=0,
-        description="More dead letters of a group than this are an alert; 0: not watched.",
+        description="Alert when a group has more dead letters than this; 0: not watched.",
     )
     alert_disk_ratio: float = Field(
         0.85,
         ge=0,
         le=1,
-        description="A broker's disk of which more than this share is in use is an alert; 0: not "
-        "watched. A broker gives up old messages at its own bound, and refuses new ones later.",
+        description="Alert when more than this share of a broker's disk is in use; 0: not watched. "
+        "A broker has its own bounds: at one it deletes old messages, at a higher one it refuses "
+        "new ones.",
     )
     alert_replicas: bool = Field(
-        default=True, description="Whether a replica that is not in sync is an alert."
+        default=True, description="Whether to alert when a replica is not in sync."
     )
     alert_webhook: SecretStr | None = Field(
         None,
-        description="URL that is told by POST, in JSON, of each alert that is raised or ends; "
-        "again where it fails. It may hold a secret, and no log shows it.",
+        description="URL that receives a JSON POST for each alert that is raised or ends; a failed "
+        "call is repeated. The URL may contain a secret, and no log shows it.",
     )
 
     @model_validator(mode="after")
