@@ -1,5 +1,6 @@
 """The console in a real Chromium, against a cluster with 2,000 topics."""
 
+import asyncio
 import shutil
 
 import pytest
@@ -71,7 +72,9 @@ async def test_every_section_fits_and_reports_no_error(new_page, scheme, width):
 
 async def test_a_topic_is_made_and_deleted_by_keyboard_and_mouse(new_page):
     page = await new_page()
+    keys = page.get_by_text("Keys: g then a letter")
     await page.goto("/")
+    await keys.wait_for()
     await page.keyboard.press("g")
     await page.keyboard.press("t")
     await page.wait_for_url("**/topics")
@@ -84,8 +87,35 @@ async def test_a_topic_is_made_and_deleted_by_keyboard_and_mouse(new_page):
     await page.click("text=Delete with all messages")
     await page.click("text=Yes, do it")
     await page.wait_for_selector("text=Topic by-hand is gone.")
+    await keys.wait_for()
     await page.keyboard.press("/")
     assert await page.evaluate("document.activeElement.name") == "prefix"
+
+
+async def test_a_page_that_is_used_while_it_is_fetched_anew_stays_as_it_is(new_page):
+    page = await new_page()
+    asked, shall_go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(route):
+        answer = await route.fetch()
+        asked.set()
+        await shall_go_on.wait()
+        await route.fulfill(response=answer)
+
+    # What is parsed is put into the page in the same turn.
+    await page.add_init_script(
+        "const parse = DOMParser.prototype.parseFromString;"
+        "DOMParser.prototype.parseFromString = function (...given) {"
+        " window.parsed = true; return parse.apply(this, given); };"
+    )
+    await page.goto("/delayed")
+    await page.route("**/delayed", hold)
+    async with asyncio.timeout(STEP_S_MAX):
+        await asked.wait()
+    await page.click("text=Take a message back")
+    shall_go_on.set()
+    await page.wait_for_function("window.parsed")
+    assert await page.locator("details[open]").count() == 1
 
 
 async def test_2000_topics_are_listed_searched_and_paged(admin, new_page):

@@ -1,21 +1,24 @@
 // Draws pages anew that ask for it, and lets the keyboard lead through the menu. Pages work without.
 "use strict";
 const main = () => document.querySelector("main");
-async function refresh() {
+// Whether somebody reads or fills in what would be drawn anew.
+function inUse() {
   const shown = main(), busy = document.activeElement;
-  const reading = String(getSelection()) || (shown.contains(busy) && busy.matches("input, select, textarea, summary"));
-  if (!document.hidden && !reading && !shown.querySelector("details[open]")) {
+  return String(getSelection()) || shown.querySelector("details[open]") || (shown.contains(busy) && busy.matches("input, select, textarea, summary"));
+}
+async function refresh() {
+  if (!document.hidden && !inUse()) {
     try {
       const answer = await fetch(location.href, { headers: { "X-Refresh": "1" } });
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const fresh = page.querySelector("main");
-      if (fresh) shown.innerHTML = fresh.innerHTML;
+      if (fresh && !inUse()) main().innerHTML = fresh.innerHTML;
       document.body.classList.remove("stale");
     } catch {
       document.body.classList.add("stale");
     }
   }
-  setTimeout(refresh, shown.dataset.refresh * 1000);
+  setTimeout(refresh, main().dataset.refresh * 1000);
 }
 if (main().dataset.refresh) setTimeout(refresh, main().dataset.refresh * 1000);
 // Goes on with a change of many parts; the link beside the button stops it there.
@@ -35,3 +38,5 @@ addEventListener("keydown", (event) => {
     if (field) { event.preventDefault(); field.focus(); }
   }
 });
+// The page tells of its keys once they work.
+document.getElementById("keys").hidden = false;
