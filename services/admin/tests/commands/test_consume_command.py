@@ -3,6 +3,7 @@
 import pytest
 
 from ariane_admin.terminal.exits import ExitStatus
+from ariane_sdk.sync import ReceiveConsumer
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +91,19 @@ def test_members_receive_of_several_topics_and_by_priority(ariane, ariane_json, 
     assert {"priority 5", "priority 0"} <= set(said)
     for wrong in ("--by-priority", "--also=MORE_TO_RECEIVE"):
         ariane("consume", filled, "--group", "all", wrong, status=ExitStatus.USAGE)
+
+
+def test_a_group_receives_in_order_from_when_it_is_said(ariane, lines, cluster):
+    ariane("topic", "create", "TO_ORDER", "--queues", "1", "--broker", "broker-a")
+    ariane("produce", "TO_ORDER", lines("first", "second", "third"), "--group", "g")
+    receive = ("consume", "TO_ORDER", "--group", "orderly", "--receive", "--from", "earliest")
+    assert ariane(*receive, "--in-order", "--count", "1") == "first\n"
+
+    wanted = {"group": "orderly", "subscriptions": {"TO_ORDER": "*"}}
+    with ReceiveConsumer(cluster.name_servers, **wanted) as consumer:
+        [second] = consumer.receive_batch(10)
+        assert second.body == b"second"
+        assert consumer.receive_batch(10, timeout_s=0.2) == []  # The third waits for it.
+        ariane("consume", "TO_ORDER", "--group", "orderly", "--in-order", status=ExitStatus.USAGE)
+        assert ariane(*receive, "--any-order", "--count", "1") == "third\n"
+        consumer.ack(second)

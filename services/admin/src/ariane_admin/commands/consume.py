@@ -9,6 +9,9 @@ from contextlib import aclosing
 
 import click
 
+from ariane.admin.v1.group_service_pb2 import UpdateGroupRequest
+from ariane.broker.v1.group_service_pb2 import ConsumerGroupChange
+from ariane_admin.asking.changes import AdminChoice, administration, change_option, required
 from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.roll_call import RollCall
@@ -170,7 +173,14 @@ def _shown_body(body: bytes) -> bytes:
     help="With --receive: this topic, too; may be repeated.",
 )
 @click.option("--by-priority", is_flag=True, help="With --receive: higher priorities first.")
+@click.option(
+    "--in-order/--any-order",
+    default=None,
+    help="With --receive: have all members of the group receive the messages of one message group"
+    " one after the other, or in any order. Else as it was said before; at first in any order.",
+)
 @name_servers_option
+@change_option
 @output_option
 def consume(
     *,
@@ -184,7 +194,9 @@ def consume(
     receive: bool,
     more_topics: tuple[str, ...],
     by_priority: bool,
+    in_order: bool | None,
     name_servers: str,
+    admin: AdminChoice,
     output: Output,
 ) -> int:
     """Write the messages of TOPIC, a line each, until Ctrl-C.
@@ -196,6 +208,9 @@ def consume(
     A message whose compressed body cannot be read is told and passed over; exit status 1 in the
     end. With --group it has failed: it comes again, and becomes a dead letter in the end.
 
+    Whether a group receives in order is a setting of the group: --in-order and --any-order change
+    it on all brokers, before the first message, and are refused if a broker does not answer.
+
     \b
     Examples:
       ariane consume orders --from earliest --count 10
@@ -204,6 +219,7 @@ def consume(
       ariane consume orders --group billing --tag created
       ariane consume orders --group waiters --receive --from earliest
       ariane consume orders --also returns --group waiters --receive --by-priority
+      ariane consume orders --group waiters --receive --in-order
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if group is not None and no_follow:
         raise click.UsageError("--no-follow and --group exclude each other")
@@ -213,6 +229,8 @@ def consume(
         raise click.UsageError("--receive needs --group, and --from earliest or latest")
     if (more_topics or by_priority) and not receive:
         raise click.UsageError("--also and --by-priority need --receive")
+    if in_order is not None and not receive:
+        raise click.UsageError("--in-order and --any-order need --receive")
     lines = _Lines(output, tags, count)
     begin = Begin(start, queues)
     if no_follow:
@@ -220,7 +238,10 @@ def consume(
     if group is None:
         return run_async(_following(name_servers, topic, begin, lines))
     wanted = dict.fromkeys((topic, *more_topics), " || ".join(tags) or "*")
-    if receive:
+    if receive and group is not None:
+        if in_order is not None:
+            change = ConsumerGroupChange(consumer_group=group, receive_in_order=in_order)
+            run_async(_change_group(name_servers, admin, change))
         receiver = ReceiveConsumer(
             name_servers,
             group=group,
@@ -258,6 +279,14 @@ async def _up_to_the_end(name_servers: str, topic: str, begin: Begin, lines: _Li
         async with aclosing(read_stored(reader, topic, begin, roll)) as messages:
             await lines.write_all(messages)
     return roll.status or lines.status
+
+
+async def _change_group(name_servers: str, admin: AdminChoice, change: ConsumerGroupChange) -> None:
+    """Change a setting of a group on all brokers; those that do not know the group get it."""
+    async with administration(name_servers, admin) as changes:
+        request = UpdateGroupRequest(group=change, allow_missing=True)
+        answer = await changes.ask(changes.groups.UpdateGroup, request)
+    required(answer.outcomes)
 
 
 async def _receiving(consumer: ReceiveConsumer, lines: _Lines, count: int | None) -> ExitStatus:

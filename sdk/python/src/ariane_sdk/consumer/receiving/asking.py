@@ -2,13 +2,16 @@
 
 ::
 
-    broker a   ask ... answer   ask ahead ... answer (waits)
-    broker b   ask ............................ held
-                       |
-    line               [ batch ]  ->  whoever consumes
+    broker a   ask ... full answer   ask ahead ... answer (waits)
+    broker b   ask ... answer                    ask ......... held
+                         |                        |
+    line               [ batch ]  ->  whoever consumes: works, then wants the next
 
 One batch stands in line, and each broker has one more ready or on its way at most: what is fetched
-is invisible to other members, who may have nothing to do.
+is invisible to other members, who may have nothing to do. A broker is asked ahead only where it
+likely has more. A call that is held is made for somebody who waits: while a consumer works, what
+comes goes to others, and whoever stops after a batch leaves no call behind that is answered just
+then.
 """
 
 from __future__ import annotations
@@ -102,7 +105,7 @@ class Asking:
         self._askers: dict[str, asyncio.Task[None]] = {}
         self._ahead: dict[str, asyncio.Task[Answer]] = {}
         self._sent: set[str] = set()
-        self._wanted = asyncio.Event()
+        self._wanted = asyncio.Event()  # Somebody waits, and nothing stands in line.
         self._wanted.set()
         self._is_slow = False
         invisible_s = duration_s(order.invisible_duration) or math.inf
@@ -121,13 +124,14 @@ class Asking:
                 while self._kept:
                     batch = self._first(self._kept.pop())
                     if is_held(batch[0], self._clock):
-                        begin_s = self._begin()
+                        begin_s = self._clock.monotonic_s()
                         yield batch
                         self._pace(begin_s)
                 await self._follow()
                 if self._kept:
                     continue
-                self._wanted.set()
+                if self._line.empty():
+                    self._wanted.set()
                 try:
                     async with asyncio.timeout(self._wait_s):
                         found = await self._line.get()
@@ -140,20 +144,14 @@ class Asking:
                 # Only now: answers that wait are one piece of memory each, and cost nothing.
                 batch = self._first(messages_of(found))
                 if is_held(batch[0], self._clock):
-                    begin_s = self._begin()
+                    begin_s = self._clock.monotonic_s()
                     yield batch
                     self._pace(begin_s)
         finally:
             await self._end()
 
-    def _begin(self) -> float:
-        """Whoever consumes begins to work: fetch nothing meanwhile if that takes long."""
-        if self._is_slow:
-            self._wanted.clear()
-        return self._clock.monotonic_s()
-
     def _pace(self, begin_s: float) -> None:
-        """Whoever consumes has worked since then."""
+        """Whoever consumes has worked since then: nothing is asked ahead if that took long."""
         self._is_slow = self._clock.monotonic_s() - begin_s > self._slow_s
 
     def _first(self, messages: Batch) -> Batch:
@@ -233,9 +231,10 @@ class Asking:
             if not answer.message_count:
                 continue
             try:
-                if likely and self._line.empty():
+                if likely and self._line.empty() and not self._is_slow:
                     await self._ask_at_once(address, broker)
                 await self._line.put(answer)
+                self._wanted.clear()
             except asyncio.CancelledError:
                 self._fetched.keep(answer)
                 raise
