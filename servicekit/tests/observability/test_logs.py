@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextvars
 import io
 import json
 import logging
@@ -43,10 +44,14 @@ def test_a_line_is_one_json_object_with_fixed_keys_first(lines):
 
 
 def test_lines_within_a_call_bear_its_request_id(lines):
+    def within_a_call():
+        enter_call(Call("/a.B/C", "req-1", context=None))
+        get_logger("x").info("thing_done")
+        logging.getLogger("library").warning("careful")
+
     lines(log_format="json")
-    enter_call(Call("/a.B/C", "req-1", context=None))
-    get_logger("x").info("thing_done")
-    logging.getLogger("library").warning("careful")
+    # In a context of its own: tests that come later are within no call.
+    contextvars.copy_context().run(within_a_call)
     for line in lines():
         assert (line["request_id"], line["method"]) == ("req-1", "/a.B/C")
 

@@ -19,7 +19,7 @@ DISK = alert_pb.ALERT_FIGURE_DISK_USED_RATIO
 TOPIC, GROUP = "al-work", "al-clerks"
 
 
-class Teller:
+class Webhook:
     """A webhook that is away as often as it is told to be."""
 
     def __init__(self):
@@ -54,7 +54,7 @@ async def backlog(cluster):
 async def test_a_backlog_is_an_alert_until_it_is_consumed(cluster, database, backlog):
     access = ClusterAccess(cluster.name_servers, ErrorTranslator(ADMIN_ERROR_RULES))
     await access.start()
-    teller = Teller()
+    teller = Webhook()
 
     def watcher():
         return Watcher(
