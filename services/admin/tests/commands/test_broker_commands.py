@@ -23,6 +23,11 @@ def test_brokers_say_how_they_are(ariane, ariane_json, cluster):
     ariane("broker", "show", "broker-z", status=ExitStatus.NOT_FOUND)
 
 
+def test_a_broker_without_replicas_says_so(ariane):
+    told = ariane("broker", "ha", "status", "broker-a", status=ExitStatus.REFUSED)
+    assert "broker broker-a has no replicas" in told
+
+
 def test_settings_of_a_broker(ariane_json):
     settings = ariane_json("broker", "show", "broker-a", "--settings")["settings"]
     by_name = {each["name"]: each for each in settings}

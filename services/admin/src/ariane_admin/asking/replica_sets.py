@@ -67,6 +67,8 @@ async def members_of(doors: ClusterDoors, name: str) -> list[Member]:
         asked[address] = Member(address, state)
         waiting += state.replica_set.addresses.values()
     if refusal is not None and all(one.state is None for one in asked.values()):
+        if refusal.reason == "FEATURE_NOT_AVAILABLE":
+            raise CallError(f"broker {name} has no replicas", reason=refusal.reason) from refusal
         raise refusal
     return [asked[address] for address in sorted(asked)]
 
