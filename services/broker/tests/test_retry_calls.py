@@ -181,13 +181,13 @@ async def test_plain_clients_read_where_a_copy_came_from(broker):
     assert (origin.topic, origin.queue_id, origin.queue_offset) == ("orders", 2, 0)
     assert int(origin.message_id[-16:], 16) == sent.commit_log_offset
     assert (origin.dead_letter_reason, origin.last_error) == ("", "no stock")
-    assert plain.position.delivery_attempt == 1
+    assert (plain.position.delivery_attempt, origin.attempts) == (1, 1)
     assert dict(plain.properties) == {}
     await return_call(broker, again, cause="still none")
     (letter,) = await plain_messages(broker, "%DLQ%billing")
     assert (letter.origin.topic, letter.origin.message_id) == ("orders", origin.message_id)
     assert letter.origin.dead_letter_reason == "ATTEMPTS_EXHAUSTED"
-    assert letter.origin.last_error == "still none"
+    assert (letter.origin.last_error, letter.origin.attempts) == ("still none", 2)
 
 
 async def test_what_a_producer_says_of_an_origin_is_not_believed(broker):

@@ -111,6 +111,18 @@ async def test_a_message_without_attempts_left_becomes_a_dead_letter(clock, brok
     await one.comes_to_stand([(3, 0, 0, 0, 0)])
     assert await broker.bodies("%DLQ%billing") == [b"a", b"b", b"c"]
     assert await one.receive() == []
+    letters = await Receiver(broker, "undertakers").receive("%DLQ%billing")
+    origins = [letter.message.origin for letter in letters]
+    assert [(each.topic, each.attempts) for each in origins] == [
+        ("orders", 2),
+        ("orders", 1),
+        ("orders", 2),
+    ]
+    assert [(each.dead_letter_reason, each.last_error) for each in origins] == [
+        ("ATTEMPTS_EXHAUSTED", "broken"),
+        ("REJECTED", ""),
+        ("ATTEMPTS_EXHAUSTED", ""),
+    ]
 
 
 async def test_a_client_waits_until_something_comes(clock, broker):

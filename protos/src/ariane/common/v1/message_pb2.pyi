@@ -253,6 +253,7 @@ class MessageOrigin(_message.Message):
     QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     DEAD_LETTER_REASON_FIELD_NUMBER: _builtins.int
     LAST_ERROR_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic that it was sent to."""
     message_id: _builtins.str
@@ -265,6 +266,8 @@ class MessageOrigin(_message.Message):
     """Why it became a dead letter: a word such as "attempts". Empty for what is tried again."""
     last_error: _builtins.str
     """What the consumer said when it last failed, for people. May be empty."""
+    attempts: _builtins.int
+    """How often it had been tried when this copy was made, from 1."""
     def __init__(
         self,
         *,
@@ -274,10 +277,11 @@ class MessageOrigin(_message.Message):
         queue_offset: _builtins.int | None = ...,
         dead_letter_reason: _builtins.str = ...,
         last_error: _builtins.str = ...,
+        attempts: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "_queue_offset", b"_queue_offset", "queue_id", b"queue_id", "queue_offset", b"queue_offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "_queue_offset", b"_queue_offset", "dead_letter_reason", b"dead_letter_reason", "last_error", b"last_error", "message_id", b"message_id", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "_queue_offset", b"_queue_offset", "attempts", b"attempts", "dead_letter_reason", b"dead_letter_reason", "last_error", b"last_error", "message_id", b"message_id", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__queue_id: _TypeAlias = _typing.Literal["queue_id"]  # noqa: Y015
     _WhichOneofArgType__queue_id: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id"]  # noqa: Y015

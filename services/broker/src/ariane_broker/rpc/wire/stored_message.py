@@ -235,6 +235,7 @@ def origin_of(fields: RecordFields) -> MessageOrigin | None:
         queue_offset=_number(properties.get(PropertyName.ORIGIN_QUEUE_OFFSET, "")),
         dead_letter_reason=properties.get(PropertyName.DEAD_LETTER_REASON, ""),
         last_error=properties.get(PropertyName.LAST_ERROR, ""),
+        attempts=fields.attempts,
     )
 
 
