@@ -80,12 +80,12 @@ ONE_FINDING = {
     "another broker answers": findings(broker(answers_as=identity("broker-z"))),
     "loopback": findings(broker(identity(address="127.0.0.1:10911"))),
     "several addresses": findings(broker(), broker(identity(address="10.0.0.2:10911"))),
-    "clusters c1, c2": findings(broker(), broker(identity(cluster="c2", address="10.0.0.2:1"))),
+    "clusters: c1, c2": findings(broker(), broker(identity(cluster="c2", address="10.0.0.2:1"))),
     "3.5 s ahead of": findings(broker(process=process(ahead_s=4, unsure_s=0.5))),
     "9.0 s behind": findings(broker(process=process(ahead_s=-9))),
     "versions differ": findings(broker(process=process("2"))),
-    "takes nothing: full": findings(broker(store={"refusal": "full"})),
-    "as an operator decided": findings(broker(writable=False)),
+    "accepts no messages: full": findings(broker(store={"refusal": "full"})),
+    "because an operator stopped it": findings(broker(writable=False)),
     "90% full": findings(broker(store={"disk_used_ratio": 0.9})),
     "has jumped 2 times since its start, last by 15.0 days back at 1970-01-01T00:00:07Z": findings(
         broker(
@@ -102,8 +102,8 @@ ONE_FINDING = {
     "its clock has jumped 90.0 s ahead": findings(
         broker(clock=ClockState(jump_count=1, doubted_duration=Duration(seconds=90)))
     ),
-    "12 messages were deleted before their time since its start, for lack of space; last at "
-    "1970-01-01T00:00:09Z of orders, bills, stored until 1970-01-01T00:00:05Z": findings(
+    "12 messages were deleted before their retention time since its start, for lack of space; last"
+    " at 1970-01-01T00:00:09Z of orders, bills, stored until 1970-01-01T00:00:05Z": findings(
         broker(
             store={
                 "early_deletions": EarlyDeletions(
@@ -117,7 +117,7 @@ ONE_FINDING = {
         )
     ),
     "the tail was cut": findings(broker(recovery_findings=["the tail was cut"])),
-    "3 messages on broker broker-a/0 at 10.0.0.1:10911 lie in queues": findings(
+    "3 messages on broker broker-a/0 at 10.0.0.1:10911 are in queues": findings(
         broker(unread_topics=[UnreadTopic(topic="orders", queue_count=1, message_count=3)])
     ),
     "orders: a, not b": findings(broker(conflicts=[CONFLICT]), broker(conflicts=[CONFLICT])),
@@ -125,7 +125,7 @@ ONE_FINDING = {
         broker(),
         name_servers=[name_server(broker()), name_server(address="10.0.0.8:9876")],
     ),
-    "is registered nowhere, and the order of queues of topic bills and 1 more": findings(
+    "is registered nowhere, but is part of the queue order of topic bills and 1 more": findings(
         broker(), orders={"trades": "broker-z:4;broker-a:4", "bills": "broker-z:1", "x": "y"}
     ),
     "does not answer: gone": findings(
@@ -188,7 +188,7 @@ def test_topics_that_stand_in_no_route_are_named():
     )
     (found,) = findings(one, name_servers=[name_server(brokers=[live])])
     assert found.severity is Severity.ERROR
-    assert found.finding.startswith("4000 of its topics stand in no route")
+    assert found.finding.startswith("4000 of its topics are not in the routes")
     assert found.finding.count("too many") == 3
     assert "topics_max" in found.advice
 

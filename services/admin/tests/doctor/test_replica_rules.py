@@ -45,7 +45,7 @@ def test_a_sound_set_and_a_broker_without_replicas_are_no_finding():
 
 def test_a_primary_without_a_lease_takes_nothing():
     [finding] = found(broker(has_lease=False))
-    assert "it takes no messages" in finding
+    assert "it accepts no messages" in finding
 
 
 def test_replicas_that_stand_in_routes_have_no_primary():
@@ -55,18 +55,18 @@ def test_replicas_that_stand_in_routes_have_no_primary():
         for one in (2, 3)
     ]
     [finding] = found(dead, *replicas)
-    assert finding.endswith("takes no messages: there is no primary: awaited")
+    assert finding.endswith("accepts no messages: there is no primary: awaited")
     assert found(broker(), *replicas) == []  # It has just come back.
 
 
 def test_two_that_say_they_are_primary():
     [finding] = found(broker("h:1"), broker("h:2"))
-    assert "several say that they are its primary: h:1, h:2" in finding
+    assert "several brokers claim to be its primary: h:1, h:2" in finding
 
 
 def test_a_set_of_one_and_a_replica_that_is_behind():
     away = replica(100, attached=False)
     [finding] = found(broker(in_sync=(0,), replicas=[away]))
-    assert "alone in sync" in finding
+    assert "the only broker in sync" in finding
     [finding] = found(broker(replicas=[replica(31)]))
     assert "replica 1 is 5,000 bytes behind" in finding

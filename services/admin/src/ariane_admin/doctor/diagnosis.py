@@ -43,7 +43,8 @@ def _unreachable_name_servers(facts: ClusterFacts) -> Iterator[Finding]:
                 Severity.ERROR,
                 f"name server {one.address}",
                 one.error,
-                "start it, or take it out of --name-servers of brokers and clients",
+                "start it; if it is gone for good, remove it from --name-servers of brokers and"
+                " clients",
             )
 
 
@@ -53,8 +54,8 @@ def _young_name_servers(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 Severity.NOTE,
                 f"name server {one.address}",
-                "has just started and may not know all brokers yet",
-                "ask again in a minute",
+                "has just started and may not know all brokers yet, so findings may be incomplete",
+                "run ariane doctor again in a minute",
             )
 
 
@@ -64,8 +65,8 @@ def _no_brokers(facts: ClusterFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             "cluster",
-            "no broker is registered",
-            "start one with --name-servers set to these name servers",
+            "no broker is registered: no message can be sent or consumed",
+            "start a broker with --name-servers set to these name servers",
         )
 
 
@@ -75,9 +76,9 @@ def _refused_brokers(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 _subject(broker.identity),
-                f"name server {name_server.address} refuses it, so that it stands in no route: "
-                f"{broker.cause}",
-                "mend what it says; the broker asks again every few seconds as long as it runs",
+                f"name server {name_server.address} refuses it, so clients do not find it:"
+                f" {broker.cause}",
+                "fix the cause; while the broker runs it tries to register again every few seconds",
             )
 
 
@@ -91,10 +92,11 @@ def _refused_topics(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 _subject(broker.identity),
-                f"{broker.refused_topic_count} of its topics stand in no route of name server "
-                f"{name_server.address}{named_text}",
-                "delete topics that nobody needs, and see who makes them; topics_max of the broker "
-                "limits them, topics_per_broker_max of the name server what it takes",
+                f"{broker.refused_topic_count} of its topics are not in the routes of name server"
+                f" {name_server.address}{named_text}",
+                "clients cannot find these topics: delete unused ones (ariane topic delete),"
+                " or raise the limits, topics_max of the broker and topics_per_broker_max of"
+                " the name server",
             )
 
 
@@ -108,8 +110,9 @@ def _brokers_unknown_to_some(facts: ClusterFacts) -> Iterator[Finding]:
                 yield Finding(
                     Severity.ERROR,
                     _subject(broker.identity),
-                    f"is not registered with name server {name_server.address}",
-                    "name it in the broker's --name-servers: each broker tells each name server",
+                    f"is not registered with name server {name_server.address}: clients that"
+                    " use it do not find the broker",
+                    "restart the broker with all name servers in its --name-servers",
                 )
 
 
@@ -124,9 +127,10 @@ def _brokers_of_orders(facts: ClusterFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             f"broker {name}",
-            f"is registered nowhere, and the order of queues of {topics} names it: messages of"
-            " groups that belong there wait",
-            "start it; if it is gone for good, ariane topic order TOPIC --set moves its groups",
+            f"is registered nowhere, but is part of the queue order of {topics}: messages"
+            " of the message groups that belong there wait",
+            "start it; if it is gone for good, move its message groups to other queues:"
+            " ariane topic order TOPIC --set",
         )
 
 
@@ -137,7 +141,7 @@ def _unreachable_brokers(facts: ClusterFacts) -> Iterator[Finding]:
                 Severity.ERROR,
                 _subject(broker.identity),
                 f"does not answer here at the address in routes: {broker.error}",
-                "see on its machine whether it runs, and what its log says last; if it does run,"
+                "check on its machine that it runs, and read the end of its log; if it runs"
                 " and is not frozen, set its --advertised-address to one that clients can reach",
             )
 
@@ -149,7 +153,7 @@ def _strangers(facts: ClusterFacts) -> Iterator[Finding]:
                 Severity.ERROR,
                 _subject(broker.identity),
                 f"another broker answers there: {_subject(broker.state.identity)}",
-                "give each broker an --advertised-address of its own",
+                "clients reach the wrong broker: give each broker its own --advertised-address",
             )
 
 
@@ -162,8 +166,8 @@ def _loopback_addresses(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 _subject(broker.identity),
-                "routes give a loopback address to clients on other machines",
-                "set its --advertised-address to one that they can reach",
+                "routes contain its loopback address, which clients on other machines cannot reach",
+                "set its --advertised-address to one that clients can reach",
             )
 
 
@@ -180,15 +184,16 @@ def _shared_names(facts: ClusterFacts) -> Iterator[Finding]:
                 Severity.ERROR,
                 f"broker {name}/{broker_id} of {cluster}",
                 f"is at several addresses at once: {', '.join(sorted(known))}",
-                "give each broker a --broker-name of its own",
+                "clients reach only one of them: give each broker its own --broker-name",
             )
     for name, known in clusters.items():
         if len(known) > 1:
             yield Finding(
                 Severity.WARNING,
                 f"broker {name}",
-                f"bears a name that is used in clusters {', '.join(sorted(known))}",
-                "give each a name of its own: queues and maintenance go by the name alone",
+                f"has a name that is used in several clusters: {', '.join(sorted(known))}",
+                "give each its own --broker-name: queues and maintenance commands identify a"
+                " broker by name alone",
             )
 
 
@@ -201,7 +206,8 @@ def _clocks(facts: ClusterFacts) -> Iterator[Finding]:
                 Severity.WARNING,
                 subject,
                 f"its clock is {apart_s:.1f} s {where} the clock here",
-                "let NTP or chrony keep the clocks; times of messages are compared",
+                "times of messages are compared between machines: synchronize the clocks with"
+                " NTP or chrony",
             )
 
 
@@ -215,19 +221,19 @@ def _clock_jumps(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 Severity.WARNING,
                 subject,
-                f"its clock has jumped {_span(doubted_s)} ahead, or its store was closed for so"
-                " long: what only this clock calls old is not deleted yet",
-                "set the clock right; one that is right is believed once it has stood for the"
-                " retention time",
+                f"its clock has jumped {_span(doubted_s)} ahead, or its store was closed for that"
+                " long: messages that only this clock makes old are not deleted yet",
+                "correct the clock if it is wrong; if it is right, wait: it is trusted again"
+                " after the retention time",
             )
         if stamp_ahead_s > CLOCK_SECONDS_MAX:
             yield Finding(
                 Severity.WARNING,
                 subject,
                 f"store times are {_span(stamp_ahead_s)} ahead of its clock: messages were stored"
-                " while it was ahead, and later ones get no earlier time",
-                "let NTP or chrony keep the clock; offsets by time are of no use until it has"
-                " caught up",
+                " while the clock was ahead, and later ones never get an earlier time",
+                "synchronize the clock with NTP or chrony; do not reset offsets by time until"
+                " it has caught up",
             )
         if clock.jump_count and not doubted_s:
             jump_s = clock.last_jump_duration.ToTimedelta().total_seconds()
@@ -237,7 +243,8 @@ def _clock_jumps(facts: ClusterFacts) -> Iterator[Finding]:
                 subject,
                 f"its clock has jumped {clock.jump_count} times since its start, last by"
                 f" {_span(abs(jump_s))} {where} at {clock.last_jump_time.ToJsonString()}",
-                "let NTP or chrony keep the clock: delayed messages come by it",
+                "synchronize the clock with NTP or chrony: it decides when delayed messages"
+                " are delivered",
             )
 
 
@@ -252,11 +259,11 @@ def _early_deletions(facts: ClusterFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             _subject(broker.identity),
-            f"{early.message_count} messages were deleted before their time since its start, for"
-            f" lack of space; last at {early.last_time.ToJsonString()} of"
+            f"{early.message_count} messages were deleted before their retention time since its"
+            f" start, for lack of space; last at {early.last_time.ToJsonString()} of"
             f" {', '.join(early.last_topics) or 'no topic'}{stored}",
-            "make room on its disk or set --retention-hours lower; consumers that were behind have"
-            " lost them: its log names queues and offsets (messages_deleted_early)",
+            "consumers that were behind have lost them: free space on its disk or lower"
+            " --retention-hours; its log names queues and offsets (messages_deleted_early)",
         )
 
 
@@ -270,7 +277,7 @@ def _versions(facts: ClusterFacts) -> Iterator[Finding]:
             Severity.WARNING,
             "cluster",
             f"versions differ: {told}",
-            "finish the upgrade: different versions are for its duration only",
+            "finish the upgrade: mixed versions are supported only during one",
         )
 
 
@@ -287,15 +294,15 @@ def _not_writable(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 subject,
-                f"its store takes nothing: {state.store.refusal}",
-                "make room on its disk, or look into its log",
+                f"its store accepts no messages: {state.store.refusal}",
+                "free space on its disk, and read its log",
             )
         elif name in wiped or (state is not None and not state.writable):
             yield Finding(
                 Severity.NOTE,
                 subject,
-                "takes no messages, as an operator decided",
-                f"ariane broker restore {name} ends it",
+                "accepts no messages, because an operator stopped it (ariane broker drain)",
+                f"to let it accept messages again: ariane broker restore {name}",
             )
 
 
@@ -307,7 +314,8 @@ def _disks(facts: ClusterFacts) -> Iterator[Finding]:
                 Severity.WARNING,
                 _subject(broker.identity),
                 f"its disk is {state.store.disk_used_ratio:.0%} full",
-                "make room: near the limit old messages go early, beyond it none are taken",
+                "free space on the disk, or lower --retention-hours: near the limit old"
+                " messages are deleted early, and beyond it new ones are refused",
             )
 
 
@@ -318,7 +326,7 @@ def _recoveries(facts: ClusterFacts) -> Iterator[Finding]:
                 Severity.WARNING,
                 _subject(broker.identity),
                 f"its store: {line}",
-                "ariane store fsck on its closed store says more",
+                "stop the broker and run ariane store fsck on its store for details",
             )
 
 
@@ -328,9 +336,10 @@ def _unread_queues(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 f"topic {one.topic}",
-                f"{one.message_count} messages on {_subject(broker.identity)} lie in queues that"
-                f" are not read ({one.queue_count} of them): nobody gets them",
-                f"ariane topic update {one.topic} --queues N, N as many as ever had messages",
+                f"{one.message_count} messages on {_subject(broker.identity)} are in queues that"
+                f" are not readable ({one.queue_count} of them), so no consumer gets them",
+                f"ariane topic update {one.topic} --queues N, where N is the largest number"
+                " of queues it ever had",
             )
 
 
@@ -347,9 +356,10 @@ def _subscription_conflicts(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 Severity.WARNING if conflict.refused else Severity.ERROR,
                 f"group {conflict.consumer_group}",
-                f"{members[1]} does not want what {members[0]} wants, {outcome}: "
-                f"{conflict.difference}",
-                "let all members subscribe to the same, or use a group of its own",
+                f"{members[1]} subscribes differently than {members[0]}, {outcome}:"
+                f" {conflict.difference}",
+                "messages may be missed: make all members subscribe to the same topics and"
+                " filters, or give the odd one its own group",
             )
 
 

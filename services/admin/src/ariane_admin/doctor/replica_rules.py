@@ -23,9 +23,9 @@ def primaries_without_lease(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 _subject(broker),
-                "stands as primary in routes and has no lease: it takes no messages",
-                "see whether it reaches the database of replica_set_url; its log says "
-                "shared_row_away",
+                "is primary in routes but has no lease, so it accepts no messages",
+                "check that it reaches the database of replica_set_url; search its log for"
+                " shared_row_away",
             )
 
 
@@ -42,8 +42,8 @@ def primaries_of_one_name(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 f"broker {name}",
-                f"several say that they are its primary: {where}",
-                "they use different databases: give all brokers of a name one replica_set_url",
+                f"several brokers claim to be its primary: {where}; their messages may diverge",
+                "they use different databases: restart them with the same replica_set_url",
             )
 
 
@@ -64,9 +64,10 @@ def sets_without_primary(facts: ClusterFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             f"broker {name}",
-            "has no primary, and takes no messages" + (f": {trouble}" if trouble else ""),
-            "start a broker that is in sync (ariane broker ha status); if none will come back, "
-            "ariane broker ha elect orders another one, and what that lacks is lost",
+            "has no primary, so it accepts no messages" + (f": {trouble}" if trouble else ""),
+            "start a broker that is in sync (ariane broker ha status); if none will come"
+            " back, elect a replica with ariane broker ha elect: messages that it lacks are"
+            " lost",
         )
 
 
@@ -80,9 +81,10 @@ def sets_of_one(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 Severity.WARNING,
                 _subject(broker),
-                "is alone in sync: no replica can take over, and acknowledgements rest on it alone",
-                "start its replicas; ariane broker ha status tells what keeps them, and "
-                "ariane broker ha remove takes out one that will not come back",
+                "is the only broker in sync: no replica can take over, and acknowledged"
+                " messages exist on it alone",
+                "start its replicas; ariane broker ha status shows what delays them, and"
+                " ariane broker ha remove removes one that will not come back",
             )
 
 
@@ -95,9 +97,10 @@ def replicas_behind(facts: ClusterFacts) -> Iterator[Finding]:
                 yield Finding(
                     Severity.WARNING,
                     _subject(broker),
-                    f"replica {replica.broker_id} is {replica.behind_bytes:,} bytes behind, and "
-                    f"has not had everything for {behind_s:.0f} s",
-                    "wait while it copies an old log; else see its disk and the line between both",
+                    f"replica {replica.broker_id} is {replica.behind_bytes:,} bytes behind, and"
+                    f" has been incomplete for {behind_s:.0f} s",
+                    "wait if it is copying an old log; otherwise check its disk, and the network"
+                    " between both",
                 )
 
 
