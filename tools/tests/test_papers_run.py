@@ -112,7 +112,7 @@ def test_commands_for_the_night_work_in_their_order(tmp_path):
     for line in ("SERVING", "SERVING", "are", "you", "there", "nothing to worry about"):
         assert line in told, said
     assert '"exit_status": 0' in said
-    assert "3 records, nothing is wrong" in said
+    assert "3 records, no problem found" in said
     assert re.search(r"^ commit log .*^status 1$", said, re.DOTALL | re.MULTILINE)
 
 

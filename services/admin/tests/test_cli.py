@@ -133,16 +133,16 @@ def test_nobody_there(capsys):
         assert main(["topic", "list", "--name-servers", address]) == ExitStatus.UNREACHABLE
     [line] = capsys.readouterr().err.splitlines()
     assert address in line
-    assert "say where they are by --name-servers or ARIANE_NAME_SERVERS" in line
+    assert "give their addresses with --name-servers or ARIANE_NAME_SERVERS" in line
 
 
 def test_what_may_have_been_done_is_looked_at_before_it_is_said_again(failing, capsys):
     failing(errors.DeadlinePassed("no answer in time", outcome_unknown=True))
     assert main(["fail"]) == ExitStatus.OUTCOME_UNKNOWN
-    assert "it may have been done: look before you say it again" in capsys.readouterr().err
+    assert "it may have been done: check before you repeat it" in capsys.readouterr().err
     failing(errors.DeadlinePassed("no answer in time"))
     assert main(["fail"]) == ExitStatus.UNREACHABLE
-    assert "look before" not in capsys.readouterr().err
+    assert "check before" not in capsys.readouterr().err
 
 
 def test_an_option_before_its_command_is_told_where_it_belongs(capsys):

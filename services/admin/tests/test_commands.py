@@ -18,7 +18,7 @@ BIN = Path(sys.executable).parent
 
 
 def test_a_topic_is_created_listed_and_shown(ariane):
-    assert ariane("topic", "create", "orders", "--queues", "3") == "Topic orders is there.\n"
+    assert ariane("topic", "create", "orders", "--queues", "3") == "Topic orders exists.\n"
     listed = json.loads(ariane("topic", "list", "-o", "json"))
     assert "orders" in {row["topic"] for row in listed}
     queues = json.loads(ariane("topic", "show", "orders", "-o", "json"))
@@ -169,7 +169,7 @@ def test_what_dev_tells_people_to_try_works_as_it_is_printed(dev):
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    assert "Topic hello is there." in done.stdout
+    assert "Topic hello exists." in done.stdout
     assert sorted(done.stdout.splitlines()[-2:]) == ["Bonjour", "Bonjour from Python"]
     store = Path(ready["store_path"])
     assert store.exists()

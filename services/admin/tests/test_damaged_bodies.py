@@ -70,7 +70,7 @@ def test_a_damaged_body_is_told_and_passed_over(damaged, capfd):
     out, err = capfd.readouterr()
     assert out.splitlines() == ["one", "three"]
     [line] = err.splitlines()
-    assert "passed over" in line
+    assert "skipped a message" in line
     assert f"{damaged}@broker-a#0 at 1" in line
 
     assert main([*reading, "--count", "2", "-o", "json"]) == ExitStatus.FAILED

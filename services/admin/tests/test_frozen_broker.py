@@ -138,7 +138,7 @@ def test_the_silent_broker_is_named_in_a_line_and_by_the_status(frozen, what):
     for ended in (ended for (asked, _), ended in frozen.items() if asked == what):
         assert ended.returncode == ExitStatus.UNREACHABLE, ended.stderr
         warning, *more = ended.stderr.splitlines()
-        assert warning.startswith("ariane: warning: shown without a broker that does not answer: ")
+        assert warning.startswith("ariane: warning: a broker does not answer, and ")
         assert "broker broker-b at 127.0.0.1" in warning
         # Where nothing was found, another line says that not all were asked.
         assert len(more) == (what.startswith("no ") or what in WITH_ONE_MORE_LINE)
@@ -206,7 +206,7 @@ def test_what_became_of_a_drain_of_a_frozen_broker_is_told(two):
         assert run(two, "broker restore broker-b").returncode == ExitStatus.DONE
     # No connection comes about with a process that is frozen: it has surely not heard of either.
     assert drained.returncode == restored.returncode == ExitStatus.UNREACHABLE
-    assert "1 of 1 name servers lead producers away from it" in drained.stderr
+    assert "1 of 1 name servers keep producers away from it" in drained.stderr
     assert "name servers were not told" in restored.stderr
     assert wiped == {"broker-a": False, "broker-b": True}
 
@@ -246,7 +246,7 @@ def test_a_broker_that_freezes_meanwhile_hides_no_other(two, text, monkeypatch, 
     billing = shown if isinstance(shown, dict) else shown[0]
     assert (billing["group"], billing["lag"], billing["unanswered"]) == ("billing", 1, ["broker-b"])
     [warning] = err.splitlines()
-    assert "without a broker that does not answer: broker broker-b at" in warning
+    assert "a broker does not answer, and the result lacks it: broker broker-b at" in warning
 
 
 def test_what_the_others_keep_is_written_when_a_broker_freezes_meanwhile(two, monkeypatch, capfd):
@@ -270,7 +270,9 @@ def test_what_the_others_keep_is_written_when_a_broker_freezes_meanwhile(two, mo
     out, err = capfd.readouterr()
     assert (status, out) == (ExitStatus.UNREACHABLE, "on broker-b\n"), err
     [warning] = err.splitlines()
-    assert "warning: shown without a broker that does not answer: broker broker-a at" in warning
+    assert (
+        "warning: a broker does not answer, and the result lacks it: broker broker-a at" in warning
+    )
 
 
 def test_who_was_left_out_last_fails_the_command(capfd):
@@ -288,4 +290,4 @@ def test_who_was_left_out_last_fails_the_command(capfd):
     assert caught.value is second
     assert not second.outcome_unknown
     assert roll.unanswered == ["broker-a", "broker-b"]
-    assert capfd.readouterr().err.count("shown without") == 1
+    assert capfd.readouterr().err.count("the result lacks it") == 1

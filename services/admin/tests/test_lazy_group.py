@@ -193,7 +193,7 @@ def test_help_of_root_and_groups_and_their_completion_load_no_command():
         [sys.executable, "-c", program], check=False, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert "Look at consumer groups, and move them." in done.stdout
+    assert "Inspect consumer groups, pause them, and move their offsets." in done.stdout
     assert "store" in done.stdout
 
 

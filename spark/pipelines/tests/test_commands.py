@@ -101,13 +101,13 @@ def test_what_the_package_names_is_what_its_modules_have():
 @pytest.mark.parametrize(
     ("arguments", "clause"),
     [
-        (("archive", "--to", "x"), "name topics, or give --pattern"),
-        (("archive", "orders", "--pattern", "o.*", "--to", "x"), "name topics, or give --pattern"),
-        (("replay", "a", "b", "--since", "yesterday"), "is no time with a zone"),
-        (("replay", "a", "b", "--since", "2013-02-08T05:00:00"), "is no time with a zone"),
-        (("report", "--to", "x", "--since", "1h", "--until", "2h"), "--until is not behind"),
+        (("archive", "--to", "x"), "give either topics or --pattern"),
+        (("archive", "orders", "--pattern", "o.*", "--to", "x"), "give either topics or --pattern"),
+        (("replay", "a", "b", "--since", "yesterday"), "is neither a time with a zone"),
+        (("replay", "a", "b", "--since", "2013-02-08T05:00:00"), "is neither a time with a zone"),
+        (("report", "--to", "x", "--since", "1h", "--until", "2h"), "--until must be later"),
         (("report", "--to", "no-such-folder/x"), "there is no folder no-such-folder"),
-        (("replay", "a", "b", "--since", "999999d"), "is no time with a zone"),
+        (("replay", "a", "b", "--since", "999999d"), "is neither a time with a zone"),
     ],
 )
 def test_wrong_command_lines_are_refused_before_anything_is_done(run, arguments, clause):
@@ -166,7 +166,7 @@ def test_whatever_java_says_is_one_line(error):
         ("def mend(letter:\n", "broken_mending:mend: .* was never closed"),
         ("raise ValueError('no\\nway')\n", "broken_mending:mend: no way"),
         ("", "no attribute 'mend'"),
-        ("mend = 5\n", "is no function"),
+        ("mend = 5\n", "is not a function"),
     ],
 )
 def test_a_module_of_the_user_that_does_not_load_is_one_line(tmp_path, monkeypatch, text, clause):
@@ -214,7 +214,7 @@ def test_each_command_does_its_work(
 
     assert archived.output == f"25 messages archived to {folder}\n"
     assert replayed.output == f"25 messages of {source} sent to {target}\n"
-    assert reported.output == f"25 messages of 1 topics, told in {page}\n"
+    assert reported.output == f"25 messages of 1 topics, reported in {page}\n"
     assert reading(target).load().count() == 50
     assert f"archive-{source}" in page.read_text()
 

@@ -428,7 +428,7 @@ def test_the_command(spark, local_cluster, new_topic, give_up, reading, tmp_path
     assert again.exit_code == 1
     assert bodies_of(reading, other).total() == 9
     assert "0 of 1 dead letters" in again.output
-    assert again.output.endswith("1 failed; 9 had been sent before.\n")
+    assert again.output.endswith("1 failed; 9 were sent before.\n")
     assert bodies_of(reading, other) == Counter(b"%d!" % n for n in range(10) if n != 3)
     refused = run("--repair", "my_fixes:nothing")
     assert (refused.exit_code, refused.output.count("\n")) == (1, 1)

@@ -203,7 +203,7 @@ def test_a_torn_tail_is_named_and_repaired(root):
     assert [(row["where"], row["begin"]) for row in cut] == [("tail", last), ("consume queue", 20)]
     assert (cut[1]["topic"], cut[1]["end"]) == (rows[-1]["topic"], 21)
     again = run("fsck", root, "--repair").stdout
-    assert again == "59 records, nothing is wrong; nothing was changed\n"
+    assert again == "59 records, no problem found; nothing was changed\n"
     assert run("verify", root).exit_code == 0
 
 
@@ -418,7 +418,7 @@ def test_an_error_of_the_system_is_said_in_words_and_with_what_to_do(tmp_path, c
     assert "Errno" not in line
     assert line == (
         f"ariane store: {tmp_path}/commitlog/{0:020d}: Is a directory;"
-        " a store has a file there: move the folder away"
+        " the store needs a file there: move the folder away"
     )
 
 
@@ -428,4 +428,4 @@ def test_an_error_of_the_disk_says_what_to_do(root, monkeypatch):
 
     monkeypatch.setattr("ariane_storage.commands.verify.inspect", fail)
     [line] = run("verify", root).stderr.splitlines()
-    assert "commitlog: Input/output error; the disk fails: copy the folder" in line
+    assert "commitlog: Input/output error; the disk is failing: copy the folder" in line

@@ -292,5 +292,6 @@ def test_a_folder_in_the_place_of_a_file_is_named(tmp_path, fill, place):
     result = run("verify", tmp_path / "s")
     assert result.exit_code == 2
     assert result.stderr.endswith(
-        f"ariane store: {path}: Is a directory; a store has a file there: move the folder away\n"
+        f"ariane store: {path}: Is a directory; the store needs a file there:"
+        " move the folder away\n"
     )

@@ -288,7 +288,7 @@ def test_queues_that_a_kill_has_left_are_no_damage(tmp_path, is_made_again):
     result = CliRunner().invoke(store_group, ["fsck", str(tmp_path / "copy"), "--repair"])
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (
         0,
-        f"{20 + 3 * is_made_again} records, nothing is wrong",
+        f"{20 + 3 * is_made_again} records, no problem found",
     )
     assert (tmp_path / "copy" / "consumequeue" / "flights").exists() == is_made_again
 

@@ -29,7 +29,7 @@ Examples:
 
 \b
 Exit status:
-  0 done, 1 failed, 2 wrong usage, 3 nobody or not everybody answers,
+  0 done, 1 failed, 2 wrong usage, 3 no answer, or not from all,
   4 not found, 5 refused, 6 outcome unknown, 130 interrupted
 """
 
@@ -81,14 +81,15 @@ class _Root(LazyGroup):
     "context_name",
     envvar=CONTEXT_VARIABLE,
     metavar="NAME",
-    help="Ask the cluster that ariane context add keeps under this name.",
+    help="Use the cluster that ariane context add saved under this name.",
 )
 @click.pass_context
 def root(context: click.Context, /, *, trace: bool, context_name: str | None) -> None:
     """ArianeMQ from the command line.
 
-    Commands take the name servers from --name-servers, ARIANE_NAME_SERVERS, or the context that is
-    used. What cannot be undone asks first; --yes says yes before.
+    Commands find the name servers by --name-servers, then ARIANE_NAME_SERVERS, then the current
+    context (ariane context use). Commands that cannot be undone ask for confirmation; --yes
+    skips the question.
     """
     # `main` looks at --trace before there is a context.
     del trace

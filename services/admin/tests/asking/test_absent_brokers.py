@@ -92,7 +92,7 @@ async def test_a_broker_that_another_name_server_knows_is_named(warnings):
     )
 
     [warning] = said
-    assert "shown without broker broker-b: only name server " + addresses[1] in warning
+    assert "the result lacks broker broker-b: only name server " + addresses[1] in warning
 
 
 async def test_a_broker_that_only_orders_of_queues_know_is_named_once(warnings):
@@ -102,7 +102,7 @@ async def test_a_broker_that_only_orders_of_queues_know_is_named_once(warnings):
     )
 
     [warning] = said
-    assert "shown without broker broker-b, which is not registered" in warning
+    assert "the result lacks broker broker-b, which is not registered" in warning
     assert "of topic bills and 1 more" in warning
 
 
@@ -114,7 +114,7 @@ async def test_a_name_server_that_hangs_or_knows_no_orders_hides_no_other(warnin
         ScriptedNameServer(["broker-b"], {}),
     )
 
-    assert [line.split(":")[2].strip() for line in said] == ["shown without broker broker-b"]
+    assert [line.split(":")[2].strip() for line in said] == ["the result lacks broker broker-b"]
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_lists_say_whom_they_are_without(without_one, text, capfd):
     out, err = capfd.readouterr()
     assert isinstance(json.loads(out), list)
     [warning] = err.splitlines()
-    assert "without broker broker-b, which is not registered" in warning
+    assert "the result lacks broker broker-b, which is not registered" in warning
 
 
 async def test_the_doctor_knows_orders_of_queues(without_one):

@@ -50,7 +50,7 @@ def test_definitions_leave_entries_and_an_altered_trail_is_found(
     whole = ariane_json("audit", "verify")
     assert whole["records"] == 6  # With those of the topic that was created and deleted.
     known = f"{whole['last_sequence']}:{whole['last_sha256']}"
-    assert "whole" in ariane("audit", "verify", "--known", known)
+    assert "intact" in ariane("audit", "verify", "--known", known)
     with sqlite3.connect(database) as connection:
         connection.execute("UPDATE audit_record SET claimed_user = 'eve' WHERE sequence = 1")
     broken = ariane("audit", "verify", status=ExitStatus.FAILED)

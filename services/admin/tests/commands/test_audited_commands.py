@@ -155,7 +155,7 @@ def test_none_changes_without_admin_and_says_so(ariane, capfd, monkeypatch):
     monkeypatch.setenv("ARIANE_ADMIN", "127.0.0.1:1")
     assert main(["topic", "create", "au-alone", "--admin", "none"]) == ExitStatus.DONE
     [line] = capfd.readouterr().err.splitlines()
-    assert line.startswith("ariane: warning: admin writes nothing of this down")
+    assert line.startswith("ariane: warning: this change is not recorded")
     assert main(["topic", "delete", "au-alone", "--admin", "none", "--yes"]) == ExitStatus.DONE
 
 
@@ -170,7 +170,7 @@ def test_an_admin_at_the_usual_place_is_found_if_it_serves_this_cluster(
     ariane("topic", "delete", "au-found", "--yes")
     elsewhere = ("--name-servers", "127.0.0.1:1")
     said = ariane("topic", "create", "au-found", *elsewhere, status=ExitStatus.UNREACHABLE)
-    assert "nobody writes this down" in said
+    assert "this change is not recorded" in said
     assert "serves another cluster" in said
     monkeypatch.setenv("ARIANE_ADMIN", admin_beside)
     assert trail() == [("CreateTopic", "au-found", "done"), ("DeleteTopic", "au-found", "done")]

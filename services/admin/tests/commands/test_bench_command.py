@@ -89,7 +89,7 @@ def test_wrong_usage_and_nobody_there(ariane):
 
 def test_more_than_memory_holds_is_refused(ariane):
     said = ariane("bench", "consume", "--count", "5000000", status=ExitStatus.USAGE)
-    assert "4.8 GiB would be kept, at most 4 are" in said
+    assert "4.8 GiB would be held in memory, and at most 4 GiB are allowed" in said
     schedule = ("--rate", "1000000", "--seconds", "3600")
     said = ariane("bench", "latency", *schedule, status=ExitStatus.USAGE)
     assert "3,601,000,000 messages, at most 50,000,000" in said

@@ -49,9 +49,9 @@ def test_drain_and_restore(ariane, ariane_json, lines):
         [row] = [row for row in ariane_json("broker", "list") if row["broker"] == "broker-b"]
         assert (row["writable"], row["wiped"]) == (False, True)
         findings = ariane_json("doctor")
-        assert [one["severity"] for one in findings if "an operator decided" in one["finding"]] == [
-            "note"
-        ]
+        assert [
+            one["severity"] for one in findings if "an operator stopped it" in one["finding"]
+        ] == ["note"]
     finally:
         done = ariane_json("broker", "restore", "broker-b")
     assert done["writable"]

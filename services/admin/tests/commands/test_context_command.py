@@ -74,7 +74,7 @@ def test_without_contexts_it_is_this_machine(run, asked):
 
 def test_a_context_without_a_checker_never_means_the_one_of_this_machine(run):
     line = run("transaction", "list", status=ExitStatus.USAGE)
-    assert "context prod names no transaction checker" in line
+    assert "context prod has no transaction checker" in line
 
 
 @pytest.mark.parametrize(
@@ -117,4 +117,4 @@ def test_a_file_that_is_nested_too_deeply_is_one_line(run, tmp_path):
     path.write_text("[" * 100_000)
     said = run("context", "list", status=ExitStatus.FAILED)
     assert f"{path} cannot be read" in said
-    assert "mend or delete it" in said
+    assert "fix or delete it" in said

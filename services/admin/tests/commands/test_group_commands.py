@@ -56,7 +56,7 @@ def test_a_long_list_of_groups_is_cut_and_says_so(ariane, cluster, capfd, monkey
     assert main(["group", "list", "--system", "--count", "2", "-o", "json"]) == ExitStatus.DONE
     out, err = capfd.readouterr()
     assert [row["group"] for row in json.loads(out)] == ["CID_ONSAPI_OWNER", "SELF_TEST_C_GROUP"]
-    assert "there are more than these 2: ask for more by --count" in err
+    assert "there are more than these 2: raise --count to see more" in err
 
 
 def test_a_group_that_is_not_there(ariane):
@@ -136,7 +136,9 @@ def test_offsets_are_cloned(ariane, ariane_json, consumed):
 def test_a_group_is_not_cloned_to_itself(ariane):
     # Before anybody is asked: neither the group nor the topic is there.
     line = ariane("group", "clone", "g-self", "g-self", "g-none", status=ExitStatus.USAGE)
-    assert line == "ariane: group g-self goes on there already: name another one [USAGE]\n"
+    assert (
+        line == "ariane: source and target are the same group g-self: give another target [USAGE]\n"
+    )
 
 
 @pytest.mark.parametrize(

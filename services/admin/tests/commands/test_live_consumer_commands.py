@@ -66,7 +66,7 @@ def test_running_members_and_a_message_consumed_again(ariane, ariane_json, consu
     )
     again = ("message", "consume-again", row["message_id"], "--group", "lc-billing")
     member = ("--member", made.client_id)
-    assert "Say --yes" in ariane(*again, *member, status=ExitStatus.USAGE)
+    assert "Give --yes" in ariane(*again, *member, status=ExitStatus.USAGE)
     done = ariane_json(*again, *member, "--yes")
     assert (done["outcome"], done["duration_ms"] >= 0) == ("consumed", True)
     listener.failing = True

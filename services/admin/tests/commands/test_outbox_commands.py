@@ -86,13 +86,13 @@ def test_an_outbox_that_the_database_has_nothing_of_is_doubted(sessions, ariane,
         assert main(["outbox", *arguments]) == ExitStatus.DONE
         return capfd.readouterr().err
 
-    assert "nothing of an outbox 'shpo'\n" in said("list", "shpo")
+    assert "has no outbox 'shpo'\n" in said("list", "shpo")
     with sessions.begin() as session:
         shop.add(session, Message("nowhere", b"x"))
     assert said("list", "shop") == ""
     ariane("outbox", "relay", "mail", "--until-empty")
     for command in (("list",), ("requeue", "--yes"), ("relay", "--until-empty")):
-        assert "nothing of an outbox 'shpo'; relays have served mail" in said(*command, "shpo")
+        assert "has no outbox 'shpo'; relays have served mail" in said(*command, "shpo")
         with sessions.begin() as session:
             partitions = METADATA.tables["ariane_outbox_partition"]
             session.execute(partitions.delete().where(partitions.c.outbox == "shpo"))

@@ -53,9 +53,9 @@ def test_settings_of_name_servers_are_changed_in_all_or_one(ariane_json, cluster
         (["no_such=1"], "is not known; what may: concurrent_calls_max"),
         (["concurrent_calls_max=0"], "greater than or equal to"),
         (["concurrent_calls_max=" + "9" * 5000], "concurrent_calls_max"),
-        (["concurrent_calls_max"], "say KEY=VALUE"),
-        (["=1"], "say KEY=VALUE"),
-        ([""], "say KEY=VALUE"),
+        (["concurrent_calls_max"], "give KEY=VALUE"),
+        (["=1"], "give KEY=VALUE"),
+        ([""], "give KEY=VALUE"),
         ([], "Missing argument"),
     ],
 )
@@ -70,7 +70,7 @@ def test_what_was_changed_before_a_refusal_is_told(ariane, capfd):
         *("broker", "set", "broker-a", "concurrent_calls_max=4096", "store_path=/", "-o", "json"),
         status=ExitStatus.USAGE,
     )
-    assert "what was said before it is changed: concurrent_calls_max" in told
+    assert "the assignments before it were changed: concurrent_calls_max" in told
 
 
 def test_an_unknown_broker_and_an_unknown_process_are_refused(ariane):

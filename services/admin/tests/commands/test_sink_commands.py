@@ -62,13 +62,13 @@ def test_a_sink_is_listed_moved_and_deleted(sink, copies, ariane, ariane_json):
     row = row_of(ariane_json("sink", "list"), sink)
     assert (row["home"], row["batch"]) == ("broker-b", 3)
     back = ariane("sink", "move", sink, "broker-a", "--yes", "--home-is-gone")
-    assert back == f"Sink {sink} writes to broker-a now.\n"
+    assert back == f"Sink {sink} now writes to broker-a.\n"
 
     told = ariane_json("sink", "delete", sink, "--dry-run")
     assert (told["name"], told["staged_rows"], told["dry_run"]) == (sink, 0, True)
     assert row_of(ariane_json("sink", "list"), sink)["batch"] == 3
     gone = ariane("sink", "delete", sink, "--yes")
-    assert gone == f"Sink {sink} is gone from 2 brokers; 0 staged rows dropped.\n"
+    assert gone == f"Deleted sink {sink} from 2 brokers; 0 staged rows dropped.\n"
     assert not [row for row in ariane_json("sink", "list") if row["name"] == sink]
 
 
@@ -93,9 +93,9 @@ def test_what_cannot_be_done_is_said_in_one_line(sink, cluster, ariane):
         (("delete", "nobody", "-y"), ExitStatus.NOT_FOUND, "no broker knows sink 'nobody'"),
         (("move", sink, "broker-a", "-y"), ExitStatus.USAGE, "writes to broker broker-a already"),
         (("move", sink, "broker-z", "-y"), ExitStatus.UNREACHABLE, "no broker broker-z"),
-        (("move", sink, "broker-b", "-y", "--committed-batch", "3"), ExitStatus.USAGE, "is for"),
-        (("move", sink, "broker-b"), ExitStatus.USAGE, "in place of broker-a? Say --yes"),
-        (("delete", sink), ExitStatus.USAGE, "with 0 staged rows? Say --yes"),
+        (("move", sink, "broker-b", "-y", "--committed-batch", "3"), ExitStatus.USAGE, "requires"),
+        (("move", sink, "broker-b"), ExitStatus.USAGE, "from broker-a to broker-b? Give --yes"),
+        (("delete", sink), ExitStatus.USAGE, "with 0 staged rows? Give --yes"),
     ):
         error = ariane("sink", *words, status=status)
         assert text in error, words

@@ -168,7 +168,7 @@ def test_an_order_changes_only_when_somebody_says_so(ariane, ariane_json):
     cleared = ariane_json("topic", "order", "grown", "--clear", "--yes")
     assert cleared["queue_order"] == ""
     assert [row["queues"] for row in cleared["brokers"]] == [0, 0]
-    assert "none: groups move" in ariane("topic", "order", "grown")
+    assert "none: message groups move" in ariane("topic", "order", "grown")
     assert "order place" not in ariane("topic", "show", "grown")
 
 
@@ -201,7 +201,7 @@ def test_name_servers_that_do_not_keep_an_order_are_told_again(ariane, ariane_js
     assert "half-known" not in listed(ariane_json)
     ariane("topic", "create", "half-known", "--queues", "1", "--type", "fifo")
     told = frozen("topic", "delete", "half-known", "--yes")
-    assert "say it again when they answer" in told
+    assert "repeat it when they answer" in told
     ariane("topic", "delete", "half-known", "--missing-ok", "--yes")
     ariane("topic", "create", "half-known", "--queues", "1")
     for _ in cluster.name_server_processes * 4:
@@ -236,7 +236,7 @@ def test_queues_that_nobody_reads_need_force_and_are_told(ariane, ariane_json, c
     assert "--queues" in said
     ariane("topic", "update", "hidden", "--queues", "2")
     both = ariane("topic", "update", "hidden", "--queues", "2", "--read-queues", "1", status=2)
-    assert "--queues says both" in both
+    assert "--queues sets both" in both
     rows = ariane_json("topic", "update", "hidden", "--write-queues", "3", "--force", "--yes")
     assert [(row["read_queues"], row["write_queues"]) for row in rows] == [(2, 3)]
     lost = MessageQueue("hidden", "broker-a", 2)
@@ -247,6 +247,6 @@ def test_queues_that_nobody_reads_need_force_and_are_told(ariane, ariane_json, c
     ] == [1]
     capfd.readouterr()
     assert main(["doctor"]) == ExitStatus.FAILED
-    assert "nobody gets them" in capfd.readouterr().out
+    assert "no consumer gets them" in capfd.readouterr().out
     ariane("topic", "update", "hidden", "--queues", "3")
-    assert "nobody gets them" not in ariane("doctor")
+    assert "no consumer gets them" not in ariane("doctor")

@@ -133,7 +133,7 @@ def test_many_are_resumed_and_decided_by_group_or_topic(
     assert "1 transactions have ended; 1 do not (1 TRANSACTION_DECIDED)" in told
     rest = ("transaction", "decide", *both, "--rollback", *cause)
     told = ariane(*rest, "--dry-run")
-    assert told == "3 transactions would be rolled back; 0 have an outcome that stands.\n"
+    assert told == "3 transactions would be rolled back; 0 have an outcome already, and keep it.\n"
     assert len(ariane_json("transaction", "parked", "--topic", "bulk")) == 3
     assert ariane_json(*rest, "--yes") == {"done": 3, "failed": 0}
     assert ariane_json("transaction", "parked", "--topic", "bulk") == []
@@ -181,4 +181,4 @@ def test_a_question_without_an_answer_is_no_unknown_outcome(ariane, monkeypatch)
 def test_a_checker_that_is_not_there(ariane):
     told = ariane("transaction", "list", "--checker", "127.0.0.1:1", status=ExitStatus.UNREACHABLE)
     assert "transaction checker at 127.0.0.1:1" in told
-    assert "say where it is by --checker or ARIANE_TXN_CHECKER" in told
+    assert "give its address with --checker or ARIANE_TXN_CHECKER" in told

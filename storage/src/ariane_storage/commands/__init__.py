@@ -1,4 +1,4 @@
-"""``ariane store``: reads, checks and rebuilds a closed store."""
+"""``ariane store``: check and repair a closed store."""
 
 from ariane_storage.commands.group import store
 

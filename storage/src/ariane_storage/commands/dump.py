@@ -73,12 +73,24 @@ Examples:
 """
 
 
-@click.command(name="dump", epilog=_EXAMPLES, short_help="Print every record.")
+@click.command(name="dump", epilog=_EXAMPLES, short_help="Print the records of a store.")
 @folder_argument
 @format_option
-@click.option("--queue", type=QueueName(), help="Walk a consume queue instead of the log.")
-@click.option("--key", type=KeyName(), help="Ask the index for a key instead, newest first.")
-@click.option("--max-count", type=click.IntRange(min=1), help="Stop after so many records.")
+@click.option(
+    "--queue",
+    type=QueueName(),
+    help="Print the records of this consume queue instead of the whole log.",
+)
+@click.option(
+    "--key",
+    type=KeyName(),
+    help="Print the records that the index finds for this key instead, newest first.",
+)
+@click.option(
+    "--max-count",
+    type=click.IntRange(min=1),
+    help="Stop after this many records; no limit by default.",
+)
 @one_line_errors
 def dump(
     folder: Path,
@@ -87,14 +99,14 @@ def dump(
     key: tuple[str, str] | None,
     max_count: int | None,
 ) -> None:
-    """Print every record of the closed store in DIR, in the order of the log.
+    """Print every record of the closed store in DIR, in log order.
 
-    Lengths and checksums of bodies are those of the body as the producer gave it, after
-    decompression. Damaged ranges are passed over and named on stderr, and so is an index that may
-    not lead to every record with the key of --key; then the exit status is 1.
+    Lengths and checksums of bodies are those of the decompressed body, as the producer sent it.
+    Damaged ranges are skipped and reported on standard error. With --key, so is an index that
+    may not lead to every record with that key. In both cases the exit status is 1.
     """
     if queue is not None and key is not None:
-        raise click.UsageError("--queue and --key exclude one another")
+        raise click.UsageError("--queue and --key cannot be used together")
     damage: list[str] = []
     with ClosedStore(folder, OsDisk()) as store, progress_beside_output() as progress:
         if queue is not None:
@@ -146,7 +158,7 @@ def _of_queue(
     if store.queues.find(topic, queue_id) is None:
         there = sorted(queue.queue_id for queue in store.queues.of_topic(topic))
         known = f"{topic} has {', '.join(map(str, there))}" if there else f"nor any of {topic}"
-        raise click.UsageError(f"there is no queue {topic}:{queue_id} in it; {known}")
+        raise click.UsageError(f"the store has no queue {topic}:{queue_id}; {known}")
     missing = 0
     for record in store.queue_records(topic, queue_id):
         if record is None:

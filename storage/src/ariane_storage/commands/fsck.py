@@ -40,28 +40,29 @@ Examples:
 """
 
 
-@click.command(name="fsck", epilog=_EXAMPLES, short_help="List damage by range and reason.")
+@click.command(name="fsck", epilog=_EXAMPLES, short_help="List damage, and repair it.")
 @folder_argument
 @format_option
 @click.option(
     "--repair",
     "is_repair",
     is_flag=True,
-    help="Mend what can be mended first: cut a torn tail, quarantine damage, build queues, index "
-    "and checkpoint again. Then list what was found and what has become of it.",
+    help="First repair what can be repaired: cut a torn tail, quarantine damage,"
+    " rebuild queues, index and checkpoint. Then list what was found and its state"
+    " now.",
 )
 @one_line_errors
 def fsck(folder: Path, output_format: str, *, is_repair: bool) -> None:
-    """List everything in the closed store in DIR that is not as it should be.
+    """List all damage in the closed store in DIR, and optionally repair it.
 
-    Nothing is changed unless --repair is given. Of each finding there is the place (file and byte,
-    or topic and queue), the range, and its state: "open" (--repair sees to it), "by hand" (only you
-    can), "quarantined" (damage that is known and passed over), "lost" (messages gone for good),
-    and after a repair "cut", "built again" or "set aside" (a foreign file, under another name);
-    "done" are files that it has written.
+    Nothing is changed unless --repair is given. Each finding has a place (file and byte, or topic
+    and queue), a range, and a state: "open" (--repair fixes it), "by hand" (only you can fix it),
+    "quarantined" (known damage that is skipped), "lost" (messages gone for good). A repair adds
+    the states "cut", "built again", "set aside" (a foreign file that was renamed) and "done" (a
+    file that it has written).
 
-    The exit status is 1 if there is anything left but a torn tail, lost messages included; 2 if a
-    repair was refused.
+    The exit status is 1 if any finding other than a torn tail is left, lost messages included,
+    and 2 if the repair was refused.
     """
     if is_repair:
         _repair(folder, output_format)
@@ -102,7 +103,7 @@ def _print(findings: list[Finding], output_format: str) -> None:
 def _summary(records: int, findings: list[Finding]) -> str:
     """Summarise the findings in words."""
     if not findings:
-        return f"{records} records, nothing is wrong"
+        return f"{records} records, no problem found"
     counts = Counter(finding.state for finding in findings)
     parts = [f"{records} records"]
     if to_repair := counts[FindingState.OPEN]:
@@ -110,7 +111,7 @@ def _summary(records: int, findings: list[Finding]) -> str:
     else:
         parts.append("nothing is left to repair")
     if by_hand := counts[FindingState.BY_HAND]:
-        parts.append(f"{by_hand} to see to by hand")
+        parts.append(f"{by_hand} to fix by hand")
     if ranges := counts[FindingState.QUARANTINED]:
         parts.append(f"{ranges} {'range' if ranges == 1 else 'ranges'} quarantined")
     if lost := lost_messages(findings):

@@ -14,12 +14,12 @@ from ariane_storage.commands.fsck import fsck
 from ariane_storage.commands.rebuild import rebuild
 from ariane_storage.commands.verify import verify
 
-_HELP: Final = """Look at a closed store, check it, mend it.
+_HELP: Final = """Inspect, check and repair a closed store.
 
-DIR is the folder of a store: the one that holds commitlog/. No broker may have it open. Nothing is
-changed except by "rebuild" and "fsck --repair".
+DIR is the folder of a store, the one that contains commitlog/. No broker may have it open. Only
+"rebuild" and "fsck --repair" change anything.
 
-Exit status: 0 all is well, 1 damage was found, 2 the command could not do its work.
+Exit status: 0 no damage, 1 damage was found, 2 the command failed.
 
 \b
 Examples:

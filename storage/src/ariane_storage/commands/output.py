@@ -39,7 +39,7 @@ format_option = click.option(
     type=click.Choice(["table", "json", "jsonl", "yaml"]),
     default="table",
     show_default=True,
-    help="How to print: a table, one document of JSON or YAML, or one JSON object a line.",
+    help="Format of the output: a table, one JSON or YAML document, or one JSON object per line.",
 )
 
 
@@ -67,11 +67,11 @@ _ADVICE: Final = MappingProxyType(
         errno.EACCES: "run this as the user that the broker runs as",
         errno.EPERM: "run this as the user that the broker runs as",
         errno.EROFS: "mount the file system for writing",
-        errno.EISDIR: "a store has a file there: move the folder away",
-        errno.ENOTDIR: "a store has a folder there: move the file away",
-        errno.EIO: "the disk fails: copy the folder to another one, and look at that",
+        errno.EISDIR: "the store needs a file there: move the folder away",
+        errno.ENOTDIR: "the store needs a folder there: move the file away",
+        errno.EIO: "the disk is failing: copy the folder to another disk, and work on the copy",
         errno.ENOSPC: "make room on the disk",
-        errno.EDQUOT: "make room on the disk, or have a larger quota",
+        errno.EDQUOT: "make room on the disk, or raise the quota",
         errno.EMFILE: "allow more open files: ulimit -n",
     }
 )

@@ -27,14 +27,16 @@ Example:
 """
 
 
-@click.command(name="rebuild", epilog=_EXAMPLES, short_help="Build consume queues and index again.")
+@click.command(
+    name="rebuild", epilog=_EXAMPLES, short_help="Rebuild the consume queues and the index."
+)
 @folder_argument
 @format_option
 @one_line_errors
 def rebuild(folder: Path, output_format: str) -> None:
-    """Build consume queues and index of the closed store in DIR again, from its commit log.
+    """Rebuild consume queues and index of the closed store in DIR from its commit log.
 
-    The log itself is recovered on the way, as when a broker starts: a torn tail is cut, damage is
+    The log itself is recovered first, as when a broker starts: a torn tail is cut, and damage is
     quarantined. The exit status is 1 if there is damage.
     """
     disk = OsDisk()

@@ -27,18 +27,22 @@ Example:
 """
 
 
-@click.command(name="verify", epilog=_EXAMPLES, short_help="Count and check everything.")
+@click.command(
+    name="verify",
+    epilog=_EXAMPLES,
+    short_help="Check every record and everything that leads to one.",
+)
 @folder_argument
 @format_option
 @one_line_errors
 def verify(folder: Path, output_format: str) -> None:
     """Check every record of the closed store in DIR, and everything that leads to one.
 
-    "damaged" counts damaged ranges of the commit log, "quarantined" those of them that are known
-    and passed over, "lost_messages" what queues have lost for good, "findings" everything that is
-    not as it should be, "to_repair" what "ariane store fsck --repair" sees to, and "by_hand" what
-    only you can; "ariane store fsck" lists them. The exit status is 1 if there is any but a torn
-    tail, which the next start of the broker cuts.
+    "damaged" counts the damaged ranges of the commit log, "quarantined" those of them that are
+    known and skipped, "lost_messages" the messages that queues have lost for good, "findings"
+    all problems, "to_repair" those that "ariane store fsck --repair" fixes, and "by_hand" those
+    that only you can fix; "ariane store fsck" lists them. The exit status is 1 if there is any
+    problem other than a torn tail, which the broker cuts at its next start.
     """
     with ClosedStore(folder, OsDisk()) as store, progress_on_stderr() as progress:
         found = inspect(store, progress)

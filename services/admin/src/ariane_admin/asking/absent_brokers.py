@@ -58,14 +58,14 @@ async def warn_of_absent(doors: ClusterDoors, listed: Iterable[LiveBroker]) -> N
     heard_at = {name: told.address for told in reversed(answers) for name in told.heard}
     for name in sorted(heard_at.keys() - known):
         say_warning(
-            f"shown without broker {name}: only name server {heard_at[name]} knows it; "
-            "ariane doctor tells more"
+            f"the result lacks broker {name}: only name server {heard_at[name]} knows it; "
+            "run ariane doctor for details"
         )
     orders = {topic: order for told in answers for topic, order in told.orders.items()}
     for name, topics in topics_of_absent(orders, known | heard_at.keys()).items():
         say_warning(
-            f"shown without broker {name}, which is not registered: the order of queues of "
-            f"{topics} names it; ariane doctor tells more"
+            f"the result lacks broker {name}, which is not registered: it is part of the"
+            f" queue order of {topics}; run ariane doctor for details"
         )
 
 

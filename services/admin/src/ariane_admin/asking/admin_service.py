@@ -35,7 +35,7 @@ def admin_option(command: _Command) -> _Command:
         show_envvar=True,
         metavar="HOST:PORT",
         callback=lambda context, parameter, value: address_of(context, parameter, value, "admin"),
-        help="Where admin is.",
+        help="Address of admin.",
     )
     return option(command)
 

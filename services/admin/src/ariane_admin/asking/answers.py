@@ -84,8 +84,8 @@ class Answers:
                 return await ask(broker)
         except TimeoutError:
             raise DeadlinePassed(
-                f"broker {broker.broker_name} at {broker.address} has not told all within"
-                f" {self._seconds_max:g} s",
+                f"broker {broker.broker_name} at {broker.address} has not answered completely"
+                f" within {self._seconds_max:g} s",
                 retriable=True,
             ) from None
 

@@ -61,8 +61,8 @@ async def drain(doors: ClusterDoors, broker: LiveBroker) -> MaintenanceOutcome:
     except CallError as error:
         told = len(doors.name_servers) - len(not_told)
         error.add_note(
-            f"{told} of {len(doors.name_servers)} name servers lead producers away from it all the"
-            " same; ariane broker restore undoes that"
+            f"{told} of {len(doors.name_servers)} name servers keep producers away from it"
+            " nevertheless; ariane broker restore undoes that"
         )
         raise
     return MaintenanceOutcome(writable, count, not_told)
@@ -77,7 +77,7 @@ async def restore(doors: ClusterDoors, broker: LiveBroker) -> MaintenanceOutcome
     try:
         writable = await _set_draining(doors, broker, draining=False)
     except CallError as error:
-        error.add_note("name servers were not told, and go on as before")
+        error.add_note("name servers were not told, and route as before")
         raise
     request = RestoreWritePermissionRequest(broker_name=broker.broker_name)
 

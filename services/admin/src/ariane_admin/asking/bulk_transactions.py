@@ -38,7 +38,7 @@ class ParkedSelection(NamedTuple):
             click.UsageError: It names transactions and a group or topic, or neither.
         """
         if bool(transaction_ids) == bool(producer_group or topic):
-            raise click.UsageError("name transactions, or else say --group, --topic, or both")
+            raise click.UsageError("give transaction ids, or else --group, --topic, or both")
         return cls(tuple(dict.fromkeys(transaction_ids)), producer_group, topic)
 
     def __str__(self) -> str:

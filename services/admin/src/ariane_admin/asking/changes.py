@@ -140,8 +140,10 @@ def change_option(command: _Command) -> _Command:
         show_envvar=True,
         metavar="HOST:PORT|none",
         callback=_choice,
-        help="Admin, through which it is changed and which writes it down. The default only if it"
-        " is there and serves this cluster; one that is named must be; none changes it without.",
+        help="Make the change through this admin, which records it in the audit trail. The"
+        " default address is used only if an admin answers there and serves this"
+        " cluster; an address you give must. 'none' makes the change directly, without"
+        " a record.",
     )
     return option(command)
 
@@ -169,13 +171,15 @@ async def administration(
                 return
         if choice.is_said:
             raise CommandFailed(
-                f"nothing was changed: {trouble}; --admin none changes it without admin, and then"
-                " nobody writes it down",
+                f"nothing was changed: {trouble}; --admin none makes the change without admin,"
+                " and without an audit record",
                 ExitStatus.UNREACHABLE,
             )
-        say_warning(f"nobody writes this down: {trouble}")
+        say_warning(f"this change is not recorded in an audit trail: {trouble}")
     if choice.is_said:
-        say_warning("admin writes nothing of this down: --admin none was said")
+        say_warning(
+            "this change is not recorded in the audit trail of admin, because of --admin none"
+        )
     # With the servicers comes what services are made of: only who needs them waits for it.
     from ariane_admin.servicers.here import servicers_here  # noqa: PLC0415
 

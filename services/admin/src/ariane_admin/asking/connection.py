@@ -44,7 +44,7 @@ def name_servers_option(command: _Command) -> _Command:
         show_default=True,
         show_envvar=True,
         metavar="HOST:PORT,...",
-        help="Where to ask for the cluster.",
+        help="Addresses of the name servers.",
     )
     return option(command)
 
@@ -59,7 +59,7 @@ def checker_option(command: _Command) -> _Command:
         show_envvar=True,
         metavar="HOST:PORT",
         callback=_checker,
-        help="Any transaction checker; all of one database answer alike.",
+        help="Address of any transaction checker; all that share a database give the same answers.",
     )
     return option(command)
 
@@ -75,7 +75,7 @@ def check_address(value: str) -> str:
     is_number = port.isascii() and port.isdigit() and len(port) <= _PORT_DIGITS_MAX
     is_port = is_number and 0 < int(port) <= _PORT_MAX
     if not (is_host and is_port):
-        raise click.BadParameter(f'{value!r}: "host:port" is expected')
+        raise click.BadParameter(f'{value!r}: expected "host:port"')
     return value
 
 
@@ -100,11 +100,13 @@ def address_of(context: click.Context, parameter: click.Parameter, value: str, w
     by_default = context.get_parameter_source(str(parameter.name)) is ParameterSource.DEFAULT
     if by_default and isinstance(used, ContextInUse):
         raise click.BadParameter(
-            f"context {used.name} names no {what}; say it here, or keep it by"
+            f"context {used.name} has no {what}; give it here, or save it with"
             f" ariane context add {used.name} --{parameter.name}"
         )
     if value == "none":
-        raise click.BadParameter(f"none is for commands that change something; say where {what} is")
+        raise click.BadParameter(
+            f"none is only for commands that change something; give the address of {what}"
+        )
     return check_address(value)
 
 

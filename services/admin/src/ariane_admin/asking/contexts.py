@@ -125,7 +125,7 @@ def load_contexts() -> Contexts:
     except FileNotFoundError:
         return Contexts()
     except (OSError, ValueError, RecursionError) as error:
-        raise CommandFailed(f"{path} cannot be read: {error}; mend or delete it") from error
+        raise CommandFailed(f"{path} cannot be read: {error}; fix or delete it") from error
 
 
 def save_contexts(contexts: Contexts) -> None:
@@ -187,8 +187,8 @@ def _checked(stored: Any) -> Contexts:
         case {"current": str(current), "contexts": dict(by_name)}:
             pass
         case _:
-            raise ValueError("it does not hold contexts")
+            raise ValueError("it does not contain contexts")
     for name, places in by_name.items():
         if not isinstance(places, dict) or not all(isinstance(v, str) for v in places.values()):
-            raise ValueError(f"context {name!r} is not addresses by name")
+            raise ValueError(f"context {name!r} does not map names to addresses")
     return Contexts(current, by_name)

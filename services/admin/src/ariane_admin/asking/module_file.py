@@ -24,5 +24,5 @@ def module_in(path: Path) -> bytes:
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror}", ExitStatus.USAGE) from error
     raise CommandFailed(
-        f"{path} has {size:,} bytes; a module has 1 to {MODULE_BYTES_MAX:,}", ExitStatus.USAGE
+        f"{path} has {size:,} bytes; a module must have 1 to {MODULE_BYTES_MAX:,}", ExitStatus.USAGE
     )

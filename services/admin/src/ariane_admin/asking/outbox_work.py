@@ -110,7 +110,7 @@ def _doubt(session: Session, name: str) -> None:
             return
     known = session.scalars(select(_PARTITIONS.c.outbox).distinct().order_by("outbox")).all()
     others = f"; relays have served {', '.join(known)}" if known else ""
-    say_warning(f"this database has nothing of an outbox {name!r}{others}")
+    say_warning(f"this database has no outbox {name!r}{others}")
 
 
 @contextmanager
@@ -132,7 +132,9 @@ def sessions_of(database: str) -> Iterator[sessionmaker[Session]]:
     except DBAPIError as error:
         lost = ExitStatus.UNREACHABLE if error.connection_invalidated else ExitStatus.FAILED
         hint = "" if lost is ExitStatus.UNREACHABLE else _hint_of_tables(engine)
-        raise CommandFailed(f"the database refuses: {error.orig}{hint}", lost) from error
+        raise CommandFailed(
+            f"the database refused the request: {error.orig}{hint}", lost
+        ) from error
     finally:
         engine.dispose()
 
@@ -156,7 +158,7 @@ def _hint_of_tables(engine: Engine) -> str:
         return ""
     return (
         f"; tables are missing ({', '.join(missing)}): ariane_sdk.sql.create_tables(connection)"
-        " makes them, or Alembic with ariane_sdk.sql.METADATA"
+        " creates them, or Alembic with ariane_sdk.sql.METADATA"
     )
 
 
@@ -180,7 +182,7 @@ class _Patience:
         quiet_s = min(monotonic() - self._quiet_since_s, still.idle_s)
         if not self._give_up_s or quiet_s < self._give_up_s:
             return
-        status, why = ExitStatus.FAILED, "another relay may have its share, and stand still"
+        status, why = ExitStatus.FAILED, "another relay may hold the messages, and be stuck"
         if still.error is not None:
             why = f"the last failure: {still.error}"
             if isinstance(still.error, ArianeError):

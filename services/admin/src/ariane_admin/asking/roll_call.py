@@ -31,7 +31,7 @@ class RollCall(Answers):
 
     @override
     def fell_silent(self, error: CallError) -> None:
-        say_warning(f"shown without a broker that does not answer: {reasoned(error)}")
+        say_warning(f"a broker does not answer, and the result lacks it: {reasoned(error)}")
 
 
 async def known_groups(

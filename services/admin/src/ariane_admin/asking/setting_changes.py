@@ -33,7 +33,7 @@ class AssignmentType(click.ParamType[Assignment]):
         """Read the argument."""
         key, equals, text = str(value).partition("=")
         if not key or not equals:
-            self.fail(f"{value!r}: say KEY=VALUE, such as concurrent_calls_max=8192", param, ctx)
+            self.fail(f"{value!r}: give KEY=VALUE, such as concurrent_calls_max=8192", param, ctx)
         return Assignment(key.replace("-", "_"), text)
 
 
@@ -84,7 +84,7 @@ async def change_settings(
         except CallError as refusal:
             if rows:
                 done = ", ".join(sorted({str(row["setting"]) for row in rows}))
-                refusal.add_note(f"what was said before it is changed: {done}")
+                refusal.add_note(f"the assignments before it were changed: {done}")
             return SettingChanges(rows, refusal)
         for outcome in answer.outcomes:
             refused = error_of(outcome.error) if outcome.HasField("error") else None

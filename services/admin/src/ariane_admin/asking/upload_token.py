@@ -35,7 +35,7 @@ def token_option(command: _Command) -> _Command:
         envvar=TOKEN_FILE_VARIABLE,
         show_envvar=True,
         callback=_said,
-        help="File of one line with the upload token of the FilterServers, where they ask for one.",
+        help="File whose single line is the upload token, if the FilterServers require one.",
     )
     return option(command)
 
@@ -59,5 +59,5 @@ def _said(_: click.Context, __: click.Parameter, path: Path | None) -> Metadata:
             f"{path} cannot be read as a token: {error}", ExitStatus.USAGE
         ) from error
     if not token or not token.isprintable() or len(token.split()) != 1:
-        raise CommandFailed(f"{path} must hold one word, the token", ExitStatus.USAGE)
+        raise CommandFailed(f"{path} must contain one word, the token", ExitStatus.USAGE)
     return ((AUTHORIZATION_KEY, f"Bearer {token}"),)

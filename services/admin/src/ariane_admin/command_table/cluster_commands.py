@@ -9,7 +9,7 @@ from ariane_admin.command_table.entries import CommandGroup, LazyCommand
 
 CLUSTER_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
     "alert": CommandGroup(
-        "See what admin watches, and what is out of bounds.",
+        "Show active alerts, and the rules that raise them.",
         {
             "list": LazyCommand(
                 "ariane_admin.commands.alert:list_alerts",
@@ -17,7 +17,7 @@ CLUSTER_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
             ),
             "rules": LazyCommand(
                 "ariane_admin.commands.alert:rules",
-                "List what is watched: settings of admin say it.",
+                "List the alert rules; the settings of admin define them.",
             ),
         },
         (
@@ -26,15 +26,15 @@ CLUSTER_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
         ),
     ),
     "audit": CommandGroup(
-        "See who changed what through admin, and whether the trail is whole.",
+        "Show who changed what through admin, and check that the audit trail is intact.",
         {
             "list": LazyCommand(
                 "ariane_admin.commands.audit:list_entries",
-                "List changes that were made through admin, newest first.",
+                "List the changes made through admin, newest first.",
             ),
             "verify": LazyCommand(
                 "ariane_admin.commands.audit:verify",
-                "Check that no record of the trail was altered or removed.",
+                "Check that no record of the audit trail was altered or removed.",
             ),
         },
         (
@@ -43,23 +43,23 @@ CLUSTER_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
         ),
     ),
     "bench": CommandGroup(
-        "Measure a cluster from here: as fast as it goes, or at a fixed rate.\n\n"
-        "Each measurement makes a topic of its own on all brokers and deletes it, counts what was"
-        " stored, and compares what was consumed; a message that is missing or altered is a"
-        " failure. Messages that were sent stay in the commit log until it is cleaned, as deleted"
-        " ones do.",
+        "Benchmark a cluster from this machine, at full speed or at a fixed"
+        " rate.\n\nEach run creates its own topic on all brokers, and deletes it"
+        " afterwards. It counts the messages stored and compares those consumed: the"
+        " run fails if one is missing or altered. The messages occupy the commit log"
+        " until it is cleaned, like those of any deleted topic.",
         {
             "consume": LazyCommand(
                 "ariane_admin.commands.bench:consume",
-                "Store messages, then consume them as fast as it goes, and compare each.",
+                "Store messages, then consume them at full speed and compare each one.",
             ),
             "latency": LazyCommand(
                 "ariane_admin.commands.bench:latency",
-                "Send on a fixed schedule, and tell how long messages take to a listener.",
+                "Send on a fixed schedule, and measure how long messages take to reach a listener.",
             ),
             "produce": LazyCommand(
                 "ariane_admin.commands.bench:produce",
-                "Send messages as fast as it goes, and count what was stored.",
+                "Send messages at full speed, and count those stored.",
             ),
         },
         (
@@ -68,30 +68,30 @@ CLUSTER_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
         ),
     ),
     "broker": CommandGroup(
-        "Look at brokers, and take one out of service without a loss.",
+        "Inspect brokers, and take one out of service without losing messages.",
         {
             "drain": LazyCommand(
                 "ariane_admin.commands.broker.broker:drain",
-                "Let broker NAME take no more messages; consumers go on.",
+                "Stop broker NAME from accepting messages; consumers continue.",
             ),
             "ha": CommandGroup(
-                "Look at brokers with replicas: who is primary, who follows; and change it.",
+                "Inspect and change the roles of brokers with replicas.",
                 {
                     "elect": LazyCommand(
                         "ariane_admin.commands.broker.ha:elect",
-                        "Order that a replica become primary of broker NAME once there is none.",
+                        "Elect a replica as primary of broker NAME as soon as there is no primary.",
                     ),
                     "remove": LazyCommand(
                         "ariane_admin.commands.broker.ha:remove",
-                        "Take a replica that will not come back out of broker NAME's set.",
+                        "Remove a lost replica from the replica set of broker NAME.",
                     ),
                     "status": LazyCommand(
                         "ariane_admin.commands.broker.ha:status",
-                        "Show who is primary of broker NAME, who follows it and how closely.",
+                        "Show the primary and replicas of broker NAME, and how far each is behind.",
                     ),
                     "switchover": LazyCommand(
                         "ariane_admin.commands.broker.ha:switchover",
-                        "Hand the role of broker NAME's primary to a replica in sync.",
+                        "Make an in-sync replica the primary of broker NAME.",
                     ),
                 },
                 (
@@ -101,19 +101,19 @@ CLUSTER_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
             ),
             "list": LazyCommand(
                 "ariane_admin.commands.broker.broker:list_brokers",
-                "List the brokers that live, and how each says it is.",
+                "List the live brokers with the state that each reports.",
             ),
             "restore": LazyCommand(
                 "ariane_admin.commands.broker.broker:restore",
-                "Let broker NAME take messages again, after a drain.",
+                "Let broker NAME accept messages again after a drain.",
             ),
             "set": LazyCommand(
                 "ariane_admin.commands.broker.settings:set_settings",
-                "Change settings of broker NAME while it runs, until it restarts.",
+                "Change settings of the running broker NAME; the change lasts until it restarts.",
             ),
             "show": LazyCommand(
                 "ariane_admin.commands.broker.broker:show",
-                "Show how broker NAME is: its store, what went through it, what recovery found.",
+                "Show the state of broker NAME: its store, its traffic, its recovery findings.",
             ),
         },
         (
@@ -122,59 +122,56 @@ CLUSTER_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
         ),
     ),
     "client": CommandGroup(
-        "Look at clients that are attached.",
+        "Inspect connected clients.",
         {
             "list": LazyCommand(
                 "ariane_admin.commands.client:list_clients",
-                "List the clients that are attached to brokers now: consumers, and transactional"
-                " producers.",
+                "List connected clients: consumers and transactional producers.",
             ),
         },
         ("ariane client list --group billing",),
     ),
     "cluster": CommandGroup(
-        "Look at the whole cluster.",
+        "Inspect the whole cluster.",
         {
             "show": LazyCommand(
                 "ariane_admin.commands.cluster:show",
-                "Show the brokers that live, as the name servers know them.",
+                "Show the live brokers as the name servers know them.",
             ),
         },
         ("ariane cluster show -o yaml",),
     ),
     "compat": CommandGroup(
-        "Say the commands of others as they are said here.",
+        "Translate commands of other systems into those of ariane.",
         {
             "mqadmin": LazyCommand(
                 "ariane_admin.commands.compat:mqadmin",
-                "Print how a command line of RocketMQ's mqadmin is said with ariane; nothing is"
-                " run.",
+                "Translate a command line of RocketMQ's mqadmin; nothing is run.",
             ),
         },
         ("ariane compat mqadmin updateTopic -t orders -w 8",),
     ),
     "completion": LazyCommand(
         "ariane_admin.commands.completion:completion",
-        "Write the script that lets SHELL complete commands and options.",
+        "Print the completion script for a shell: bash, zsh or fish.",
     ),
     "context": CommandGroup(
-        "Keep the addresses of clusters by name, and choose the one that commands ask.",
+        "Save the addresses of clusters under names, and choose which one to use.",
         {
             "add": LazyCommand(
                 "ariane_admin.commands.context:add",
-                "Keep the addresses of a cluster as context NAME, or change them; the first one is"
-                " used.",
+                "Save or change the addresses of a cluster as context NAME.",
             ),
             "delete": LazyCommand(
                 "ariane_admin.commands.context:delete",
-                "Forget context NAME; the cluster itself is left alone.",
+                "Delete context NAME; the cluster itself is not touched.",
             ),
             "list": LazyCommand(
                 "ariane_admin.commands.context:list_contexts", "List contexts by name."
             ),
             "use": LazyCommand(
                 "ariane_admin.commands.context:use",
-                "Let commands ask the cluster of context NAME from now on.",
+                "Make context NAME the one that commands use from now on.",
             ),
         },
         (
@@ -183,17 +180,17 @@ CLUSTER_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
         ),
     ),
     "debug": CommandGroup(
-        "Gather what somebody needs who helps.",
+        "Collect diagnostic data.",
         {
             "bundle": LazyCommand(
                 "ariane_admin.commands.debug:bundle",
-                "Write what a cluster says of itself into one file, for somebody who helps.",
+                "Write diagnostic data of a cluster into one file, for support.",
             ),
         },
         ("ariane debug bundle -f bundle.tar.gz",),
     ),
     "definition": CommandGroup(
-        "Take the definitions of topics and groups out of a cluster, and bring them into one.",
+        "Export and import the definitions of topics and groups.",
         {
             "export": LazyCommand(
                 "ariane_admin.commands.definition:export",
@@ -201,7 +198,7 @@ CLUSTER_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
             ),
             "import": LazyCommand(
                 "ariane_admin.commands.definition:import_definitions",
-                "Make the topics and groups of FILE that are missing, and change those that"
+                "Create the topics and groups of FILE that are missing, and change those that"
                 " differ.",
             ),
         },
@@ -215,22 +212,23 @@ CLUSTER_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
         "Run a name server, brokers, a transaction checker and admin on this machine until Ctrl-C.",
     ),
     "doctor": LazyCommand(
-        "ariane_admin.commands.doctor:doctor", "Examine the cluster from here, and say what to do."
+        "ariane_admin.commands.doctor:doctor",
+        "Diagnose the cluster from this machine, and say what to do.",
     ),
     "explain": LazyCommand(
         "ariane_admin.commands.explain:explain",
-        "Say what REASON means, the word in brackets behind an error, and what to do.",
+        "Explain REASON, the word in brackets after an error, and what to do about it.",
     ),
     "setting": CommandGroup(
-        "Look at the settings of processes, and change them while they run.",
+        "Show the settings of running processes, and change them.",
         {
             "list": LazyCommand(
                 "ariane_admin.commands.setting:list_settings",
-                "List the settings of all processes of SERVICE, with what each of them has.",
+                "List the settings of all processes of SERVICE with their values.",
             ),
             "set": LazyCommand(
                 "ariane_admin.commands.setting:set_settings",
-                "Change settings in all processes of SERVICE while they run, until they restart.",
+                "Change settings of all running processes of SERVICE, until they restart.",
             ),
         },
         (

@@ -10,27 +10,26 @@ from ariane_admin.command_table.entries import CommandGroup, LazyCommand
 MESSAGE_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
     "consume": LazyCommand(
         "ariane_admin.commands.consume:consume",
-        "Write the messages of TOPIC, a line each, until Ctrl-C.",
+        "Print the messages of TOPIC, one per line, until Ctrl-C.",
     ),
     "dead-letter": CommandGroup(
-        "Look at messages that a group has given up, and send them back.",
+        "Inspect the messages that a group could not consume, and send them back.",
         {
             "export": LazyCommand(
                 "ariane_admin.commands.dead_letter:export",
-                "Write dead letters of GROUP as lines of JSON, each with its whole body.",
+                "Write dead letters of GROUP as JSON lines, each with its whole body.",
             ),
             "list": LazyCommand(
                 "ariane_admin.commands.dead_letter:list_letters",
-                "List dead letters of GROUP, the oldest of each queue first.",
+                "List the dead letters of GROUP, the oldest of each queue first.",
             ),
             "redrive": LazyCommand(
                 "ariane_admin.commands.dead_letter:redrive",
-                "Send dead letters of GROUP back to where they came from: one at PLACE, or all that"
-                " match.",
+                "Send dead letters of GROUP back to their topics: one at PLACE, or all that match.",
             ),
             "show": LazyCommand(
                 "ariane_admin.commands.dead_letter:show",
-                "Show the dead letter of GROUP at PLACE, as `list` names it: BROKER/QUEUE/OFFSET.",
+                "Show the dead letter of GROUP at PLACE (BROKER/QUEUE/OFFSET, as `list` shows it).",
             ),
         },
         (
@@ -39,35 +38,36 @@ MESSAGE_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
         ),
     ),
     "filter": CommandGroup(
-        "Upload filters, try them, and look after them; docs/filters.md tells what they are.",
+        "Upload, try and manage filters (see docs/filters.md).",
         {
             "delete": LazyCommand(
                 "ariane_admin.commands.filter.filters:delete",
-                "Delete a version everywhere.",
+                "Delete a version of a filter from all FilterServers.",
             ),
             "list": LazyCommand(
                 "ariane_admin.commands.filter.filters:list_filters",
-                "List uploaded filters: all, or the versions of NAME.",
+                "List all uploaded filters, or the versions of NAME.",
             ),
             "quarantine": LazyCommand(
                 "ariane_admin.commands.filter.filters:quarantine",
-                "Stop a version everywhere, at once; its groups get an error, and lose nothing.",
+                "Stop a version of a filter everywhere; its groups get an error and lose no"
+                " messages.",
             ),
             "release": LazyCommand(
                 "ariane_admin.commands.filter.filters:release",
-                "Let a quarantined version run again, with its strikes forgotten.",
+                "Let a quarantined version of a filter run again, and reset its strikes.",
             ),
             "show": LazyCommand(
                 "ariane_admin.commands.filter.filters:show",
-                "Show one version of a filter: its state, and who pulls through it.",
+                "Show one version of a filter: its state and the groups that use it.",
             ),
             "try": LazyCommand(
                 "ariane_admin.commands.filter.filter_try:try_filter",
-                "Run a filter over the last messages of TOPIC, and show which of them match.",
+                "Run a filter over the newest messages of TOPIC, and show which match.",
             ),
             "upload": LazyCommand(
                 "ariane_admin.commands.filter.filters:upload",
-                "Upload MODULE, Python source or WebAssembly, as a version of the filter NAME.",
+                "Upload MODULE (Python source or WebAssembly) as a version of filter NAME.",
             ),
         },
         (
@@ -76,11 +76,11 @@ MESSAGE_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
         ),
     ),
     "group": CommandGroup(
-        "Look at consumer groups, and move them.",
+        "Inspect consumer groups, pause them, and move their offsets.",
         {
             "clone": LazyCommand(
                 "ariane_admin.commands.group.offsets:clone",
-                "Let group TARGET go on in TOPIC where group NAME is now.",
+                "Copy the offsets of group NAME in TOPIC to group TARGET.",
             ),
             "delete": LazyCommand(
                 "ariane_admin.commands.group.delete:delete",
@@ -92,27 +92,27 @@ MESSAGE_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
             ),
             "pause": LazyCommand(
                 "ariane_admin.commands.group.pause:pause",
-                "Let group NAME get no more messages, until it is resumed.",
+                "Stop delivery to group NAME until it is resumed.",
             ),
             "reset": LazyCommand(
                 "ariane_admin.commands.group.offsets:reset",
-                "Set anew where group NAME goes on in TOPIC; members that consume are told.",
+                "Move the offsets of group NAME in TOPIC, also while members consume.",
             ),
             "resume": LazyCommand(
                 "ariane_admin.commands.group.pause:resume",
-                "Let group NAME get messages again, after a pause.",
+                "Resume delivery to group NAME after a pause.",
             ),
             "retry": LazyCommand(
                 "ariane_admin.commands.group.retry:retry",
-                "Show how group NAME tries again what failed, or change it on all brokers.",
+                "Show or change how group NAME retries failed messages, on all brokers.",
             ),
             "running": LazyCommand(
                 "ariane_admin.commands.group.running:running",
-                "Show what the live members of group NAME are at, as they say themselves.",
+                "Show what the live members of group NAME report about their work.",
             ),
             "show": LazyCommand(
                 "ariane_admin.commands.group.group:show",
-                "Show the backlog, the members and the subscription conflicts of group NAME.",
+                "Show the backlog, members and subscription conflicts of group NAME.",
             ),
         },
         (
@@ -121,12 +121,11 @@ MESSAGE_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
         ),
     ),
     "message": CommandGroup(
-        "Find single messages, take back what waits, and have one consumed again.",
+        "Find messages, recall delayed ones, and have one consumed again.",
         {
             "consume-again": LazyCommand(
                 "ariane_admin.commands.message.consume_again:consume_again",
-                "Have one live member of a group consume the message of MESSAGE_ID now, and tell"
-                " the outcome.",
+                "Have a live member of a group consume message MESSAGE_ID once more, now.",
             ),
             "query": LazyCommand(
                 "ariane_admin.commands.message.message:query",
@@ -134,15 +133,16 @@ MESSAGE_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
             ),
             "recall": LazyCommand(
                 "ariane_admin.commands.message.message:recall",
-                "Take back the message of HANDLE before it is delivered.",
+                "Recall the delayed message of HANDLE before it is delivered.",
             ),
             "show": LazyCommand(
                 "ariane_admin.commands.message.message:show",
-                "Show the message with MESSAGE_ID, the broker's id or the producer's unique one.",
+                "Show the message with MESSAGE_ID: the broker's id or the producer's unique id.",
             ),
             "trace": LazyCommand(
                 "ariane_admin.commands.message.message:trace",
-                "Show the life of the message with UNIQUE_ID: sent, consumed, ended, taken back.",
+                "Show the history of message UNIQUE_ID: sent, consumed, transaction ended,"
+                " recalled.",
             ),
         },
         (
@@ -151,20 +151,20 @@ MESSAGE_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
         ),
     ),
     "outbox": CommandGroup(
-        "Send what applications wrote into an outbox, and look at what was refused.",
+        "Relay the messages of an application's outbox, and inspect refused ones.",
         {
             "list": LazyCommand(
                 "ariane_admin.commands.outbox:list_parked",
-                "List messages of outbox NAME that brokers refused, the oldest first.",
+                "List the messages of outbox NAME that brokers refused, oldest first.",
             ),
             "relay": LazyCommand(
                 "ariane_admin.commands.outbox:relay",
-                "Send the messages of outbox NAME until Ctrl-C, beside any number of other relays.",
+                "Send the messages of outbox NAME until Ctrl-C; any number of relays may run.",
             ),
             "requeue": LazyCommand(
                 "ariane_admin.commands.outbox:requeue",
-                "Have refused messages of outbox NAME be sent again: those named, or all that"
-                " match.",
+                "Queue refused messages of outbox NAME to be sent again: those given, or all"
+                " that match.",
             ),
         },
         ("ariane outbox list shop",),
@@ -174,29 +174,29 @@ MESSAGE_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
         "Send each line of SOURCE (standard input by default) to TOPIC.",
     ),
     "sink": CommandGroup(
-        "Look at the names that exactly-once writes leave on brokers, and move or delete them.",
+        "Inspect, move or delete the sinks of exactly-once writes.",
         {
             "delete": LazyCommand(
                 "ariane_admin.commands.sink:delete",
-                "Delete sink NAME: brokers forget it, and drop what it has staged.",
+                "Delete sink NAME from all brokers, with the rows that it has staged.",
             ),
             "list": LazyCommand(
                 "ariane_admin.commands.sink:list_sinks",
-                "List the sinks of exactly-once writes that brokers know, by name.",
+                "List the sinks of exactly-once writes by name.",
             ),
             "move": LazyCommand(
                 "ariane_admin.commands.sink:move",
-                "Have sink NAME write to BROKER from its next batch on.",
+                "Make sink NAME write to BROKER, starting with its next batch.",
             ),
         },
         ("ariane sink list",),
     ),
     "topic": CommandGroup(
-        "Create, change and delete topics, and look at them.",
+        "Create, inspect, change and delete topics.",
         {
             "create": LazyCommand(
                 "ariane_admin.commands.topic.topic:create",
-                "Create topic NAME on every broker, with as many queues on each.",
+                "Create topic NAME on every broker, with the same number of queues on each.",
             ),
             "delete": LazyCommand(
                 "ariane_admin.commands.topic.topic:delete",
@@ -208,16 +208,16 @@ MESSAGE_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
             ),
             "order": LazyCommand(
                 "ariane_admin.commands.topic.order:order",
-                "Show among which queues the message groups of topic NAME are divided, or change"
-                " it.",
+                "Show or change the queue order of topic NAME, which places its message groups.",
             ),
             "show": LazyCommand(
                 "ariane_admin.commands.topic.topic:show",
-                "Show the message queues of topic NAME, and how many messages each keeps.",
+                "Show the queues of topic NAME, and how many messages each holds.",
             ),
             "tail": LazyCommand(
                 "ariane_admin.commands.topic.tail:tail",
-                "Show the newest messages of topic NAME, and those that come, until Ctrl-C.",
+                "Show the newest messages of topic NAME, and new ones as they arrive, until"
+                " Ctrl-C.",
             ),
             "update": LazyCommand(
                 "ariane_admin.commands.topic.topic:update",
@@ -230,27 +230,28 @@ MESSAGE_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
         ),
     ),
     "transaction": CommandGroup(
-        "Look at transactions without an outcome, and decide them.",
+        "Inspect undecided transactions, and decide them.",
         {
             "decide": LazyCommand(
                 "ariane_admin.commands.transaction:decide",
-                "End transactions: those named, parked or not, or all that are parked and match.",
+                "Commit or roll back transactions: those given, or all parked ones that match.",
             ),
             "list": LazyCommand(
                 "ariane_admin.commands.transaction:list_transactions",
-                "List transactions under check, the next to be asked about first.",
+                "List transactions under check, ordered by the time of their next check.",
             ),
             "parked": LazyCommand(
                 "ariane_admin.commands.transaction:parked",
-                "List transactions that nobody could answer for, the longest waiting first.",
+                "List parked transactions, which no producer could decide, the longest waiting"
+                " first.",
             ),
             "resume": LazyCommand(
                 "ariane_admin.commands.transaction:resume",
-                "Have the producers of parked transactions asked again, counted anew.",
+                "Ask the producers of parked transactions again, with the count of checks reset.",
             ),
             "show": LazyCommand(
                 "ariane_admin.commands.transaction:show",
-                "Show transaction TRANSACTION_ID and what its producers were asked.",
+                "Show transaction TRANSACTION_ID and the checks made with its producers.",
             ),
         },
         (

@@ -21,14 +21,18 @@ _PAGE_MAX: Final = 1000
 
 
 @click.command("list")
-@click.option("--ended", is_flag=True, help="Those too that ended, of the last 30 days.")
+@click.option("--ended", is_flag=True, help="Include alerts of the last 30 days that have ended.")
 @click.option(
-    "--count", type=click.IntRange(1), default=100, show_default=True, help="At most so many."
+    "--count",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Maximum number of rows to list.",
 )
 @admin_option
 @output_option
 def list_alerts(*, ended: bool, count: int, admin: str, output: Output) -> int:
-    """List alerts, newest first. Exit status 1 while one stands.
+    """List alerts, newest first. The exit status is 1 while an alert is active.
 
     \b
     Examples:
@@ -61,7 +65,7 @@ def list_alerts(*, ended: bool, count: int, admin: str, output: Output) -> int:
 @admin_option
 @output_option
 def rules(*, admin: str, output: Output) -> None:
-    """List what is watched: settings of admin say it.
+    """List the alert rules; the settings of admin define them.
 
     \b
     Example:

@@ -23,13 +23,19 @@ _SHA256_BYTES: Final = 32
 
 
 @click.command("list")
-@click.option("--user", default="", help="Only what this user asked for.")
+@click.option("--user", default="", help="Only changes by this user.")
 @click.option("--method", default="", help="Only this method, such as DeleteTopic.")
-@click.option("--name", default="", help="Only what was asked for this topic, group or broker.")
-@click.option("--from", "begin", type=MomentType(), help="Only begun at this time or later.")
-@click.option("--until", "end", type=MomentType(), help="Only begun before this time.")
+@click.option("--name", default="", help="Only changes to this topic, group or broker.")
 @click.option(
-    "--count", type=click.IntRange(1), default=100, show_default=True, help="At most so many."
+    "--from", "begin", type=MomentType(), help="Only changes begun at this time or later."
+)
+@click.option("--until", "end", type=MomentType(), help="Only changes begun before this time.")
+@click.option(
+    "--count",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Maximum number of rows to list.",
 )
 @admin_option
 @output_option
@@ -44,10 +50,11 @@ def list_entries(
     admin: str,
     output: Output,
 ) -> None:
-    """List changes that were made through admin, newest first.
+    """List the changes made through admin, newest first.
 
-    A user in brackets is who they say they are: nobody has checked it. An outcome "begun" has no
-    end: it is in work, or admin died meanwhile, and it may have been done.
+    A user name in brackets is unverified: it is what the client claimed. The outcome "begun" means
+    that no end was recorded: the change is still running, or admin died during it and it may or may
+    not have taken effect.
 
     \b
     Examples:
@@ -84,16 +91,16 @@ def list_entries(
     "--known",
     metavar="SEQUENCE:SHA256",
     default="",
-    help="A record as it was noted elsewhere, such as in admin's log.",
+    help="A record that was noted elsewhere, such as in admin's log.",
 )
 @admin_option
 @output_option
 def verify(*, known: str, admin: str, output: Output) -> None:
-    """Check that no record of the trail was altered or removed.
+    """Check that no record of the audit trail was altered or removed.
 
-    A trail that somebody wrote anew as a whole fits in itself: note the last record and its hash
-    elsewhere (this command tells both, and admin's log has them), and give them back by --known.
-    Exit status 1 when the trail is broken.
+    A trail that was rewritten from beginning to end is consistent in itself. To detect that, keep
+    the last record's number and hash elsewhere (this command prints both, and admin logs them) and
+    pass them with --known. The exit status is 1 if the trail is broken.
 
     \b
     Examples:
@@ -124,7 +131,9 @@ def verify(*, known: str, admin: str, output: Output) -> None:
         }
 
     row = run_async(ask())
-    sentence = "The trail is whole: {records} records; the last is {last_sequence}:{last_sha256}"
+    sentence = (
+        "The audit trail is intact: {records} records; the last is {last_sequence}:{last_sha256}"
+    )
     output.done(sentence.format_map(row), row)
 
 
@@ -154,5 +163,7 @@ def _known(text: str) -> tuple[int, bytes]:
     except ValueError:
         sha256 = b""
     if not sequence.isdecimal() or len(sha256) != _SHA256_BYTES:
-        raise click.BadParameter(f"{text!r}: SEQUENCE:SHA256 is expected, as verify tells it")
+        raise click.BadParameter(
+            f"{text!r}: expected SEQUENCE:SHA256, as ariane audit verify prints it"
+        )
     return int(sequence), sha256

@@ -35,7 +35,7 @@ def _load_options(count: int) -> Callable[[_Command], _Command]:
                 type=click.IntRange(1, _COUNT_MAX),
                 default=count,
                 show_default=True,
-                help="How many messages.",
+                help="Number of messages.",
             ),
             *_TOPIC_OPTIONS,
         )
@@ -53,14 +53,14 @@ _TOPIC_OPTIONS = (
         type=click.IntRange(SIZE_MIN, _BODY_BYTES_MAX),
         default=1024,
         show_default=True,
-        help="Bytes of a body.",
+        help="Size of each body, in bytes.",
     ),
     click.option(
         "--queues",
         type=click.IntRange(1, QUEUES_MAX),
         default=4,
         show_default=True,
-        help="Message queues of the topic on each broker.",
+        help="Queues of the topic on each broker.",
     ),
     name_servers_option,
     output_option,
@@ -74,14 +74,14 @@ _TOPIC_OPTIONS = (
     type=click.IntRange(1, 100_000),
     default=64,
     show_default=True,
-    help="Sends, or batches, that are awaited at the same time.",
+    help="Maximum number of sends or batches in flight at the same time.",
 )
 @click.option(
     "--batch",
     type=click.IntRange(1, 100_000),
     default=1,
     show_default=True,
-    help="Messages of an explicit batch; 1: single sends.",
+    help="Messages per batch; 1 sends each message by itself.",
 )
 def produce(
     *,
@@ -93,7 +93,7 @@ def produce(
     name_servers: str,
     output: Output,
 ) -> None:
-    """Send messages as fast as it goes, and count what was stored.
+    """Send messages at full speed, and count those stored.
 
     \b
     Examples:
@@ -128,14 +128,14 @@ def produce(
     type=click.IntRange(1, 100),
     default=1,
     show_default=True,
-    help="Consumer groups at the same time, each of which gets all.",
+    help="Number of consumer groups that run at the same time; each consumes all messages.",
 )
 @click.option(
     "--listener-batch",
     type=click.IntRange(1, 10_000),
     default=32,
     show_default=True,
-    help="Messages for one call of a listener, at most.",
+    help="Maximum number of messages per call of the listener.",
 )
 def consume(
     *,
@@ -147,9 +147,10 @@ def consume(
     name_servers: str,
     output: Output,
 ) -> None:
-    """Store messages, then consume them as fast as it goes, and compare each.
+    """Store messages, then consume them at full speed and compare each one.
 
-    The clock runs from the first delivery to the last. All that comes is kept in memory until then.
+    Time is measured from the first delivery to the last. All messages consumed are held in memory
+    until then.
 
     \b
     Examples:
@@ -157,8 +158,10 @@ def consume(
       ariane bench consume --groups 4 -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if count * size_bytes * groups > _KEPT_BYTES_MAX:
-        kept = f"{count * size_bytes * groups / 2**30:,.1f} GiB would be kept"
-        raise click.UsageError(f"{kept}, at most {_KEPT_BYTES_MAX >> 30} are: a smaller --count")
+        kept = f"{count * size_bytes * groups / 2**30:,.1f} GiB would be held in memory"
+        raise click.UsageError(
+            f"{kept}, and at most {_KEPT_BYTES_MAX >> 30} GiB are allowed: lower --count"
+        )
 
     async def measured(show: Show) -> Row:
         bodies = BenchBodies(count, size_bytes, copies=groups)
@@ -184,14 +187,14 @@ def consume(
     type=click.IntRange(1, 1_000_000),
     default=1000,
     show_default=True,
-    help="Messages a second, whatever becomes of those before.",
+    help="Messages per second, sent whether or not earlier ones were acknowledged.",
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(0.1, 86_400),
     default=10.0,
     show_default=True,
-    help="How long, after one second that does not count.",
+    help="Duration in seconds, after one second of warm-up that is not counted.",
 )
 @click.option(
     "--warm-up", type=click.FloatRange(0, 3600), default=1.0, show_default=True, hidden=True
@@ -206,11 +209,11 @@ def latency(
     name_servers: str,
     output: Output,
 ) -> None:
-    """Send on a fixed schedule, and tell how long messages take to a listener.
+    """Send on a fixed schedule, and measure how long messages take to reach a listener.
 
-    An open loop: a message that leaves late counts from when it was due, so that a pause shows in
-    every message that it delays. Of the same messages it tells how long after they were due they
-    were acknowledged. Sender and listener are in this process.
+    The latency of a message counts from the time it was due, not from when it was sent, so a pause
+    shows in every message that it delays (an open loop). The time from due to acknowledged is shown
+    for the same messages. Sender and listener run in this process.
 
     \b
     Examples:
@@ -282,4 +285,4 @@ def _show_and_judge(measured: Callable[[Show], Any], output: Output) -> None:
     wrong = {name: row[name] for name in ("failed", "lost", "altered") if row.get(name)}
     if wrong:
         words = ", ".join(f"{count:,} {name}" for name, count in wrong.items())
-        raise CommandFailed(f"not all messages arrived as they were sent: {words}")
+        raise CommandFailed(f"some messages did not arrive as they were sent: {words}")

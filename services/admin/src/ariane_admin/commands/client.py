@@ -17,7 +17,7 @@ from ariane_admin.terminal.times import moment_text
 @click.command("list")
 @click.option("--group", "consumer_group", default="", help="Only members of this consumer group.")
 @click.option("--producer-group", default="", help="Only producers of this producer group.")
-@click.option("--broker", "broker_name", default="", help="Only those attached to this broker.")
+@click.option("--broker", "broker_name", default="", help="Only clients connected to this broker.")
 @name_servers_option
 @output_option
 def list_clients(
@@ -28,10 +28,10 @@ def list_clients(
     name_servers: str,
     output: Output,
 ) -> ExitStatus:
-    """List the clients that are attached to brokers now: consumers, and transactional producers.
+    """List connected clients: consumers and transactional producers.
 
-    A producer without transactions attaches nowhere and is not listed: brokers need not know who
-    sends. Brokers that do not answer are named; exit status 3.
+    Producers without transactions are not listed, as they do not register with brokers. A warning
+    names each broker that does not answer, and the exit status is 3.
 
     \b
     Examples:

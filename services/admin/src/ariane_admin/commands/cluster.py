@@ -13,7 +13,7 @@ from ariane_sdk import ClusterClient, LiveBroker
 @name_servers_option
 @output_option
 def show(*, name_servers: str, output: Output) -> None:
-    """Show the brokers that live, as the name servers know them.
+    """Show the live brokers as the name servers know them.
 
     \b
     Example:

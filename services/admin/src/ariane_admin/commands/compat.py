@@ -17,10 +17,10 @@ from ariane_admin.terminal.output import Output, output_option
 @click.argument("command", required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def mqadmin(*, command: str | None, arguments: tuple[str, ...], output: Output) -> int:
-    """Print how a command line of RocketMQ's mqadmin is said with ariane; nothing is run.
+    """Translate a command line of RocketMQ's mqadmin; nothing is run.
 
-    Without COMMAND all commands of mqadmin are listed. Behind COMMAND stand its options as mqadmin
-    takes them; -o stands before it. Exit status 4 where nothing here does the same.
+    Without COMMAND, list all commands of mqadmin. Put mqadmin's options after COMMAND and -o before
+    it. The exit status is 4 if ariane has no equivalent.
 
     \b
     Examples:
@@ -50,7 +50,7 @@ def mqadmin(*, command: str | None, arguments: tuple[str, ...], output: Output) 
     for line in said:
         click.echo(line)
     if not said:
-        click.echo(f"Nothing here does that ({spelling.does}).", err=True)
+        click.echo(f"ariane has no equivalent ({spelling.does}).", err=True)
     if spelling.note:
         click.echo(spelling.note, err=True)
     return status

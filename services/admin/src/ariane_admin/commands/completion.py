@@ -15,7 +15,7 @@ _VARIABLE = "_ARIANE_COMPLETE"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, /, *, shell: str) -> None:
-    """Write the script that lets SHELL complete commands and options.
+    """Print the completion script for a shell: bash, zsh or fish.
 
     \b
     Examples:

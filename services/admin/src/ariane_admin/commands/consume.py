@@ -38,7 +38,7 @@ def _tags(
     if "" in tags or "*" in tags:
         raise click.BadParameter("one tag, or some joined by '||'; without --tag, all messages")
     if any(map(holds_control_character, tags)):
-        raise click.BadParameter("a tag holds no control character")
+        raise click.BadParameter("a tag must not contain control characters")
     return tuple(tags)
 
 
@@ -104,7 +104,7 @@ class _Lines:
                 self.write(message)
             except BodyDamaged as error:
                 self.damaged_count += 1
-                say_warning(f"passed over: {reasoned(error)}")
+                say_warning(f"skipped a message: {reasoned(error)}")
             if self.enough.is_set():
                 return
 
@@ -137,8 +137,8 @@ def _shown_body(body: bytes) -> bytes:
     type=StartPositionType(),
     default="latest",
     show_default=True,
-    help="Where to begin: a time is 2026-01-31T10:00:00Z, or -2h for two hours ago. With --group,"
-    " where it never was.",
+    help="Where to start; a time is 2026-01-31T10:00:00Z, or -2h for two hours ago."
+    " With --group it applies only to queues for which the group has no offset.",
 )
 @click.option(
     "--queue",
@@ -146,9 +146,11 @@ def _shown_body(body: bytes) -> bytes:
     multiple=True,
     metavar="BROKER:ID[=OFFSET]",
     callback=queue_places,
-    help="Only this queue, from OFFSET on if it is said; may be repeated. Not with --group.",
+    help="Only this queue, starting at OFFSET if given; may be repeated. Not with --group.",
 )
-@click.option("--count", type=click.IntRange(1), help="Stop after so many messages.")
+@click.option(
+    "--count", type=click.IntRange(1), help="Stop after this many messages; no limit by default."
+)
 @click.option(
     "--tag",
     "tags",
@@ -157,27 +159,29 @@ def _shown_body(body: bytes) -> bytes:
     help="Only messages with this tag; may be repeated.",
 )
 @click.option(
-    "--no-follow", is_flag=True, help="Stop at the end of what is stored. Not with --group."
+    "--no-follow", is_flag=True, help="Stop after the last stored message. Not with --group."
 )
-@click.option("--group", help="Consume as a member of this group, and store how far it came.")
+@click.option("--group", help="Consume as a member of this group, and store its offsets.")
 @click.option(
     "--receive",
     is_flag=True,
-    help="With --group: receive without owning queues, and acknowledge each message written.",
+    help="With --group: receive without owning queues, and acknowledge each printed message.",
 )
 @click.option(
     "--also",
     "more_topics",
     multiple=True,
     metavar="TOPIC",
-    help="With --receive: this topic, too; may be repeated.",
+    help="With --receive: consume this topic, too; may be repeated.",
 )
-@click.option("--by-priority", is_flag=True, help="With --receive: higher priorities first.")
+@click.option(
+    "--by-priority", is_flag=True, help="With --receive: get messages of higher priority first."
+)
 @click.option(
     "--in-order/--any-order",
     default=None,
-    help="With --receive: have all members of the group receive the messages of one message group"
-    " one after the other, or in any order. Else as it was said before; at first in any order.",
+    help="With --receive: have the group receive the messages of each message group one after the"
+    " other, or in any order. The group keeps this setting; a new group starts with any order.",
 )
 @name_servers_option
 @change_option
@@ -199,14 +203,15 @@ def consume(
     admin: AdminChoice,
     output: Output,
 ) -> int:
-    """Write the messages of TOPIC, a line each, until Ctrl-C.
+    """Print the messages of TOPIC, one per line, until Ctrl-C.
 
-    Without --group nothing is stored and nobody else notices. Who waits for more waits for brokers
-    that are away, too, and says so. With --no-follow, brokers that do not answer are named, and
-    what the others keep is written; exit status 3.
+    Without --group nothing is stored and no consumer group is affected. While it follows, the
+    command warns about brokers that do not answer and waits for them. With --no-follow it warns,
+    prints the messages of the others, and exits with status 3.
 
-    A message whose compressed body cannot be read is told and passed over; exit status 1 in the
-    end. With --group it has failed: it comes again, and becomes a dead letter in the end.
+    A message whose compressed body cannot be read is skipped with a warning, and the final exit
+    status is 1. With --group such a message counts as failed: it is delivered again, and finally
+    becomes a dead letter.
 
     Whether a group receives in order is a setting of the group: --in-order and --any-order change
     it on all brokers, before the first message, and are refused if a broker does not answer.
@@ -222,9 +227,9 @@ def consume(
       ariane consume orders --group waiters --receive --in-order
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if group is not None and no_follow:
-        raise click.UsageError("--no-follow and --group exclude each other")
+        raise click.UsageError("--no-follow and --group cannot be used together")
     if group is not None and queues:
-        raise click.UsageError("--queue and --group exclude each other")
+        raise click.UsageError("--queue and --group cannot be used together")
     if receive and (group is None or start not in {"earliest", "latest"}):
         raise click.UsageError("--receive needs --group, and --from earliest or latest")
     if (more_topics or by_priority) and not receive:
@@ -299,7 +304,7 @@ async def _receiving(consumer: ReceiveConsumer, lines: _Lines, count: int | None
                 lines.write(message)
             except BodyDamaged as error:
                 lines.damaged_count += 1
-                say_warning(f"given back: {reasoned(error)}")
+                say_warning(f"returned a message to the group: {reasoned(error)}")
                 await consumer.nack(message, cause=str(error))
             else:
                 await consumer.ack(message)

@@ -43,19 +43,25 @@ def _one(_context: click.Context, _parameter: click.Parameter, value: str | None
     required=True,
     metavar="HOST:PORT,...",
     callback=_addresses,
-    help="Where to ask for the cluster.",
+    help="Addresses of the name servers.",
 )
 @click.option(
-    "--checker", metavar="HOST:PORT", callback=_one, help="Any transaction checker of it."
+    "--checker",
+    metavar="HOST:PORT",
+    callback=_one,
+    help="Address of any transaction checker of the cluster.",
 )
 @click.option(
-    "--admin", metavar="HOST:PORT", callback=_one, help="Its admin: changes go through it."
+    "--admin",
+    metavar="HOST:PORT",
+    callback=_one,
+    help="Address of the cluster's admin; changes go through it.",
 )
 @output_option
 def add(
     *, name: str, name_servers: str, checker: str | None, admin: str | None, output: Output
 ) -> None:
-    """Keep the addresses of a cluster as context NAME, or change them; the first one is used.
+    """Save or change the addresses of a cluster as context NAME.
 
     \b
     Examples:
@@ -67,7 +73,7 @@ def add(
     contexts = load_contexts().with_context(name, places)
     save_contexts(contexts)
     output.done(
-        f"Context {name} is kept in {contexts_path()}; {contexts.current} is used.",
+        f"Context {name} is saved in {contexts_path()}; the current context is {contexts.current}.",
         {"context": name, **places, "current": contexts.current},
     )
 
@@ -76,7 +82,7 @@ def add(
 @click.argument("name")
 @output_option
 def use(*, name: str, output: Output) -> None:
-    """Let commands ask the cluster of context NAME from now on.
+    """Make context NAME the one that commands use from now on.
 
     \b
     Examples:
@@ -84,7 +90,7 @@ def use(*, name: str, output: Output) -> None:
       ariane --context test topic list        for one command
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     save_contexts(load_contexts().using(name))
-    output.done(f"Context {name} is used.", {"current": name})
+    output.done(f"Context {name} is now the current one.", {"current": name})
 
 
 @click.command("list")
@@ -117,7 +123,7 @@ def list_contexts(*, output: Output) -> None:
 @click.argument("name")
 @output_option
 def delete(*, name: str, output: Output) -> None:
-    """Forget context NAME; the cluster itself is left alone.
+    """Delete context NAME; the cluster itself is not touched.
 
     \b
     Examples:

@@ -50,13 +50,26 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def _filter_options(command: _Command) -> _Command:
     """Give a command the options that say which dead letters, as one argument `wanted`."""
     options = (
-        click.option("--topic", default="", help="Only of this topic."),
-        click.option("--key", default="", help="Only with this key or unique id."),
+        click.option("--topic", default="", help="Only dead letters from this topic."),
+        click.option("--key", default="", help="Only dead letters with this key or unique id."),
         click.option(
-            "--reason", type=click.Choice(_REASONS), default=None, help="Only for this reason."
+            "--reason",
+            type=click.Choice(_REASONS),
+            default=None,
+            help="Only dead letters with this reason.",
         ),
-        click.option("--from", "begin", type=MomentType(), help="Only dead at this time or later."),
-        click.option("--until", "end", type=MomentType(), help="Only dead before this time."),
+        click.option(
+            "--from",
+            "begin",
+            type=MomentType(),
+            help="Only those that became dead letters at this time or later.",
+        ),
+        click.option(
+            "--until",
+            "end",
+            type=MomentType(),
+            help="Only those that became dead letters before this time.",
+        ),
     )
     for option in reversed(options):
         command = option(command)
@@ -66,19 +79,24 @@ def _filter_options(command: _Command) -> _Command:
 @click.command("list")
 @click.argument("group")
 @_filter_options
-@click.option("--not-redriven", is_flag=True, help="Only those that were not sent back yet.")
+@click.option("--not-redriven", is_flag=True, help="Only dead letters that were not sent back yet.")
 @click.option(
-    "--count", type=click.IntRange(1), default=100, show_default=True, help="At most so many."
+    "--count",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Maximum number of rows to list.",
 )
 @name_servers_option
 @output_option
 def list_letters(
     *, group: str, not_redriven: bool, count: int, name_servers: str, output: Output, **which: Any
 ) -> int:
-    """List dead letters of GROUP, the oldest of each queue first.
+    """List the dead letters of GROUP, the oldest of each queue first.
 
-    Brokers that do not answer are named, and dead letters of the others shown; exit status 3. JSON
-    has no place for them: programs look at the status.
+    A warning names each broker that does not answer; the dead letters of the others are listed, and
+    the exit status is 3. JSON output does not contain the warning: programs must check the exit
+    status.
 
     \b
     Examples:
@@ -115,7 +133,7 @@ def list_letters(
 @name_servers_option
 @output_option
 def show(*, group: str, place: str, name_servers: str, output: Output) -> None:
-    """Show the dead letter of GROUP at PLACE, as `list` names it: BROKER/QUEUE/OFFSET.
+    """Show the dead letter of GROUP at PLACE (BROKER/QUEUE/OFFSET, as `list` shows it).
 
     \b
     Example:
@@ -143,13 +161,14 @@ def show(*, group: str, place: str, name_servers: str, output: Output) -> None:
     "file",
     type=click.File("w", encoding="utf-8", lazy=False),
     default="-",
-    help="The file; standard output if not given.",
+    help="File to write; standard output by default.",
 )
 @name_servers_option
 def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
-    """Write dead letters of GROUP as lines of JSON, each with its whole body.
+    """Write dead letters of GROUP as JSON lines, each with its whole body.
 
-    Brokers that do not answer are named, and dead letters of the others written; exit status 3.
+    A warning names each broker that does not answer; the dead letters of the others are written,
+    and the exit status is 3.
 
     \b
     Example:
@@ -188,7 +207,7 @@ def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
 @click.option(
     "--to-group",
     is_flag=True,
-    help="Only to GROUP; otherwise every group of the topic gets them again.",
+    help="Send them to GROUP only; by default every group of the topic gets them again.",
 )
 @dry_run_option
 @yes_option
@@ -207,10 +226,10 @@ def redrive(
     output: Output,
     **which: Any,
 ) -> int:
-    """Send dead letters of GROUP back to where they came from: one at PLACE, or all that match.
+    """Send dead letters of GROUP back to their topics: one at PLACE, or all that match.
 
-    Each is sent back once for good. Interrupted, say the same again: nothing is sent back twice.
-    A broker that does not answer fails it; one at PLACE needs its own broker only.
+    A dead letter is sent back only once, ever: if the command is interrupted, run it again. All
+    brokers must answer, or the command fails; with PLACE only the broker of that dead letter must.
 
     \b
     Examples:
@@ -220,7 +239,7 @@ def redrive(
       ariane dead-letter redrive billing --to-group --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if place is not None and any(which.values()):
-        raise click.UsageError("say either PLACE or which dead letters")
+        raise click.UsageError("give either PLACE or options that select dead letters")
     request = letter_pb.RedriveDeadLettersRequest(
         consumer_group=group, to_group=to_group, message_count_max=_CHUNK
     )
@@ -241,7 +260,7 @@ def redrive(
         if place is not None and not fresh + before:
             raise _nothing_at(group, place)
         output.done(
-            f"{fresh:,} would be sent back; {before:,} have been before.",
+            f"{fresh:,} would be sent back; {before:,} were sent back before.",
             {"group": group, "redriven": fresh, "redriven_before": before, "dry_run": True},
         )
         return ExitStatus.DONE if fresh + before else run_async(doubt())
@@ -286,7 +305,10 @@ async def _sent_back(
                 done.redriven_count += told.redriven_count
                 done.duplicate_count += told.duplicate_count
                 done.failures.extend(told.failures)
-                tell(f"{done.redriven_count:,} sent back; {done.duplicate_count:,} had been before")
+                tell(
+                    f"{done.redriven_count:,} sent back;"
+                    f" {done.duplicate_count:,} were sent back before"
+                )
                 if not told.HasField("continue_after"):
                     return done
                 request.continue_after.CopyFrom(told.continue_after)
@@ -309,8 +331,8 @@ def _tell(output: Output, group: str, done: letter_pb.RedriveDeadLettersResponse
         "failures": [{"place": place, "cause": cause} for place, _, cause in pairs],
     }
     output.done(
-        f"{done.redriven_count:,} sent back; {done.duplicate_count:,} had been before; "
-        f"{len(failures):,} could not be.",
+        f"{done.redriven_count:,} sent back; {done.duplicate_count:,} were sent back before;"
+        f" {len(failures):,} failed.",
         row,
     )
     if failures:
@@ -345,7 +367,7 @@ def _place(text: str) -> letter_pb.DeadLetterPlace:
     if len(numbers) != 2 or not all(
         number.isdecimal() and len(number) <= _PLACE_DIGITS_MAX for number in numbers
     ):
-        raise click.UsageError(f"{text!r} is no place: say BROKER/QUEUE/OFFSET")
+        raise click.UsageError(f"{text!r} is not a place: give BROKER/QUEUE/OFFSET")
     return letter_pb.DeadLetterPlace(
         broker_name=broker_name, queue_id=int(numbers[0]), queue_offset=int(numbers[1])
     )

@@ -58,7 +58,7 @@ class Kept(NamedTuple):
     "-f",
     "target",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to write it; ariane-debug-TIME.tar.gz here by default.",
+    help="File to write; by default ariane-debug-TIME.tar.gz in the current folder.",
 )
 @click.option(
     "--log",
@@ -72,11 +72,12 @@ class Kept(NamedTuple):
 def bundle(
     *, target: Path | None, logs: tuple[Path, ...], name_servers: str, output: Output
 ) -> None:
-    """Write what a cluster says of itself into one file, for somebody who helps.
+    """Write diagnostic data of a cluster into one file, for support.
 
-    In it: what doctor finds, name servers, brokers with their settings, topics, groups, versions of
-    this machine, and the logs that are named. No message is in it; passwords of URLs are taken
-    out. Look through it before you hand it on. What nobody answers is in it as an error.
+    The file contains the findings of ariane doctor, the name servers, the brokers with their
+    settings, topics, groups, the versions of this machine, and the logs given by --log. It contains
+    no messages, and passwords in URLs are removed. Review it before you pass it on. Requests that
+    got no answer are included as errors.
 
     \b
     Examples:

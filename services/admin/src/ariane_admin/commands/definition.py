@@ -28,13 +28,13 @@ from ariane_admin.terminal.output import Output, Row, output_option
     "file",
     type=click.File("w", encoding="utf-8", lazy=False),
     default="-",
-    help="The file; standard output if not given.",
+    help="File to write; standard output by default.",
 )
 @admin_option
 def export(*, file: TextIO, admin: str) -> None:
     """Write the definitions of all topics and groups as JSON.
 
-    A broker that does not answer fails it: an export with holes looks whole.
+    The export fails if a broker does not answer, as an incomplete export would look complete.
 
     \b
     Example:
@@ -56,16 +56,16 @@ def export(*, file: TextIO, admin: str) -> None:
 
     told = run_async(ask())
     for name in told.uneven_names:
-        say_warning(f"{name} differs between brokers: written as the first has it")
+        say_warning(f"{name} differs between brokers: exported as on the first one")
     row = MessageToDict(told.definitions, preserving_proto_field_name=True)
     file.write(json.dumps(row, indent=2, ensure_ascii=False) + "\n")
 
 
 @click.command("import")
 @click.argument("file", type=click.File("r", encoding="utf-8"))
-@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 @click.option(
-    "--other-cluster", is_flag=True, help="Also from an export of a cluster of another name."
+    "--other-cluster", is_flag=True, help="Allow an export of a cluster with another name."
 )
 @yes_option
 @admin_option
@@ -73,10 +73,10 @@ def export(*, file: TextIO, admin: str) -> None:
 def import_definitions(
     *, file: TextIO, dry_run: bool, other_cluster: bool, yes: bool, admin: str, output: Output
 ) -> None:
-    """Make the topics and groups of FILE that are missing, and change those that differ.
+    """Create the topics and groups of FILE that are missing, and change those that differ.
 
-    Nothing is deleted, and doing it again changes nothing. An export names its cluster: into one of
-    another name it is brought only by --other-cluster.
+    Nothing is deleted, and repeating the import changes nothing. An export records the name of its
+    cluster; to import it into a cluster with another name, give --other-cluster.
 
     \b
     Examples:
@@ -94,13 +94,13 @@ def import_definitions(
     try:
         read = json.load(file)
         if not isinstance(read, dict):
-            raise ParseError("an object with topics and groups is expected")  # noqa: TRY301 - one end
+            raise ParseError("expected an object with topics and groups")  # noqa: TRY301 - one end
         definitions = ParseDict(read, definition_pb.Definitions())
     except (ValueError, ParseError, RecursionError) as error:
         raise CommandFailed(f"{file.name}: {error}", ExitStatus.USAGE) from error
     if not dry_run:
         count = len(definitions.topics) + len(definitions.groups)
-        confirm(f"Make {count} topics and groups as {file.name} has them?", yes=yes)
+        confirm(f"Create or change {count} topics and groups as in {file.name}?", yes=yes)
     changes: list[definition_pb.DefinitionChange] = []
     silent: set[str] = set()
 
@@ -134,6 +134,6 @@ def import_definitions(
     failed = sum(bool(each.failure) for each in changes)
     if silent:
         names = ", ".join(sorted(silent))
-        raise CommandFailed(f"{names} did not answer and got nothing", ExitStatus.UNREACHABLE)
+        raise CommandFailed(f"{names} did not answer and were not changed", ExitStatus.UNREACHABLE)
     if failed:
         raise CommandFailed(f"{failed} of {len(rows)} changes failed")

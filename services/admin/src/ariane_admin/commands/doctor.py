@@ -21,11 +21,12 @@ from ariane_record.control_characters import shown
 @name_servers_option
 @output_option
 def doctor(*, name_servers: str, output: Output) -> int:
-    """Examine the cluster from here, and say what to do.
+    """Diagnose the cluster from this machine, and say what to do.
 
-    Asks every name server, tries every address that a route may name, and compares clocks,
-    versions, names and subscriptions. Run it where the clients run: what they can reach is what
-    counts. Exit status 1 when there is an error, 3 when no name server answers.
+    This asks every name server, connects to every address that a route can contain, and compares
+    clocks, versions, names and subscriptions. Run it on a machine where clients run, as it checks
+    what is reachable from there. The exit status is 1 if there is an error, and 3 if no name server
+    answers.
 
     \b
     Examples:
@@ -57,4 +58,4 @@ def _tell(facts: ClusterFacts, findings: Sequence[Finding]) -> None:
     if not findings:
         counted = (("name server", len(facts.name_servers)), ("broker", len(facts.brokers)))
         named = " and ".join(f"{count} {what}{'s' * (count != 1)}" for what, count in counted)
-        click.echo(f"All is well: {named} answer at their addresses.")
+        click.echo(f"No problem found: {named} answer at their addresses.")

@@ -19,9 +19,9 @@ from ariane_admin.terminal.own_reasons import OWN_REASONS
 @click.argument("reason", required=False)
 @output_option
 def explain(*, reason: str | None, output: Output) -> None:
-    """Say what REASON means, the word in brackets behind an error, and what to do.
+    """Explain REASON, the word in brackets after an error, and what to do about it.
 
-    Without REASON all words are listed.
+    Without REASON, list all of them.
 
     \b
     Examples:
@@ -36,7 +36,7 @@ def explain(*, reason: str | None, output: Output) -> None:
     if word not in known:
         alike = get_close_matches(word, known)
         hint = f"did you mean {' or '.join(alike)}?" if alike else "ariane explain lists all"
-        raise CommandFailed(f"no error bears the word {word}; {hint}", ExitStatus.NOT_FOUND)
+        raise CommandFailed(f"no error has the reason {word}; {hint}", ExitStatus.NOT_FOUND)
     output.record(known[word])
 
 

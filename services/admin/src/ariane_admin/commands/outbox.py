@@ -34,21 +34,21 @@ def _database_option(command: _Command) -> _Command:
         envvar=DATABASE_VARIABLE,
         show_envvar=True,
         metavar="URL",
-        help="SQLAlchemy's URL of the application's database; better in the environment, where no "
-        "list of processes shows its password.",
+        help="SQLAlchemy URL of the application's database. Prefer the environment"
+        " variable: a list of processes shows the password of an option.",
     )
     return option(command)
 
 
 @click.command("relay")
 @click.argument("name")
-@click.option("--until-empty", is_flag=True, help="End when nothing waits any more.")
+@click.option("--until-empty", is_flag=True, help="End when no message is waiting.")
 @click.option(
     "--attempts-max",
     type=click.IntRange(1, (1 << 31) - 1),
     default=50,
     show_default=True,
-    help="Park what was refused so often.",
+    help="Park a message after it was refused this many times.",
 )
 @click.option(
     "--give-up-after",
@@ -57,8 +57,8 @@ def _database_option(command: _Command) -> _Command:
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="End with a status when messages wait and none was sent or parked for so long, by this "
-    "relay or another; 0: never.",
+    help="End with an error when messages are waiting and no relay has sent or parked"
+    " one for this many seconds; 0 means never.",
 )
 @_database_option
 @name_servers_option
@@ -73,10 +73,10 @@ def relay(
     name_servers: str,
     output: Output,
 ) -> None:
-    """Send the messages of outbox NAME until Ctrl-C, beside any number of other relays.
+    """Send the messages of outbox NAME until Ctrl-C; any number of relays may run.
 
-    What cannot be sent now is told, and tried again. A relay that gets nowhere ends: with the
-    status of its last failure.
+    A message that cannot be sent is reported and retried. A relay that makes no progress
+    (--give-up-after) ends with the exit status of its last failure.
 
     \b
     Examples:
@@ -95,19 +95,23 @@ def relay(
             give_up_s=give_up_s,
         )
         row = run_async(work)
-    output.done(f"Nothing waits in outbox {name}; {row['parked']:,} are parked.", row)
+    output.done(f"No message is waiting in outbox {name}; {row['parked']:,} are parked.", row)
 
 
 @click.command("list")
 @click.argument("name")
-@click.option("--topic", default="", help="Only for this topic.")
+@click.option("--topic", default="", help="Only messages for this topic.")
 @click.option(
-    "--count", type=click.IntRange(1), default=100, show_default=True, help="At most so many."
+    "--count",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Maximum number of rows to list.",
 )
 @_database_option
 @output_option
 def list_parked(*, name: str, topic: str, count: int, database: str, output: Output) -> None:
-    """List messages of outbox NAME that brokers refused, the oldest first.
+    """List the messages of outbox NAME that brokers refused, oldest first.
 
     \b
     Examples:
@@ -124,17 +128,17 @@ def list_parked(*, name: str, topic: str, count: int, database: str, output: Out
 @click.command("requeue")
 @click.argument("name")
 @click.argument("row_ids", type=int, nargs=-1, metavar="[ROW_ID]...")
-@click.option("--topic", default="", help="Only for this topic.")
+@click.option("--topic", default="", help="Only messages for this topic.")
 @yes_option
 @_database_option
 @output_option
 def requeue(
     *, name: str, row_ids: tuple[int, ...], topic: str, yes: bool, database: str, output: Output
 ) -> None:
-    """Have refused messages of outbox NAME be sent again: those named, or all that match.
+    """Queue refused messages of outbox NAME to be sent again: those given, or all that match.
 
-    Mend first what they were refused for; what is refused again is parked again. They come behind
-    what was sent of their message groups meanwhile.
+    First fix what they were refused for; messages that are refused again are parked again. Within
+    their message groups they come after those that were sent in the meantime.
 
     \b
     Examples:
@@ -142,13 +146,13 @@ def requeue(
       ariane outbox requeue shop --topic paid-orders --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if not row_ids:
-        what = f"for {topic}" if topic else "whatever they are for"
+        what = f"for {topic}" if topic else "of all topics"
         confirm(f"Send all parked messages of outbox {name} again, {what}?", yes=yes)
     from ariane_admin.asking import outbox_work  # noqa: PLC0415 - see above
 
     with outbox_work.sessions_of(database) as sessions, sessions.begin() as session:
         count = outbox_work.requeued(session, name, row_ids, topic)
     if row_ids and not count:
-        raise CommandFailed(f"outbox {name} has none of these parked", ExitStatus.NOT_FOUND)
+        raise CommandFailed(f"outbox {name} has no such parked messages", ExitStatus.NOT_FOUND)
     what = "message waits" if count == 1 else "messages wait"
     output.done(f"{count:,} {what} again.", {"outbox": name, "requeued": count})

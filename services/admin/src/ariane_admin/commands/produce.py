@@ -43,38 +43,40 @@ from ariane_sdk.errors import ArianeError, BatchSendError
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="What a line is: the body, or an object with body, tag, keys, message_group, properties,"
-    " deliver_at, priority.",
+    help="Format of a line: the body as text, or a JSON object with body, tag, keys,"
+    " message_group, properties, deliver_at, priority.",
 )
 @click.option(
     "--priority",
     type=click.IntRange(-(1 << 31), (1 << 31) - 1),
     default=0,
     show_default=True,
-    help="Receivers that ask by priority get messages of a higher one first.",
+    help="Priority of the messages; consumers that receive by priority get higher ones first.",
 )
-@click.option("--delay", type=WaitType(), help="Deliver so long after sending, such as 90s, 1h30m.")
+@click.option("--delay", type=WaitType(), help="Deliver after this delay, such as 90s or 1h30m.")
 @click.option("--at", "deliver_at", type=MomentType(), help="Deliver at this time.")
 @click.option(
     "--delay-level",
     type=click.IntRange(1, (1 << 31) - 1),
-    help="Deliver after the wait of this delay level of the broker's table.",
+    help="Deliver after the delay of this level in the broker's table.",
 )
 @click.option(
     "--handles",
     type=click.File("w", lazy=False),
-    help="Write to this file what recalls each message of a time or delay, a line each.",
+    help="Write the recall handles of messages sent with --delay or --at to this file,"
+    " one per line.",
 )
 @click.option(
     "--level",
     type=click.Choice(["memory", "flushed", "replicated"]),
-    help="How safe a message must be before it is acknowledged, where that is more than the broker"
-    " promises by itself.",
+    help="How safely a message must be stored before it is acknowledged; the broker's"
+    " own level applies if it is higher.",
 )
 @click.option(
     "--in-sync-min",
     type=click.IntRange(2, (1 << 31) - 1),
-    help="How many brokers must be in sync and have it, the primary included; fewer refuse it.",
+    help="Number of in-sync brokers that must have the message, the primary included;"
+    " with fewer the send is refused.",
 )
 @name_servers_option
 @output_option
@@ -99,8 +101,9 @@ def produce(
 ) -> None:
     """Send each line of SOURCE (standard input by default) to TOPIC.
 
-    Lines are sent as they come, and in one message group they stay in order. They are delivered at
-    once, or later: ariane message recall takes back what waits for its time.
+    Lines are sent as they arrive; with --group they stay in order. Messages are delivered at once
+    unless --delay, --at, --delay-level or deliver_at says otherwise; ariane message recall takes
+    back one that waits for its time.
 
     \b
     Examples:
@@ -113,9 +116,9 @@ def produce(
       echo 'a payment' | ariane produce payments --level replicated --in-sync-min 3
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if sum(given is not None for given in (delay, deliver_at, delay_level)) > 1:
-        raise click.UsageError("say one of --delay, --at and --delay-level")
+        raise click.UsageError("give only one of --delay, --at and --delay-level")
     if in_sync_min is not None and level in {"memory", "flushed"}:
-        raise click.UsageError("--in-sync-min goes with --level replicated")
+        raise click.UsageError("--in-sync-min requires --level replicated")
     safety = _Safety(None if level is None else AcknowledgedLevel[level.upper()], in_sync_min)
     defaults = MessageDefaults(
         topic,

@@ -31,7 +31,7 @@ _CHECKER: Final = "txn-checker"
 @click.command("list")
 @click.argument("service", type=click.Choice([*_BY_NAME_SERVERS, _CHECKER]))
 @click.option("--at", "address", default="", metavar="HOST:PORT", help="Only this process.")
-@click.option("--differing", is_flag=True, help="Only those that are not at their default.")
+@click.option("--differing", is_flag=True, help="Only settings that are not at their default.")
 @name_servers_option
 @checker_option
 @output_option
@@ -44,11 +44,11 @@ def list_settings(
     checker: str,
     output: Output,
 ) -> ExitStatus:
-    """List the settings of all processes of SERVICE, with what each of them has.
+    """List the settings of all processes of SERVICE with their values.
 
-    Changeable are those that ariane setting set changes while the process runs. A value that is
-    not the same everywhere is shown for each address. Processes that do not answer are named, and
-    what the others have is shown; exit status 3.
+    "Changeable" marks settings that ariane setting set can change while the process runs. A value
+    that differs between processes is shown per address. A warning names each process that does not
+    answer; the others are shown, and the exit status is 3.
 
     \b
     Examples:
@@ -70,7 +70,7 @@ def list_settings(
 
     told = run_async(ask())
     for each in told.silent_processes:
-        say_warning(f"shown without a process that does not answer: {each.error.message}")
+        say_warning(f"a process does not answer, and is not shown: {each.error.message}")
     output.rows(("name", "value", "default", "changeable"), map(_row, told.settings))
     return ExitStatus.UNREACHABLE if told.silent_processes else ExitStatus.DONE
 
@@ -83,7 +83,7 @@ def list_settings(
     "addresses",
     multiple=True,
     metavar="HOST:PORT",
-    help="Only this process; may be said again. All of the service if not said.",
+    help="Only this process; may be repeated. All processes of the service by default.",
 )
 @name_servers_option
 @change_option
@@ -97,11 +97,11 @@ def set_settings(
     admin: AdminChoice,
     output: Output,
 ) -> None:
-    """Change settings in all processes of SERVICE while they run, until they restart.
+    """Change settings of all running processes of SERVICE, until they restart.
 
-    Those that may change are called changeable by ariane setting list SERVICE; each has its range.
-    The others, and what is to last, go into the file, environment or flags of the process.
-    Transaction checkers and admin are changed through admin only.
+    ariane setting list SERVICE marks the settings that can be changed this way; each has a range.
+    Put other settings, and changes that must last, into the configuration file, environment or
+    flags of the process. Transaction checkers and admin can be changed through admin only.
 
     \b
     Example:

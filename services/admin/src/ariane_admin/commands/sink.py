@@ -36,11 +36,11 @@ _COLUMNS: Final = (
 @name_servers_option
 @output_option
 def list_sinks(*, topic: str, name_servers: str, output: Output) -> int:
-    """List the sinks of exactly-once writes that brokers know, by name.
+    """List the sinks of exactly-once writes by name.
 
-    Each says which broker it writes to, its home, and how far it has come: the last batch that was
-    committed, with its rows; and what is staged and not committed. Brokers forget a sink that was
-    not used for 90 days. Exit status 3 when a broker does not answer.
+    The list shows the broker that each sink writes to (its home), its last committed batch with the
+    number of rows, and the rows staged but not committed. Brokers forget a sink that has not been
+    used for 90 days. The exit status is 3 if a broker does not answer.
 
     \b
     Examples:
@@ -66,13 +66,13 @@ def list_sinks(*, topic: str, name_servers: str, output: Output) -> int:
 @click.option(
     "--home-is-gone",
     is_flag=True,
-    help="Move it although the broker that it writes to does not answer.",
+    help="Move the sink although its current broker does not answer.",
 )
 @click.option(
     "--committed-batch",
     type=click.IntRange(0, (1 << 63) - 1),
     metavar="BATCH",
-    help="With --home-is-gone: the last batch that is known to be committed there.",
+    help="With --home-is-gone: the last batch known to be committed on the old broker.",
 )
 @yes_option
 @name_servers_option
@@ -89,11 +89,11 @@ def move(
     admin: AdminChoice,
     output: Output,
 ) -> None:
-    """Have sink NAME write to BROKER from its next batch on.
+    """Make sink NAME write to BROKER, starting with its next batch.
 
-    The broker that it wrote to tells which batches it has committed: one that comes again is not
-    written twice. A broker that is gone for good cannot tell. The stream then goes on with the
-    batch that its checkpoint says is open, and writes it, unless --committed-batch names it.
+    The old broker reports which batches it has committed, so that no batch is written twice. If the
+    old broker is gone for good, give --home-is-gone: the stream continues with the batch that is
+    open in its checkpoint and writes it, unless --committed-batch says that it was committed.
 
     \b
     Examples:
@@ -101,7 +101,9 @@ def move(
       ariane sink move 6f0c.../copies broker-b --home-is-gone
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if committed_batch is not None and not home_is_gone:
-        raise click.UsageError("--committed-batch is for --home-is-gone: a home that lives knows")
+        raise click.UsageError(
+            "--committed-batch requires --home-is-gone: a live broker knows its last batch"
+        )
 
     async def look() -> SinkReport:
         async with ClusterDoors(name_servers) as doors:
@@ -121,10 +123,10 @@ def move(
         async with administration(name_servers, admin) as changes:
             return await changes.ask(changes.sinks.MoveSink, request)
 
-    question = f"Have sink {name} write to {broker} without asking the broker before?"
+    question = f"Move sink {name} to {broker} without asking its current broker?"
     if not home_is_gone:
         sink = run_async(look())
-        question = f"Have sink {name} write to {broker} in place of {sink.home}?"
+        question = f"Move sink {name} from {sink.home} to {broker}?"
     else:
         question += " If that broker comes back with its store, the last batch may be there twice."
     confirm(question, yes=yes)
@@ -133,18 +135,20 @@ def move(
     except ServiceUnavailable as error:
         if not home_is_gone:
             error.add_note(
-                "if a broker is gone for good, wait until ariane broker list shows it no more, and"
-                " say --home-is-gone"
+                "if a broker is gone for good, wait until ariane broker list no longer shows"
+                " it, and give --home-is-gone"
             )
         raise
     for untold in moved.not_told:
-        say_warning(f"broker {untold} does not know yet; the next write tells it")
+        say_warning(f"broker {untold} was not notified; the next write does that")
     before = moved.previous_home
     known = (
-        "" if moved.previous_home_answered else f"; what {before} had committed last is not known"
+        ""
+        if moved.previous_home_answered
+        else f"; the last batch committed on {before} is not known"
     )
     output.done(
-        f"Sink {name} writes to {moved.home} now{known}.",
+        f"Sink {name} now writes to {moved.home}{known}.",
         {
             "sink": name,
             "home": moved.home,
@@ -171,10 +175,10 @@ def delete(
     admin: AdminChoice,
     output: Output,
 ) -> None:
-    """Delete sink NAME: brokers forget it, and drop what it has staged.
+    """Delete sink NAME from all brokers, with the rows that it has staged.
 
-    What it has committed stays. If its stream goes on, or its write is repeated, the first batch is
-    written although it may have been before: delete sinks that nobody uses any more.
+    Committed rows stay. Delete only sinks that are no longer used: if the stream continues or the
+    write is repeated, its first batch may be written a second time.
 
     \b
     Examples:
@@ -196,7 +200,7 @@ def delete(
             raise SinkNotFound(f"no broker knows sink {name!r}; ariane sink list shows all")
         if dry_run:
             output.done(
-                f"Sink {name}, {_last_use(found[0])}, would go.",
+                f"Sink {name}, {_last_use(found[0])}, would be deleted.",
                 {**_row(found[0]), "dry_run": True},
             )
             return
@@ -205,9 +209,9 @@ def delete(
     count = len(deleted.broker_names)
     staged = f"{deleted.dropped_row_count:,} staged rows dropped"
     if deleted.lost_row_count:
-        staged += f", {deleted.lost_row_count:,} committed rows that could not be read given up"
+        staged += f", {deleted.lost_row_count:,} committed rows that could not be read are lost"
     output.done(
-        f"Sink {name} is gone from {count} {'broker' if count == 1 else 'brokers'}; {staged}.",
+        f"Deleted sink {name} from {count} {'broker' if count == 1 else 'brokers'}; {staged}.",
         {
             "sink": name,
             "brokers": list(deleted.broker_names),
@@ -238,7 +242,7 @@ def _state(sink: SinkReport) -> str:
     if sink.failure:
         return "damaged"
     if sink.home and not sink.home_is_live:
-        return "home is away"
+        return "home does not answer"
     return "publishing" if sink.publishing else "ok"
 
 

@@ -68,16 +68,23 @@ _EntryT = TypeVar("_EntryT")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _count_option: Final = click.option(
-    "--count", type=click.IntRange(1), default=100, show_default=True, help="At most so many."
+    "--count",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Maximum number of rows to list.",
 )
 
 
 def _bulk_options(command: _Command) -> _Command:
     """Give a command the options by which it takes many transactions."""
     for option in (
-        click.option("--topic", default="", help="All that are parked, for this topic."),
+        click.option("--topic", default="", help="All parked transactions for this topic."),
         click.option(
-            "--group", "producer_group", default="", help="All that are parked, of this group."
+            "--group",
+            "producer_group",
+            default="",
+            help="All parked transactions of this producer group.",
         ),
     ):
         command = option(command)
@@ -90,16 +97,18 @@ class _PagedRequest(Protocol):
 
 
 @click.command("list")
-@click.option("--group", "producer_group", default="", help="Only of this producer group.")
-@click.option("--topic", default="", help="Only for this topic.")
-@click.option("--broker", "broker_name", default="", help="Only on this broker.")
+@click.option(
+    "--group", "producer_group", default="", help="Only transactions of this producer group."
+)
+@click.option("--topic", default="", help="Only messages for this topic.")
+@click.option("--broker", "broker_name", default="", help="Only transactions on this broker.")
 @_count_option
 @checker_option
 @output_option
 def list_transactions(
     *, producer_group: str, topic: str, broker_name: str, count: int, checker: str, output: Output
 ) -> None:
-    """List transactions under check, the next to be asked about first.
+    """List transactions under check, ordered by the time of their next check.
 
     \b
     Examples:
@@ -125,13 +134,15 @@ def list_transactions(
 
 
 @click.command("parked")
-@click.option("--group", "producer_group", default="", help="Only of this producer group.")
-@click.option("--topic", default="", help="Only for this topic.")
+@click.option(
+    "--group", "producer_group", default="", help="Only transactions of this producer group."
+)
+@click.option("--topic", default="", help="Only messages for this topic.")
 @_count_option
 @checker_option
 @output_option
 def parked(*, producer_group: str, topic: str, count: int, checker: str, output: Output) -> None:
-    """List transactions that nobody could answer for, the longest waiting first.
+    """List parked transactions, which no producer could decide, the longest waiting first.
 
     \b
     Example:
@@ -158,7 +169,7 @@ def parked(*, producer_group: str, topic: str, count: int, checker: str, output:
 @checker_option
 @output_option
 def show(*, transaction_id: str, checker: str, output: Output) -> None:
-    """Show transaction TRANSACTION_ID and what its producers were asked.
+    """Show transaction TRANSACTION_ID and the checks made with its producers.
 
     \b
     Example:
@@ -188,8 +199,8 @@ def show(*, transaction_id: str, checker: str, output: Output) -> None:
 
 @click.command("decide")
 @click.argument("transaction_ids", nargs=-1, metavar="[TRANSACTION_ID]...")
-@click.option("--commit/--rollback", default=None, help="How they are to end.")
-@click.option("--cause", required=True, help="Why, for the record.")
+@click.option("--commit/--rollback", default=None, help="The outcome; one of both is required.")
+@click.option("--cause", required=True, help="Why; recorded with the outcome.")
 @_bulk_options
 @dry_run_option
 @yes_option
@@ -209,9 +220,9 @@ def decide(
     admin: AdminChoice,
     output: Output,
 ) -> None:
-    """End transactions: those named, parked or not, or all that are parked and match.
+    """Commit or roll back transactions: those given, or all parked ones that match.
 
-    An outcome that one has already stands.
+    A transaction that already has an outcome keeps it. Transactions given by id need not be parked.
 
     \b
     Examples:
@@ -220,7 +231,7 @@ def decide(
       ariane transaction decide --group payments --rollback --cause "test data" --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if commit is None:
-        raise click.UsageError("say either --commit or --rollback")
+        raise click.UsageError("give either --commit or --rollback")
     selection = ParkedSelection.of(transaction_ids, producer_group, topic)
     word = "Commit" if commit else "Roll back"
     if dry_run:
@@ -233,7 +244,7 @@ def decide(
         output.done(
             f"{would['undecided']:,} transactions would be"
             f" {'committed' if commit else 'rolled back'};"
-            f" {would['decided']:,} have an outcome that stands.",
+            f" {would['decided']:,} have an outcome already, and keep it.",
             {**would, "outcome": "commit" if commit else "rollback", "dry_run": True},
         )
         return
@@ -274,7 +285,7 @@ def resume(
     admin: AdminChoice,
     output: Output,
 ) -> None:
-    """Have the producers of parked transactions asked again, counted anew.
+    """Ask the producers of parked transactions again, with the count of checks reset.
 
     \b
     Examples:
@@ -283,7 +294,7 @@ def resume(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     selection = ParkedSelection.of(transaction_ids, producer_group, topic)
     if not transaction_ids:
-        confirm(f"Have producers asked again about {selection}?", yes=yes)
+        confirm(f"Ask producers again about {selection}?", yes=yes)
 
     async def ask() -> BulkOutcome:
         async with _changes(checker, admin) as changes:
@@ -337,11 +348,11 @@ async def _hinted() -> AsyncIterator[None]:
     try:
         yield
     except ServiceUnavailable as error:
-        error.add_note(f"say where it is by --checker or {CHECKER_VARIABLE}")
+        error.add_note(f"give its address with --checker or {CHECKER_VARIABLE}")
         raise
     except FeatureNotAvailable as error:
         error.add_note(
-            "no transaction checker answers there: say where one is by --checker or"
+            "no transaction checker answers there: give the address of one with --checker or"
             f" {CHECKER_VARIABLE}"
         )
         raise
@@ -367,5 +378,5 @@ async def _pages(
         if not request.page_token:
             return found
         if len(found) >= count_max:
-            say_warning(f"there are more than these {len(found):,}: ask for more by --count")
+            say_warning(f"there are more than these {len(found):,}: raise --count to see more")
             return found

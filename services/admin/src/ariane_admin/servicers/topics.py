@@ -301,7 +301,7 @@ class TopicServicer(TopicServiceServicer):
             if order:
                 error.add_note(
                     "its brokers have deleted the topic, but not every name server has forgotten"
-                    " the order of its queues: say it again when they answer"
+                    " the order of its queues: repeat it when they answer"
                 )
                 raise
             return [str(error)]

@@ -16,12 +16,16 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 def yes_option(command: _Command) -> _Command:
     """Give a command the option ``--yes`` and the argument `yes`."""
-    return click.option("--yes", "-y", is_flag=True, help="Do not ask.")(command)
+    return click.option("--yes", "-y", is_flag=True, help="Skip the question for confirmation.")(
+        command
+    )
 
 
 def dry_run_option(command: _Command) -> _Command:
     """Give a command the option ``--dry-run`` and the argument `dry_run`."""
-    return click.option("--dry-run", is_flag=True, help="Only tell what would be done.")(command)
+    return click.option(
+        "--dry-run", is_flag=True, help="Show what would be done, and change nothing."
+    )(command)
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -33,7 +37,9 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise CommandFailed(f"{question} Say --yes to do it without asking.", ExitStatus.USAGE)
+        raise CommandFailed(
+            f"{question} Give --yes to do it without this question.", ExitStatus.USAGE
+        )
     from ariane_record.control_characters import shown  # noqa: PLC0415 - only who is asked waits
 
     # On standard error: standard output is for results.

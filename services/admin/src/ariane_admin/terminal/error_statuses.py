@@ -94,7 +94,7 @@ def reasoned(error: errors.ArianeError) -> str:
 def _advice(error: errors.ArianeError) -> str:
     """What to do about an error whose text does not say it: it is the same for all commands."""
     if error.reason in _NAME_SERVERS_WANTED:
-        return f"; say where they are by --name-servers or {NAME_SERVERS_VARIABLE}"
+        return f"; give their addresses with --name-servers or {NAME_SERVERS_VARIABLE}"
     if error.outcome_unknown and not isinstance(error, errors.SendError):
-        return "; it may have been done: look before you say it again"
+        return "; it may have been done: check before you repeat it"
     return ""

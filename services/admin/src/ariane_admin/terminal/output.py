@@ -39,7 +39,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class OutputFormat(enum.Enum):
-    """How results are written."""
+    """Format of the results."""
 
     TABLE = "table"
     JSON = "json"
@@ -134,7 +134,7 @@ class Output:
 def first_of(entries: Sequence[_Entry], count_max: int) -> Sequence[_Entry]:
     """The first entries of a list; that there are more is told."""
     if len(entries) > count_max:
-        say_warning(f"there are more than these {count_max:,}: ask for more by --count")
+        say_warning(f"there are more than these {count_max:,}: raise --count to see more")
     return entries[:count_max]
 
 
@@ -147,6 +147,6 @@ def output_option(command: _Command) -> _Command:
         default=OutputFormat.TABLE.value,
         show_default=True,
         callback=lambda _context, _option, value: Output(OutputFormat(value)),
-        help="How results are written.",
+        help="Format of the results.",
     )
     return option(command)

@@ -32,37 +32,39 @@ class OwnReason(NamedTuple):
         }
 
 
-_TRACE: Final = "Read the line; ariane --trace shows where it comes from."
+_TRACE: Final = "Read the error text; ariane --trace shows where it comes from."
 _UNKNOWN: Final = "unknown outcome"
 
 OWN_REASONS: Final = (
     OwnReason(
         "UNREACHABLE",
-        "Nobody answers at an address, or a service is starting, draining, busy or full. As a"
-        " status of a command: not all answered (3).",
-        "Look whether the process lives and the address is right: ariane doctor, run from here.",
+        "Nothing answers at an address, or a service is starting, draining, busy or"
+        " full. As the status of a command (3): some processes did not answer.",
+        "Check that the process runs and that the address is right: run ariane doctor"
+        " on this machine.",
         "yes",
     ),
     OwnReason(
         "NOT_NAME_SERVER",
-        "A process answers at the address that was given for a name server, and is none.",
-        "Name the address of a name server by --name-servers or ARIANE_NAME_SERVERS.",
+        ("The process that answers at the address given for a name server is not a name server."),
+        "Give the address of a name server with --name-servers or ARIANE_NAME_SERVERS.",
     ),
     OwnReason(
         "NO_BROKER",
-        "Name servers answer, and no broker is registered with them, or none of those asked for.",
-        "Start a broker, or look at its log why it does not register: ariane doctor.",
+        ("Name servers answer, but no broker is registered with them, or none of those requested."),
+        "Start a broker. If one runs, run ariane doctor and read its log to see why it"
+        " does not register.",
         "yes",
     ),
     OwnReason(
         "BATCH_INCOMPLETE",
         "Some messages of a batch were not acknowledged.",
-        "Send those again that the error names.",
+        "Send the messages that the error names again.",
     ),
     OwnReason(
         "CLIENT_FORKED",
-        "A client was used in a process that was forked after the client was made.",
-        "Make clients after the fork.",
+        "A client was used in a process that was forked after the client was created.",
+        "Create clients after the fork.",
     ),
     OwnReason(
         "CLIENT_NOT_RUNNING",
@@ -72,83 +74,84 @@ OWN_REASONS: Final = (
     OwnReason(
         "CONSUMER_OFFSET_REFUSED",
         "Some consumer offsets were not stored; the others were.",
-        "Correct those that the error names.",
+        "Correct the offsets that the error names.",
     ),
     OwnReason(
         "MESSAGES_FAILED",
-        "A listener was done with some of its messages only; the others come again.",
-        "Look for the cause in the listener's own log.",
+        "A listener consumed only some of its messages; the others are delivered again.",
+        "Find the cause in the listener's own log.",
     ),
     OwnReason(
         "NO_REQUEST",
-        "A message that is to be answered is no request.",
-        "Answer only what a request has sent.",
+        "The message to reply to is not a request.",
+        "Reply only to messages that were sent as requests.",
     ),
     OwnReason(
         "OFFSET_FILE_DAMAGED",
-        "The file with the offsets of a broadcasting consumer cannot be read, nor the one before.",
-        "Delete the file: the consumer begins where its settings say.",
+        "Neither the offset file of a broadcasting consumer nor its previous version can be read.",
+        "Delete the file: the consumer then starts where its settings say.",
     ),
     OwnReason(
         "OFFSET_FILE_IN_USE",
-        "Another consumer of this host keeps its offsets in the same file.",
-        "Give each its own file.",
+        "Another consumer on this host keeps its offsets in the same file.",
+        "Give each consumer its own file.",
     ),
     OwnReason(
         "QUEUE_ORDER_UNKNOWN",
-        "Nobody could tell in time to which queues the message groups of a topic belong.",
-        "Wait until a name server that knows the order answers: ariane topic order NAME.",
+        ("No name server could say in time to which queues the message groups of a topic belong."),
+        "Wait until a name server that knows the queue order answers; check with"
+        " ariane topic order NAME.",
         "yes",
     ),
     OwnReason(
         "FILTER_SERVERS_UNREACHABLE",
-        "No FilterServer of a broker answered a group with an uploaded filter, though the broker "
-        "does. The group has lost nothing: its offsets stay.",
-        "Start a FilterServer beside the broker; ariane filter list tells which answer.",
+        "A broker answers, but none of its FilterServers does, so a group with an"
+        " uploaded filter cannot consume. The group loses no messages: its offsets stay.",
+        ("Start a FilterServer beside the broker; ariane filter list shows which ones answer."),
         "yes",
     ),
     OwnReason(
         "REQUEST_TIMEOUT",
-        "No reply came in time. The request is stored, and whoever got it may have acted on it.",
-        "Look whether it was done before it is asked again.",
+        ("No reply came in time. The request is stored, and its receiver may have acted on it."),
+        "Check whether it was done before you send the request again.",
         _UNKNOWN,
     ),
     OwnReason(
         "REQUEST_TOO_LARGE",
-        "More bytes, or more metadata, than the service takes in one call.",
+        ("The call has more bytes, or more metadata, than the service accepts in one call."),
         "Send less in one call, or raise the service's receive_bytes_max.",
     ),
     OwnReason(
         "SEND_BUFFER_FULL",
-        "A message was to be sent without waiting, and there was no room for it.",
-        "Wait for room, or let the buffer be larger.",
+        "A message was sent without waiting, but the send buffer was full.",
+        "Wait for room, or make the buffer larger.",
         "yes",
     ),
-    OwnReason("UNSPECIFIED", "An error of the client that has no word of its own.", _TRACE),
+    OwnReason("UNSPECIFIED", "An error of the client that has no reason of its own.", _TRACE),
     OwnReason(
         "FAILED",
-        "The command did not do what was asked, and no other word says why (exit status 1).",
+        "The command failed, and no other reason fits (exit status 1).",
         _TRACE,
     ),
     OwnReason(
         "USAGE",
         "The command line is wrong; nothing was tried (exit status 2).",
-        "Correct it; --help behind the command says what there is.",
+        "Correct it; --help after the command shows its arguments and options.",
     ),
     OwnReason(
         "NOT_FOUND",
         "The topic, queue, group or message does not exist (exit status 4).",
-        "Look how it is written, and whether it is the right cluster.",
+        "Check the spelling, and that you are asking the right cluster.",
     ),
     OwnReason(
         "REFUSED",
         "It exists, but this caller or this moment does not allow it (exit status 5).",
-        "Read the line: it says what stands in the way.",
+        "Read the error text: it says what prevents it.",
     ),
     OwnReason(
         "OUTCOME_UNKNOWN",
-        "It may have happened (exit status 6).",
-        "Look before you say it again.",
+        "The outcome is unknown: it may have been done (exit status 6).",
+        "Check the outcome before you repeat it.",
         _UNKNOWN,
     ),
 )

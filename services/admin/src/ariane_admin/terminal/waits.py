@@ -27,7 +27,7 @@ class WaitType(click.ParamType[timedelta]):
             return value
         found = length_of_time(str(value))
         if found is None:
-            self.fail(f"{value!r} is no length of time: say 90s, 1h30m or 2d", param, ctx)
+            self.fail(f"{value!r} is not a duration: give one such as 90s, 1h30m or 2d", param, ctx)
         return found
 
 

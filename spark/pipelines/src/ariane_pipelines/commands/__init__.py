@@ -1,4 +1,4 @@
-"""``ariane spark``: pipelines on topics, as commands."""
+"""``ariane spark``: archive, replay and analyze topics with Spark."""
 
 from ariane_pipelines.commands.group import spark
 

@@ -28,15 +28,23 @@ Examples:
 @click.command(epilog=_EXAMPLES, short_help="Write topics to Parquet, by date and topic.")
 @click.argument("topics", nargs=-1)
 @click.option("--to", "folder", required=True, metavar="DIR", help="Folder or URL of the archive.")
-@click.option("--pattern", metavar="REGEX", help="Topics by regular expression instead.")
-@click.option("--every", metavar="SPAN", help="Go on for ever, such as '10 minutes'.")
+@click.option(
+    "--pattern",
+    metavar="REGEX",
+    help="Archive the topics that match this regular expression instead.",
+)
+@click.option(
+    "--every",
+    metavar="SPAN",
+    help="Do not stop, and archive new messages at this interval, such as '10 minutes'.",
+)
 @click.option(
     "--files",
     "files_max",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Files of one date and topic in one micro-batch at most.",
+    help="Maximum number of files per date and topic in one micro-batch.",
 )
 @batch_option
 @group_option
@@ -59,11 +67,11 @@ def archive(
 ) -> None:
     """Write TOPICS to Parquet, by date and topic, each message once.
 
-    Goes on where the archive ends, and stops when everything is archived that was there at the
-    start. Only one of these may write an archive at a time.
+    It continues where the archive ends, and stops when all messages that were stored at its
+    start are archived. Only one such command may write to an archive at a time.
     """
     if bool(topics) == bool(pattern):
-        raise click.UsageError("name topics, or give --pattern")
+        raise click.UsageError("give either topics or --pattern")
     from ariane_pipelines import ArchivePlan, start_archive  # noqa: PLC0415 - needs Spark.
     from ariane_spark.progress.progress_listener import watched  # noqa: PLC0415 - the same.
 

@@ -8,12 +8,12 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-_HELP: Final = """Archive topics, replay them, mend dead letters, make sessions, report; with Spark.
+_HELP: Final = """Archive, replay and analyze topics, and repair dead letters, with Spark.
 
-Spark runs in this process, on all its cores, unless --master says otherwise. Where the command is
-started by spark-submit, Spark's own settings count.
+Spark runs in this process on all cores, unless --master says otherwise. If the command is started
+by spark-submit, Spark's own settings apply.
 
-Exit status: 0 it is done, 1 it could not be done, 2 the command line is wrong.
+Exit status: 0 success, 1 failure, 2 wrong command line.
 
 \b
 Examples:
@@ -27,9 +27,9 @@ Examples:
 LINES: Final = {
     "archive": "Write topics to Parquet, by date and topic.",
     "redrive": "Repair dead letters and send them back, each once.",
-    "replay": "Send the messages of a span of time again.",
-    "report": "Write lag, rates, journeys and traces to an HTML file.",
-    "sessions": "Make sessions of events, and write them to a topic.",
+    "replay": "Send the messages of a time span again.",
+    "report": "Write an HTML report of lag, rates, delivery times and traces.",
+    "sessions": "Group events into sessions, and write them to a topic.",
 }
 """What lists show of each command, so that help and completion load none of them."""
 

@@ -47,27 +47,44 @@ where fixes.py, in the folder where the command is started, has
 @click.command(epilog=_EXAMPLES, short_help="Repair dead letters and send them back, each once.")
 @click.argument("group")
 @click.option(
-    "--state", required=True, metavar="DIR", help="Folder or URL that knows which were sent."
+    "--state",
+    required=True,
+    metavar="DIR",
+    help="Folder or URL that records which dead letters were sent.",
 )
 @click.option(
     "--repair",
     metavar="MODULE:FUNCTION",
-    help="Takes a letter and gives it back repaired, or None. Without it they go as they are.",
+    help="Function that takes a letter and returns it repaired, or None to drop it. By"
+    " default letters are sent unchanged.",
 )
 @click.option(
     "--repair-table",
     metavar="MODULE:FUNCTION",
-    help="The same for Arrow tables of letters; rows that it leaves out are dropped.",
+    help="Like --repair, for Arrow tables of letters; rows left out are dropped.",
 )
-@click.option("--to-topic", "target", metavar="NAME", help="Where all go.  [default: back]")
-@click.option("--topic", metavar="NAME", help="Only what came from this topic.")
-@click.option("--reason", metavar="REASON", help="Only what died for it, such as REJECTED.")
-@click.option("--since", type=Moment(), help="Only dead then or later.")
-@click.option("--until", type=Moment(), help="Only dead before this.")
 @click.option(
-    "--at-least-once", is_flag=True, help="For topics of type FIFO that lie on several brokers."
+    "--to-topic",
+    "target",
+    metavar="NAME",
+    help="Send all letters to this topic. [default: the topic each came from]",
 )
-@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+@click.option("--topic", metavar="NAME", help="Only dead letters from this topic.")
+@click.option(
+    "--reason", metavar="REASON", help="Only dead letters with this reason, such as REJECTED."
+)
+@click.option(
+    "--since", type=Moment(), help="Only those that became dead letters at this time or later."
+)
+@click.option(
+    "--until", type=Moment(), help="Only those that became dead letters before this time."
+)
+@click.option(
+    "--at-least-once",
+    is_flag=True,
+    help="Allow duplicates; required for topics of type FIFO on several brokers.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 @name_servers_option
 @master_option
 @output_option
@@ -89,13 +106,14 @@ def redrive(
     master: str | None,
     data_format: str,
 ) -> None:
-    """Repair the dead letters of GROUP, and send them back to the topics that they came from.
+    """Repair the dead letters of GROUP, and send them back to their topics.
 
-    Each is sent once: interrupted, say the same again, with the same --state. Dead letters stay
-    where they are; those that the function drops or fails on are told, and come up again next time.
-    Exit status 1 when there are some that it failed on.
+    Each dead letter is sent once: if the command is interrupted, run it again with the same
+    --state. Dead letters are not deleted. Those that the function drops or fails on are reported,
+    and are tried again in the next run. The exit status is 1 if the function failed on any.
 
-    What ariane dead-letter redrive has sent back is not known here, nor the other way round.
+    This command does not know what ariane dead-letter redrive has sent back, nor the other way
+    round: using both may send a message twice.
     """
     from ariane_pipelines import LetterFilter, RedrivePlan  # noqa: PLC0415 - needs Spark.
     from ariane_pipelines.redriving import check_plan  # noqa: PLC0415 - the same.
@@ -142,12 +160,12 @@ def _tell(plan: RedrivePlan, report: RedriveReport, *, data_format: str) -> None
         )
         _tell_more(report.dropped_count + report.failed_count)
     if report.finished_count:
-        click.echo(f"{report.finished_count:,} of an interrupted run were sent first.")
+        click.echo(f"{report.finished_count:,} letters of an interrupted run were sent first.")
     done = "would be sent" if report.dry_run else "sent"
     click.echo(
         f"{report.sent_count:,} of {report.letter_count:,} dead letters of {plan.group} {done};"
         f" {report.dropped_count:,} dropped, {report.failed_count:,} failed;"
-        f" {report.sent_before_count:,} had been sent before."
+        f" {report.sent_before_count:,} were sent before."
     )
 
 

@@ -25,15 +25,24 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="Send the messages of a span of time again.")
+@click.command(epilog=_EXAMPLES, short_help="Send the messages of a time span again.")
 @click.argument("source")
 @click.argument("target")
-@click.option("--since", type=Moment(), required=True, help="Stored then or later.")
-@click.option("--until", type=Moment(), default="0s", help="And before this.  [default: now]")
+@click.option(
+    "--since", type=Moment(), required=True, help="Only messages stored at this time or later."
+)
+@click.option(
+    "--until",
+    type=Moment(),
+    default="0s",
+    help="Only messages stored before this time. [default: now]",
+)
 @click.option("--tag", metavar="TAGS", help="Only messages with this tag, or 'one || another'.")
 @click.option("--archive", metavar="DIR", help="Read this archive instead of the queue.")
 @click.option(
-    "--target-name-servers", metavar="HOST:PORT,...", help="Where TARGET is, if elsewhere."
+    "--target-name-servers",
+    metavar="HOST:PORT,...",
+    help="Name servers of the cluster of TARGET, if it is another one.",
 )
 @name_servers_option
 @master_option
@@ -52,10 +61,11 @@ def replay(
     master: str | None,
     data_format: str,
 ) -> None:
-    """Send the messages of topic SOURCE from a span of time to topic TARGET.
+    """Send the messages of topic SOURCE from a time span to topic TARGET.
 
-    They keep body, tag, keys, message group and properties; the property replayedFrom tells which
-    message each of them was. A replay that failed has sent some: they bear the same there.
+    Messages keep body, tag, keys, message group and properties; the property replayedFrom names
+    the original message. A failed replay may have sent some messages already: a second run sends
+    them again, with the same replayedFrom.
     """
     from ariane_pipelines import ReplayPlan  # noqa: PLC0415 - needs Spark.
     from ariane_pipelines.replaying import check_plan  # noqa: PLC0415 - the same.

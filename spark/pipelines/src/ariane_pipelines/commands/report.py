@@ -30,14 +30,30 @@ Examples:
 
 
 @click.command(
-    epilog=_EXAMPLES, short_help="Write lag, rates, journeys and traces to an HTML file."
+    epilog=_EXAMPLES, short_help="Write an HTML report of lag, rates, delivery times and traces."
 )
 @click.option(
-    "--to", "path", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file."
+    "--to",
+    "path",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="HTML file to write.",
 )
-@click.option("--since", type=Moment(), default="1h", show_default=True, help="Begin of its span.")
-@click.option("--until", type=Moment(), default="0s", help="End of its span.  [default: now]")
-@click.option("--pattern", default=".*", show_default=True, metavar="REGEX", help="Which topics.")
+@click.option(
+    "--since",
+    type=Moment(),
+    default="1h",
+    show_default=True,
+    help="Begin of the time span: a time, or how long ago.",
+)
+@click.option("--until", type=Moment(), default="0s", help="End of the time span. [default: now]")
+@click.option(
+    "--pattern",
+    default=".*",
+    show_default=True,
+    metavar="REGEX",
+    help="Only topics that match this regular expression.",
+)
 @name_servers_option
 @master_option
 @output_option
@@ -52,13 +68,13 @@ def report(
     master: str | None,
     data_format: str,
 ) -> None:
-    """Tell what was stored in a span of time, its traces, and how far consumer groups are behind.
+    """Report what was stored in a time span, its traces, and the lag of consumer groups.
 
-    One file of HTML, with tables and charts, that loads nothing from elsewhere. Only headers of
-    messages are read, no bodies.
+    The report is one self-contained HTML file with tables and charts. Only the headers of
+    messages are read, not their bodies.
     """
     if until <= since:
-        raise click.UsageError("--until is not behind --since")
+        raise click.UsageError("--until must be later than --since")
     if not path.parent.is_dir():
         raise click.UsageError(f"there is no folder {path.parent}")
     from ariane_pipelines import write_report  # noqa: PLC0415 - needs Spark.
@@ -69,7 +85,7 @@ def report(
         write_data(_for_programs(path, facts), data_format)
         return
     count = sum(topic.message_count for topic in facts.topics)
-    click.echo(f"{count:,} messages of {len(facts.topics)} topics, told in {path}")
+    click.echo(f"{count:,} messages of {len(facts.topics)} topics, reported in {path}")
 
 
 def _for_programs(path: Path, facts: ReportFacts) -> dict[str, object]:

@@ -44,37 +44,59 @@ class _Total(click.ParamType[tuple[str, str]]):
         return name, expression
 
 
-@click.command(epilog=_EXAMPLES, short_help="Make sessions of events, and write them to a topic.")
+@click.command(
+    epilog=_EXAMPLES, short_help="Group events into sessions, and write them to a topic."
+)
 @click.argument("topic")
 @click.argument("target")
-@click.option("--gap", required=True, metavar="SPAN", help="So long without an event ends one.")
+@click.option(
+    "--gap", required=True, metavar="SPAN", help="A session ends after this time without an event."
+)
 @click.option(
     "--checkpoint",
     required=True,
     metavar="DIR",
-    help="Folder or URL that keeps progress and open sessions.",
+    help="Folder or URL that stores progress and open sessions.",
 )
 @click.option(
     "--watermark",
     default="10 minutes",
     show_default=True,
     metavar="SPAN",
-    help="How late events may come.",
+    help="How late events may arrive; later ones are dropped.",
 )
-@click.option("--key", default="messageGroup", show_default=True, help="Whose event it is; SQL.")
-@click.option("--time", default="bornTimestamp", show_default=True, help="When it was; SQL.")
-@click.option("--where", metavar="EXPR", help="Only events that this holds for; SQL.")
 @click.option(
-    "--total", "totals", type=_Total(), multiple=True, help="A further field; SQL that aggregates."
+    "--key",
+    default="messageGroup",
+    show_default=True,
+    help="SQL expression for whose event it is; sessions are per key.",
 )
-@click.option("--every", metavar="SPAN", help="Go on for ever, such as '10 seconds'.")
+@click.option(
+    "--time",
+    default="bornTimestamp",
+    show_default=True,
+    help="SQL expression for the time of an event.",
+)
+@click.option("--where", metavar="EXPR", help="Only events for which this SQL expression is true.")
+@click.option(
+    "--total",
+    "totals",
+    type=_Total(),
+    multiple=True,
+    help="Further field of a session, an aggregating SQL expression; may be repeated.",
+)
+@click.option(
+    "--every",
+    metavar="SPAN",
+    help="Do not stop, and process new events at this interval, such as '10 seconds'.",
+)
 @batch_option
 @click.option(
     "--partitions",
     type=click.IntRange(min=1),
     default=8,
     show_default=True,
-    help="Into how many parts open sessions are divided; the first run says it for ever.",
+    help="Number of partitions of open sessions; the first run fixes it for the checkpoint.",
 )
 @group_option
 @name_servers_option
@@ -100,11 +122,11 @@ def sessions(
     master: str | None,
     data_format: str,
 ) -> None:
-    """Make sessions of the events of TOPIC, and write each that is closed to topic TARGET, once.
+    """Group the events of TOPIC into sessions, and write each closed session once to topic TARGET.
 
-    Goes on where its checkpoint ends, and stops when everything is done that was there at the
-    start; sessions that are open then wait for the next run. SQL is Spark's, over the columns of a
-    message and text, its body as text.
+    It continues where its checkpoint ends, and stops when all events that were stored at its
+    start are processed; sessions still open wait for the next run. SQL expressions are Spark SQL
+    over the columns of a message, and the column "text", which is the body as text.
     """
     from ariane_pipelines.sessions import (  # noqa: PLC0415 - needs Spark.
         SessionsPlan,

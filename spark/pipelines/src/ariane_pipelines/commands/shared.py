@@ -38,13 +38,14 @@ name_servers_option = click.option(
     show_default=True,
     show_envvar=True,
     metavar="HOST:PORT,...",
-    help="Where to ask for the cluster.",
+    help="Addresses of the name servers.",
 )
 
 master_option = click.option(
     "--master",
     metavar="URL",
-    help="Where Spark runs, such as local[4] or spark://host:7077. By default here, on all cores.",
+    help="Where Spark runs, such as local[4] or spark://host:7077. By default in this"
+    " process, on all cores.",
 )
 
 output_option = click.option(
@@ -55,7 +56,7 @@ output_option = click.option(
     default="table",
     show_default=True,
     callback=lambda _context, _option, value: "" if value == "table" else value,
-    help="How results are written.",
+    help="Format of the results.",
 )
 
 batch_option = click.option(
@@ -64,11 +65,11 @@ batch_option = click.option(
     type=click.IntRange(min=1),
     default=1_000_000,
     show_default=True,
-    help="Messages of one micro-batch at most.",
+    help="Maximum number of messages in one micro-batch.",
 )
 
 group_option = click.option(
-    "--group", metavar="NAME", help="Show the progress as that of this consumer group."
+    "--group", metavar="NAME", help="Report the progress as the offsets of this consumer group."
 )
 
 _CELL_CHARACTERS_MAX: Final = 60
@@ -96,8 +97,8 @@ class Moment(click.ParamType[datetime]):
             moment = None
         if moment is None or moment.tzinfo is None:
             self.fail(
-                f"{value!r} is no time with a zone such as 2013-02-08T05:00:00Z, and no span such"
-                " as 90s, 15m, 24h or 7d",
+                f"{value!r} is neither a time with a zone such as 2013-02-08T05:00:00Z nor a span"
+                " such as 90s, 15m, 24h or 7d",
                 param,
                 ctx,
             )

@@ -39,7 +39,7 @@ def shipped_function(option: str, spec: str | None) -> Callable[..., Any] | None
     except Exception as error:  # Whatever the user's module raises.
         raise OptionIllegal(option, f"{spec}: {' '.join(str(error).split())}") from error
     if not callable(function):
-        raise OptionIllegal(option, f"{spec} is no function")
+        raise OptionIllegal(option, f"{spec} is not a function")
     from pyspark import cloudpickle  # noqa: PLC0415 - help needs no Spark.
 
     register: Callable[[ModuleType], None] = cloudpickle.register_pickle_by_value

@@ -44,12 +44,13 @@ from ariane_sdk.errors import CallError
 @name_servers_option
 @output_option
 def list_brokers(*, name_servers: str, output: Output) -> int:
-    """List the brokers that live, and how each says it is.
+    """List the live brokers with the state that each reports.
 
-    Writable is what a broker says itself; wiped are those that name servers lead producers away
-    from (ariane broker drain). Brokers that do not answer are named, and shown as the name servers
-    know them; exit status 3. A warning names those that are not registered, as far as another name
-    server or an order of queues (ariane topic order) still knows of them.
+    "Writable" is what the broker itself reports. "Wiped" means that the name servers have removed
+    its write permission from routes (ariane broker drain). A warning names each broker that does
+    not answer; it is listed as the name servers know it, and the exit status is 3. A warning also
+    names brokers that are not registered but still known to another name server or part of a queue
+    order (ariane topic order).
 
     \b
     Example:
@@ -70,7 +71,7 @@ def list_brokers(*, name_servers: str, output: Output) -> int:
     rows = run_async(ask())
     silent = [row["error"] for row in rows if row["error"] is not None]
     for error in silent:
-        say_warning(f"shown without a broker that does not answer: {error}")
+        say_warning(f"a broker does not answer, and is shown as the name servers know it: {error}")
     output.rows(
         ["cluster", "broker", "id", "address", "version", "writable", "wiped", "disk", "messages"],
         rows,
@@ -80,11 +81,11 @@ def list_brokers(*, name_servers: str, output: Output) -> int:
 
 @click.command("show")
 @click.argument("name")
-@click.option("--settings", is_flag=True, help="Its settings too.")
+@click.option("--settings", is_flag=True, help="Show its settings, too.")
 @name_servers_option
 @output_option
 def show(*, name: str, settings: bool, name_servers: str, output: Output) -> None:
-    """Show how broker NAME is: its store, what went through it, what recovery found.
+    """Show the state of broker NAME: its store, its traffic, its recovery findings.
 
     \b
     Examples:
@@ -111,7 +112,9 @@ def show(*, name: str, settings: bool, name_servers: str, output: Output) -> Non
 
 @click.command("drain")
 @click.argument("name")
-@click.option("--wait", is_flag=True, help="Wait until all groups have consumed what it keeps.")
+@click.option(
+    "--wait", is_flag=True, help="Wait until all groups have consumed the broker's messages."
+)
 @dry_run_option
 @yes_option
 @name_servers_option
@@ -127,10 +130,11 @@ def drain(
     admin: AdminChoice,
     output: Output,
 ) -> None:
-    """Let broker NAME take no more messages; consumers go on.
+    """Stop broker NAME from accepting messages; consumers continue.
 
-    Its write permission is taken from the routes of every name server, which keep that over
-    restarts, and the broker itself refuses what still comes. ariane broker restore ends it.
+    Every name server removes the broker's write permission from its routes, also after a restart of
+    the name server. The broker refuses messages that still arrive. Undo this with ariane broker
+    restore.
 
     \b
     Examples:
@@ -140,12 +144,12 @@ def drain(
     if dry_run:
         would = run_async(_drainable(name_servers, name))
         output.done(
-            "Broker {broker} would take no more messages for its {topics} topics;"
-            " {unconsumed_messages:,} messages are not consumed yet.".format_map(would),
+            "Broker {broker} would stop accepting messages for its {topics} topics; "
+            "{unconsumed_messages:,} messages are not consumed yet.".format_map(would),
             {**would, "dry_run": True},
         )
         return
-    confirm(f"Let broker {name} take no more messages?", yes=yes)
+    confirm(f"Stop broker {name} from accepting messages?", yes=yes)
 
     async def work() -> DrainBrokerResponse:
         async with administration(name_servers, admin) as changes:
@@ -161,7 +165,7 @@ def drain(
         return answer
 
     consumed = " All groups have consumed what it keeps." if wait else ""
-    _tell(output, name, run_async(work()), f"Broker {name} takes no more messages.{consumed}")
+    _tell(output, name, run_async(work()), f"Broker {name} accepts no more messages.{consumed}")
 
 
 async def _drainable(name_servers: str, name: str) -> Row:
@@ -178,7 +182,7 @@ async def _drainable(name_servers: str, name: str) -> Row:
 @change_option
 @output_option
 def restore(*, name: str, name_servers: str, admin: AdminChoice, output: Output) -> None:
-    """Let broker NAME take messages again, after a drain.
+    """Let broker NAME accept messages again after a drain.
 
     \b
     Example:
@@ -190,7 +194,7 @@ def restore(*, name: str, name_servers: str, admin: AdminChoice, output: Output)
             request = RestoreBrokerRequest(broker_name=name)
             return await changes.ask(changes.cluster.RestoreBroker, request)
 
-    _tell(output, name, run_async(work()), f"Broker {name} takes messages.")
+    _tell(output, name, run_async(work()), f"Broker {name} accepts messages.")
 
 
 def _tell(
@@ -212,8 +216,8 @@ def _tell(
     )
     if outcome.not_told:
         raise CommandFailed(
-            f"{len(outcome.not_told)} of the name servers could not be told; say it again when"
-            " they answer",
+            f"{len(outcome.not_told)} of the name servers did not answer and were not changed;"
+            " repeat the command when they answer",
             ExitStatus.UNREACHABLE,
         )
 

@@ -35,10 +35,11 @@ _REPLICA_ID: Final = click.IntRange(0, (1 << 63) - 1)
 @name_servers_option
 @output_option
 def status(*, name: str, name_servers: str, output: Output) -> int:
-    """Show who is primary of broker NAME, who follows it and how closely.
+    """Show the primary and replicas of broker NAME, and how far each is behind.
 
-    Behind is what the primary has and the replica has not written yet, and for how long it has not
-    had everything. Exit status 3 when a broker of the set does not answer.
+    "Behind" shows the bytes that the primary has and the replica has not yet written, and for how
+    long the replica has been incomplete. The exit status is 3 if a broker of the set does not
+    answer.
 
     \b
     Examples:
@@ -60,13 +61,15 @@ def status(*, name: str, name_servers: str, output: Output) -> int:
 
 @click.command("switchover")
 @click.argument("name")
-@click.option("--to", "broker_id", type=_REPLICA_ID, required=True, help="Id of the replica.")
+@click.option(
+    "--to", "broker_id", type=_REPLICA_ID, required=True, help="Broker id of the replica."
+)
 @click.option(
     "--grace",
     type=click.FloatRange(0.1, 20),
     default=5.0,
     show_default=True,
-    help="Seconds that sends may wait; longer than that, everything stays as it was.",
+    help="Seconds that sends may wait; if it takes longer, the roles stay unchanged.",
 )
 @dry_run_option
 @yes_option
@@ -84,7 +87,7 @@ def switchover(
     admin: AdminChoice,
     output: Output,
 ) -> None:
-    """Hand the role of broker NAME's primary to a replica in sync.
+    """Make an in-sync replica the primary of broker NAME.
 
     No send fails: sends wait until the replica has taken over.
 
@@ -109,9 +112,13 @@ def switchover(
 
 @click.command("elect")
 @click.argument("name")
-@click.option("--id", "broker_id", type=_REPLICA_ID, required=True, help="Id of the replica.")
 @click.option(
-    "--unclean", is_flag=True, help="Even if it is not in sync: what only others hold is lost."
+    "--id", "broker_id", type=_REPLICA_ID, required=True, help="Broker id of the replica."
+)
+@click.option(
+    "--unclean",
+    is_flag=True,
+    help="Elect it even if it is not in sync: messages that it lacks are lost.",
 )
 @dry_run_option
 @yes_option
@@ -129,10 +136,11 @@ def elect(
     admin: AdminChoice,
     output: Output,
 ) -> None:
-    """Order that a replica become primary of broker NAME once there is none.
+    """Elect a replica as primary of broker NAME as soon as there is no primary.
 
-    For a set whose members in sync will not come back: the replica that has most is elected
-    although it lacks what was confirmed last. A primary that lives keeps its role.
+    For a replica set whose in-sync members will not come back. With --unclean a replica that is not
+    in sync is elected too: choose the one that has most, as messages it lacks are lost, even
+    acknowledged ones. A live primary keeps its role.
 
     \b
     Example:
@@ -149,13 +157,15 @@ def elect(
         async with administration(name_servers, admin) as changes:
             return (await changes.ask(changes.replica_sets.ElectPrimary, request)).replica_set
 
-    sentence = f"Broker {broker_id} becomes primary of {name} once there is none."
+    sentence = f"Broker {broker_id} becomes primary of {name} as soon as there is no primary."
     _tell(output, sentence, run_async(work()))
 
 
 @click.command("remove")
 @click.argument("name")
-@click.option("--id", "broker_id", type=_REPLICA_ID, required=True, help="Id of the replica.")
+@click.option(
+    "--id", "broker_id", type=_REPLICA_ID, required=True, help="Broker id of the replica."
+)
 @dry_run_option
 @yes_option
 @name_servers_option
@@ -171,9 +181,10 @@ def remove(
     admin: AdminChoice,
     output: Output,
 ) -> None:
-    """Take a replica that will not come back out of broker NAME's set.
+    """Remove a lost replica from the replica set of broker NAME.
 
-    Sends wait for its copy no more. Stop it first: a replica that is started again joins again.
+    Sends no longer wait for this replica. Stop it first: a replica that runs, or is started again,
+    rejoins the set.
 
     \b
     Examples:
@@ -181,16 +192,18 @@ def remove(
       ariane broker ha remove broker-a --id 1 --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if dry_run:
-        _tell_before(output, name_servers, name, broker_id, "would be taken out")
+        _tell_before(output, name_servers, name, broker_id, "would be removed")
         return
-    confirm(f"Take broker {broker_id} out of {name}?", yes=yes)
+    confirm(f"Remove broker {broker_id} from the replica set of {name}?", yes=yes)
     request = admin_pb.RemoveReplicaRequest(broker_name=name, broker_id=broker_id)
 
     async def work() -> ReplicaSet:
         async with administration(name_servers, admin) as changes:
             return (await changes.ask(changes.replica_sets.RemoveReplica, request)).replica_set
 
-    _tell(output, f"Broker {broker_id} is in the replica set of {name} no more.", run_async(work()))
+    _tell(
+        output, f"Broker {broker_id} is no longer in the replica set of {name}.", run_async(work())
+    )
 
 
 def _tell_before(output: Output, name_servers: str, name: str, broker_id: int, would: str) -> None:

@@ -32,11 +32,11 @@ def set_settings(
     admin: AdminChoice,
     output: Output,
 ) -> None:
-    """Change settings of broker NAME while it runs, until it restarts.
+    """Change settings of the running broker NAME; the change lasts until it restarts.
 
-    Of a broker with replicas its primary takes them. Those that may change are called changeable
-    by ariane broker show NAME --settings; each has its range. The others, and what is to last, go
-    into the broker's file, environment or flags.
+    If the broker has replicas, only the primary is changed. ariane broker show NAME --settings
+    marks the settings that can be changed this way; each has a range. Put other settings, and
+    changes that must last, into the broker's configuration file, environment or flags.
 
     \b
     Example:

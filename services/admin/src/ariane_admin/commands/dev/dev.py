@@ -58,31 +58,31 @@ _BROKER_FLAGS = (
     "--data",
     "data_path",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep the store in this folder. Without it the store is temporary.",
+    help="Keep the store in this folder. By default the store is temporary.",
 )
 @click.option(
     "--brokers",
     type=click.IntRange(1, _BROKERS_MAX),
     default=1,
     show_default=True,
-    help="How many brokers.",
+    help="Number of brokers.",
 )
 @click.option(
     "--replicas",
     type=click.IntRange(0, _REPLICAS_MAX),
     default=0,
     show_default=True,
-    help="How many replicas each broker has. When the primary dies, one of them takes over, and"
-    " what died is started again as a replica.",
+    help="Number of replicas of each broker. When the primary dies, a replica takes"
+    " over, and the dead broker is restarted as a replica.",
 )
 @click.option(
     "--name-server-port",
     type=click.IntRange(0, _PORT_MAX),
     default=_NAME_SERVER_PORT,
     show_default=True,
-    help="Port of the name server; 0 takes any that is free.",
+    help="Port of the name server; 0 picks any free port.",
 )
-@click.option("--exit-after-ready", is_flag=True, help="Stop as soon as everything runs.")
+@click.option("--exit-after-ready", is_flag=True, help="Stop as soon as everything is ready.")
 @output_option
 def dev(
     *,
@@ -95,8 +95,8 @@ def dev(
 ) -> None:
     """Run a name server, brokers, a transaction checker and admin on this machine until Ctrl-C.
 
-    Beside each broker runs a FilterServer that takes uploads, and is started again when it ends.
-    Admin has a console: the page of it is told with the other addresses.
+    A FilterServer that accepts uploads runs beside each broker, and is restarted when it ends.
+    Admin serves a web console; its address is printed with the others.
 
     \b
     Examples:
@@ -235,7 +235,7 @@ async def _keep_running(process: ServiceProcess, first_pause_s: float) -> None:
         await process.wait()
         if time.monotonic() - began_s > _RESTART_PAUSE_S_MAX:
             pause_s = first_pause_s
-        say_warning(f"{process.name} {process.ending}; it is started again in {pause_s:g} s")
+        say_warning(f"{process.name} {process.ending}; restarting it in {pause_s:g} s")
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * _RESTART_GROWTH, _RESTART_PAUSE_S_MAX)
         with contextlib.suppress(ProcessFailed):

@@ -38,7 +38,7 @@ class DevGuide:
     """Where the transaction checker is."""
 
     admin: str
-    """Where admin is."""
+    """Address of admin."""
 
     console: str
     """Its page for browsers."""

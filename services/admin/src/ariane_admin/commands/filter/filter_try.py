@@ -36,9 +36,9 @@ _COLUMNS: Final = ("matches", "broker", "queue_id", "queue_offset", "tag", "prop
     type=click.IntRange(1, _COUNT_MAX),
     default=20,
     show_default=True,
-    help="How many messages, the newest of the topic.",
+    help="Number of messages, the newest of the topic.",
 )
-@click.option("--matches", "only_matches", is_flag=True, help="Show only those that match.")
+@click.option("--matches", "only_matches", is_flag=True, help="Show only the messages that match.")
 @name_servers_option
 @token_option
 @output_option
@@ -52,10 +52,10 @@ def try_filter(
     token: Metadata,
     output: Output,
 ) -> None:
-    """Run a filter over the last messages of TOPIC, and show which of them match.
+    """Run a filter over the newest messages of TOPIC, and show which match.
 
-    The filter is one that is uploaded, or a file. It runs in a jail at a FilterServer, stores
-    nothing and touches no group.
+    The filter is an uploaded version or a local file. It runs in the sandbox of a FilterServer,
+    stores nothing and affects no group.
 
     \b
     Examples:
@@ -93,7 +93,7 @@ def _subject(filter_or_file: str) -> TryFilterRequest:
             return TryFilterRequest(module=module_in(path))
     if "@" not in filter_or_file:
         raise CommandFailed(
-            f"{filter_or_file} is no file, and no NAME@VERSION", ExitStatus.NOT_FOUND
+            f"{filter_or_file} is neither a file nor NAME@VERSION", ExitStatus.NOT_FOUND
         )
     return TryFilterRequest(filter=Uploaded(filter_or_file).filter_version)
 

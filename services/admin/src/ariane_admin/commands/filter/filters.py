@@ -54,10 +54,11 @@ def upload(
     token: Metadata,
     output: Output,
 ) -> None:
-    """Upload MODULE, Python source or WebAssembly, as a version of the filter NAME.
+    """Upload MODULE (Python source or WebAssembly) as a version of filter NAME.
 
-    It goes to the FilterServers of all brokers, which try it first. Its version is the SHA-256 of
-    the module; uploading it again is harmless and reaches those that were away.
+    The module goes to the FilterServers of all brokers, which test it before they accept it. Its
+    version is its SHA-256. Uploading it again is harmless, and reaches FilterServers that did not
+    answer before.
 
     \b
     Example:
@@ -76,7 +77,7 @@ def upload(
     kept, known = answer.filter, answer.duplicate
     done = _done(answer.outcomes)
     called = f"{kept.filter}@{kept.version[:_DIGITS]}"
-    sentence = "was there already" if known else "is uploaded"
+    sentence = "was already uploaded" if known else "is uploaded"
     output.done(
         f'{called} {sentence}: at {_servers(done)}.\nConsumers name it by Uploaded("{called}").',
         {
@@ -94,7 +95,7 @@ def upload(
 @name_servers_option
 @output_option
 def list_filters(*, name: str, name_servers: str, output: Output) -> None:
-    """List uploaded filters: all, or the versions of NAME.
+    """List all uploaded filters, or the versions of NAME.
 
     \b
     Examples:
@@ -118,11 +119,11 @@ def list_filters(*, name: str, name_servers: str, output: Output) -> None:
 
 @click.command("show")
 @_version_argument
-@click.option("--module", "with_module", is_flag=True, help="Write the module itself, alone.")
+@click.option("--module", "with_module", is_flag=True, help="Print only the module itself.")
 @name_servers_option
 @output_option
 def show(*, filter_version: str, with_module: bool, name_servers: str, output: Output) -> None:
-    """Show one version of a filter: its state, and who pulls through it.
+    """Show one version of a filter: its state and the groups that use it.
 
     \b
     Examples:
@@ -153,7 +154,7 @@ def show(*, filter_version: str, with_module: bool, name_servers: str, output: O
 
 @click.command("quarantine")
 @_version_argument
-@click.option("--cause", default="", help="Why, for the groups that are refused.")
+@click.option("--cause", default="", help="Reason shown to the groups that are refused.")
 @name_servers_option
 @change_option
 @token_option
@@ -167,7 +168,7 @@ def quarantine(
     token: Metadata,
     output: Output,
 ) -> None:
-    """Stop a version everywhere, at once; its groups get an error, and lose nothing.
+    """Stop a version of a filter everywhere; its groups get an error and lose no messages.
 
     \b
     Example:
@@ -188,7 +189,7 @@ def quarantine(
 def release(
     *, filter_version: str, name_servers: str, admin: AdminChoice, token: Metadata, output: Output
 ) -> None:
-    """Let a quarantined version run again, with its strikes forgotten.
+    """Let a quarantined version of a filter run again, and reset its strikes.
 
     \b
     Example:
@@ -218,9 +219,10 @@ def delete(
     token: Metadata,
     output: Output,
 ) -> None:
-    """Delete a version everywhere. Groups that name it get an error until it is uploaded again.
+    """Delete a version of a filter from all FilterServers.
 
-    Refused while a group pulls through it.
+    This is refused while a group consumes through it. Groups that name the version get an error
+    until it is uploaded again.
 
     \b
     Example:
@@ -300,7 +302,7 @@ def _fail_if_some_failed(outcomes: Sequence[admin_pb.FilterServerOutcome]) -> No
         error = error_of(failed[0].error)
         raise CommandFailed(
             f"not done at {len(failed)} FilterServers, such as {failed[0].address}:"
-            f" {reasoned(error)}; the same again is harmless",
+            f" {reasoned(error)}; it is safe to repeat the command",
             exit_status_of(error),
         )
 

@@ -15,7 +15,9 @@ from ariane_record.names import dead_letter_topic
 
 @click.command("delete")
 @click.argument("name")
-@click.option("--keep-dead-letters", is_flag=True, help="Delete all but its dead letters.")
+@click.option(
+    "--keep-dead-letters", is_flag=True, help="Delete everything except its dead letters."
+)
 @dry_run_option
 @yes_option
 @name_servers_option
@@ -33,8 +35,8 @@ def delete(
 ) -> None:
     """Delete group NAME with its offsets, its retry topic and its dead letters.
 
-    It must have no live members. Dead letters that are kept can be listed, exported and sent back
-    to their topics as before.
+    The group must have no live members. Dead letters kept by --keep-dead-letters can still be
+    listed, exported and sent back to their topics.
 
     \b
     Examples:
@@ -45,10 +47,10 @@ def delete(
     if dry_run:
         would = run_async(group_content(name_servers, name))
         fate = "kept" if keep_dead_letters else "deleted"
-        held = f"; its {would['members']} live members must stop before" if would["members"] else ""
+        held = f"; its {would['members']} live members must stop first" if would["members"] else ""
         output.done(
-            f"Group {name} would go with {would['offsets']} offsets and"
-            f" {would['retry_messages']:,} messages to be tried again; {would['dead_letters']:,}"
+            f"Group {name} would be deleted with {would['offsets']} offsets and"
+            f" {would['retry_messages']:,} messages to be retried; {would['dead_letters']:,}"
             f" dead letters would be {fate}{held}.",
             {**would, "dead_letters_kept": keep_dead_letters, "dry_run": True},
         )
@@ -58,7 +60,7 @@ def delete(
         count = run_async(message_count(name_servers, dead_letter_topic(name)))
         letters = f"{count} dead {'letter' if count == 1 else 'letters'}"
     goes = "its offsets and its retry topic"
-    goes += f"; {letters} stay" if keep_dead_letters else f", and {letters}"
+    goes += f"; keep {letters}" if keep_dead_letters else f", and {letters}"
     confirm(f"Delete group {name} with {goes}?", yes=yes)
     request = DeleteGroupRequest(consumer_group=name, keep_dead_letters=keep_dead_letters)
 
@@ -72,7 +74,7 @@ def delete(
     broker_count = len(answer.outcomes)
     fate = "kept" if keep_dead_letters else "deleted"
     output.done(
-        f"Group {name} is gone from {broker_count} {'broker' if broker_count == 1 else 'brokers'};"
+        f"Deleted group {name} from {broker_count} {'broker' if broker_count == 1 else 'brokers'};"
         f" dead letters {fate}: {answer.dead_letter_count}.",
         {
             "group": name,

@@ -41,19 +41,24 @@ _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
 
 
 @click.command("list")
-@click.option("--system", is_flag=True, help="Those too that the system has for itself.")
+@click.option("--system", is_flag=True, help="Include the system's own groups.")
 @click.option(
-    "--count", type=click.IntRange(1), default=1000, show_default=True, help="At most so many."
+    "--count",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="Maximum number of rows to list.",
 )
 @name_servers_option
 @output_option
 def list_groups(*, system: bool, count: int, name_servers: str, output: Output) -> int:
     """List consumer groups with their members and backlog, by name.
 
-    Of groups that receive without owning queues, also what their members have in hand (in flight),
-    and what they get with their next call (ready).
+    For groups that receive without owning queues, the list also shows the messages that members are
+    processing ("in flight") and those that can be received now ("ready").
 
-    Brokers that do not answer are named, and the totals are those of the others; exit status 3.
+    A warning names each broker that does not answer; totals then cover the others only, and the
+    exit status is 3.
 
     \b
     Examples:
@@ -79,11 +84,12 @@ def list_groups(*, system: bool, count: int, name_servers: str, output: Output) 
 @name_servers_option
 @output_option
 def show(*, name: str, name_servers: str, output: Output) -> int:
-    """Show the backlog, the members and the subscription conflicts of group NAME.
+    """Show the backlog, members and subscription conflicts of group NAME.
 
-    The owner of a queue is the member that has it in work, as it says itself.
+    The owner of a queue is the member that reports that it is consuming it.
 
-    Brokers that do not answer are named, and the totals are those of the others; exit status 3.
+    A warning names each broker that does not answer; totals then cover the others only, and the
+    exit status is 3.
 
     \b
     Examples:

@@ -31,7 +31,7 @@ _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
     "--to",
     "position",
     type=StartPositionType(),
-    help="Where to: a time is 2026-01-31T10:00:00Z, or -2h for two hours ago.",
+    help="Target position; a time is 2026-01-31T10:00:00Z, or -2h for two hours ago.",
 )
 @click.option(
     "--queue",
@@ -39,9 +39,9 @@ _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
     multiple=True,
     metavar="BROKER:ID=OFFSET",
     callback=queue_offsets,
-    help="Where to in one queue, instead of --to; may be repeated.",
+    help="Target offset of one queue, instead of --to; may be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would be.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 @yes_option
 @name_servers_option
 @change_option
@@ -58,10 +58,10 @@ def reset(
     admin: AdminChoice,
     output: Output,
 ) -> None:
-    """Set anew where group NAME goes on in TOPIC; members that consume are told.
+    """Move the offsets of group NAME in TOPIC, also while members consume.
 
-    Shown is where each queue stood before and stands now: a move below zero is what comes again,
-    one above zero what is passed over.
+    The result shows the offset of each queue before and after. A negative move is the number of
+    messages that are delivered again, a positive one the number that are skipped.
 
     \b
     Examples:
@@ -71,9 +71,9 @@ def reset(
       ariane group reset billing orders --queue broker-a:0=4711 --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if (position is None) == (not queues):
-        raise click.UsageError("say either --to or --queue")
+        raise click.UsageError("give either --to or --queue")
     if not dry_run:
-        confirm(f"Set anew where group {name} goes on in {topic}?", yes=yes)
+        confirm(f"Move the offsets of group {name} in {topic}?", yes=yes)
 
     request = _reset_request(name, topic, position, queues)
     request.validate_only = dry_run
@@ -107,7 +107,7 @@ def clone(
     admin: AdminChoice,
     output: Output,
 ) -> None:
-    """Let group TARGET go on in TOPIC where group NAME is now.
+    """Copy the offsets of group NAME in TOPIC to group TARGET.
 
     \b
     Example:
@@ -115,9 +115,9 @@ def clone(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if name == target:
         raise CommandFailed(
-            f"group {name} goes on there already: name another one", ExitStatus.USAGE
+            f"source and target are the same group {name}: give another target", ExitStatus.USAGE
         )
-    confirm(f"Set where group {target} goes on in {topic} to where {name} is?", yes=yes)
+    confirm(f"Overwrite the offsets of group {target} in {topic} with those of {name}?", yes=yes)
 
     request = CloneGroupOffsetsRequest(
         consumer_group=name, target_consumer_group=target, topic=topic

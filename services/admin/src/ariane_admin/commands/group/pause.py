@@ -19,19 +19,19 @@ from ariane_admin.terminal.output import Output, output_option
 @change_option
 @output_option
 def pause(*, name: str, yes: bool, name_servers: str, admin: AdminChoice, output: Output) -> None:
-    """Let group NAME get no more messages, until it is resumed.
+    """Stop delivery to group NAME until it is resumed.
 
-    Its members stay, and keep their queues; its backlog grows meanwhile. Brokers remember it over
-    their restarts.
+    Members stay connected and keep their queues while the backlog grows. Brokers remember the pause
+    when they restart.
 
     \b
     Example:
       ariane group pause billing --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    confirm(f"Let group {name} get no more messages?", yes=yes)
+    confirm(f"Stop delivery to group {name}?", yes=yes)
     run_async(_set_consuming(name_servers, admin, name, enabled=False))
     output.done(
-        f"Group {name} is paused; ariane group resume {name} ends that.",
+        f"Group {name} is paused; resume it with ariane group resume {name}.",
         {"group": name, "consume_enabled": False},
     )
 
@@ -42,14 +42,14 @@ def pause(*, name: str, yes: bool, name_servers: str, admin: AdminChoice, output
 @change_option
 @output_option
 def resume(*, name: str, name_servers: str, admin: AdminChoice, output: Output) -> None:
-    """Let group NAME get messages again, after a pause.
+    """Resume delivery to group NAME after a pause.
 
     \b
     Example:
       ariane group resume billing
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     run_async(_set_consuming(name_servers, admin, name, enabled=True))
-    output.done(f"Group {name} may consume.", {"group": name, "consume_enabled": True})
+    output.done(f"Delivery to group {name} is resumed.", {"group": name, "consume_enabled": True})
 
 
 async def _set_consuming(

@@ -49,7 +49,7 @@ class _Spans(click.ParamType[tuple[Duration, ...]]):
         words = str(value).replace(",", " ").split()
         found = [_SPAN.fullmatch(word) for word in words]
         if not words or None in found:
-            self.fail(f"{value!r}: say times like 500ms, 10s, 5m or 2h", param, ctx)
+            self.fail(f"{value!r}: give times like 500ms, 10s, 5m or 2h", param, ctx)
         spans = []
         for match in filter(None, found):
             span = Duration()
@@ -61,18 +61,26 @@ class _Spans(click.ParamType[tuple[Duration, ...]]):
 @click.command("retry")
 @click.argument("name")
 @click.option(
-    "--attempts", type=click.IntRange(0, 1000), help="So many tries again, then a dead letter."
+    "--attempts",
+    type=click.IntRange(0, 1000),
+    help="Number of retries before a message becomes a dead letter.",
 )
-@click.option("--waits", type=_Spans(), help="The wait before each; the last one repeats.")
 @click.option(
-    "--growth", type=_Spans(), help="The first wait and the longest, as in '5s 2h'; see --factor."
+    "--waits",
+    type=_Spans(),
+    help="Waits before the first, second, ... retry, as in '1s 10s 1m'; the last one repeats.",
+)
+@click.option(
+    "--growth",
+    type=_Spans(),
+    help="Growing waits: the first and the longest, as in '5s 2h'; see --factor.",
 )
 @click.option(
     "--factor",
     type=click.FloatRange(1, 1000),
     help=f"By which waits grow; {_FACTOR:g} if not given. With --growth.",
 )
-@click.option("--levels", is_flag=True, help="The waits of the brokers' delay levels again.")
+@click.option("--levels", is_flag=True, help="Go back to the waits of the brokers' delay levels.")
 @name_servers_option
 @change_option
 @output_option
@@ -88,10 +96,11 @@ def retry(
     admin: AdminChoice,
     output: Output,
 ) -> int:
-    """Show how group NAME tries again what failed, or change it on all brokers.
+    """Show or change how group NAME retries failed messages, on all brokers.
 
-    A group that a broker does not know yet is made there by a change. Brokers that do not answer
-    fail a change; otherwise they are named, and the others shown; exit status 3.
+    A change creates the group on brokers that do not know it yet, and fails if a broker does not
+    answer. Without a change, a warning names each broker that does not answer, the others are
+    shown, and the exit status is 3.
 
     \b
     Examples:
@@ -100,15 +109,15 @@ def retry(
       ariane group retry billing --growth "5s 2h" --factor 3
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if sum((waits is not None, growth is not None, levels)) > 1:
-        raise click.UsageError("say one of --waits, --growth and --levels")
+        raise click.UsageError("give only one of --waits, --growth and --levels")
     if factor is not None and growth is None:
-        raise click.UsageError("--factor goes with --growth")
+        raise click.UsageError("--factor requires --growth")
     policy = RetryPolicy(table=DelayTable()) if levels else None
     if waits is not None:
         policy = RetryPolicy(table=DelayTable(delays=waits))
     if growth is not None:
         if len(growth) != 2:
-            raise click.UsageError("--growth is two times: the first wait and the longest")
+            raise click.UsageError("--growth takes two times: the first wait and the longest")
         exponential = ExponentialDelay(
             initial=growth[0], max=growth[1], multiplier=factor or _FACTOR
         )
@@ -164,7 +173,7 @@ def _row(broker_name: str, group: ConsumerGroup) -> Row:
     elif policy.table.delays:
         word, waits = "table", " ".join(map(_text, policy.table.delays))
     else:
-        word, waits = "levels", "those of the broker's delay levels from the third on"
+        word, waits = "levels", "the broker's delay levels from the third on"
     return {
         "broker": broker_name,
         "attempts_max": group.attempts_max,

@@ -50,21 +50,22 @@ class _Found(NamedTuple):
 
 @click.command("running")
 @click.argument("name")
-@click.option("--member", "client_id", default="", help="Only this one, by its client id.")
-@click.option("--stacks", is_flag=True, help="What its threads and tasks are at, too.")
+@click.option("--member", "client_id", default="", help="Only the member with this client id.")
+@click.option("--stacks", is_flag=True, help="Show the stacks of its threads and tasks, too.")
 @name_servers_option
 @output_option
 def running(
     *, name: str, client_id: str, stacks: bool, name_servers: str, output: Output
 ) -> ExitStatus:
-    """Show what the live members of group NAME are at, as they say themselves.
+    """Show what the live members of group NAME report about their work.
 
-    Each says its versions, its settings, and of each of its queues how far it is, what the listener
-    has (in flight), what waits for it, and how long ago it got something. Stacks name threads,
-    tasks and places in code, and no values; a client may refuse them (its setting
-    stacks_on_request). Members that receive own no queues; ariane group show tells what they have.
+    Each member reports its versions and settings, and for each of its queues: its offset, the
+    messages that the listener is processing ("in flight"), those waiting for the listener, and the
+    time since the last one arrived. Stacks name threads, tasks and code locations but no values; a
+    client may refuse to show them (its setting stacks_on_request). Members that receive without
+    owning queues have none here; see ariane group show.
 
-    A member that does not answer is named; exit status 3.
+    A warning names each member that does not answer, and the exit status is 3.
 
     \b
     Examples:
@@ -91,7 +92,7 @@ def running(
         for number, row in enumerate(rows):
             _write(output, row, gap=number > 0, with_settings=bool(client_id))
     if not rows:
-        say_warning(f"group {name} has no live member that is attached to a broker")
+        say_warning(f"group {name} has no live member connected to a broker")
     errors = [str(row["error"]) for row in rows if row["error"]]
     for error in errors:
         say_warning(error)
@@ -207,6 +208,6 @@ def _write(output: Output, row: Row, *, gap: bool, with_settings: bool) -> None:
             frames = "".join(f"\n  {frame}" for frame in stack["frames"])
             output.done(f"\n{stack['kind'].capitalize()} {stack['name']}:{frames}", {})
     if row["stacks_refusal"]:
-        say_warning(f"{row['client_id']} tells no stacks: {row['stacks_refusal']}")
+        say_warning(f"{row['client_id']} does not report its stacks: {row['stacks_refusal']}")
     if row["truncated"]:
-        say_warning(f"{row['client_id']} has more queues or stacks than it tells")
+        say_warning(f"{row['client_id']} has more queues or stacks than are shown")

@@ -36,8 +36,13 @@ _WORDS: Final[dict[ConsumeOutcome.ValueType, str]] = {
 @click.command("consume-again")
 @click.argument("message_id")
 @click.option("--group", required=True, help="The consumer group.")
-@click.option("--member", "client_id", required=True, help="The client id of one of its members.")
-@click.option("--topic", default="", help="The message's topic; needed for a unique id.")
+@click.option(
+    "--member",
+    "client_id",
+    required=True,
+    help="The client id of a live member (ariane group show lists them).",
+)
+@click.option("--topic", default="", help="Topic of the message; required with a unique id.")
 @click.option(
     "--wait",
     "wait_s",
@@ -62,14 +67,14 @@ def consume_again(
     admin: AdminChoice,
     output: Output,
 ) -> ExitStatus:
-    """Have one live member of a group consume the message of MESSAGE_ID now, and tell the outcome.
+    """Have a live member of a group consume message MESSAGE_ID once more, now.
 
-    Its listener gets the message beside what it has: whatever it does for a message it does again.
-    No offset moves, and a failure is told and not tried again. The message is of a topic that the
-    group subscribes to, or one of its dead letters.
+    The member's listener gets the message beside its normal work, so its side effects happen again.
+    No offset moves, and a failure is reported but not retried. The message must be from a topic
+    that the group subscribes to, or one of its dead letters.
 
-    Exit status 0 where the listener is done with it, 1 where it failed, 5 where the member refuses
-    (its setting consume_on_request), 6 where no answer came in time: it may be at it still.
+    The exit status is 0 if the listener succeeded, 1 if it failed, 5 if the member refuses (its
+    setting consume_on_request), and 6 if no answer came in time: the listener may still be running.
 
     \b
     Examples:

@@ -40,19 +40,19 @@ _ABSENT = frozenset({"MESSAGE_NOT_FOUND", "FIELD_INVALID"})
 
 @click.command("show")
 @click.argument("message_id")
-@click.option("--topic", default="", help="Its topic; needed for a unique id.")
+@click.option("--topic", default="", help="Topic of the message; required with a unique id.")
 @click.option(
     "--body",
     "body_form",
     type=click.Choice([form.value for form in BodyForm]),
     default=BodyForm.TEXT.value,
     show_default=True,
-    help="How its body is shown; what is no text is shown as hex.",
+    help="How to show the body; a body that is not text is shown as hex.",
 )
 @click.option(
     "--save-body",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the body to this file, as it is, instead of showing it.",
+    help="Write the raw body to this file instead of showing it.",
 )
 @name_servers_option
 @output_option
@@ -65,7 +65,7 @@ def show(
     name_servers: str,
     output: Output,
 ) -> None:
-    """Show the message with MESSAGE_ID, the broker's id or the producer's unique one.
+    """Show the message with MESSAGE_ID: the broker's id or the producer's unique id.
 
     \b
     Examples:
@@ -83,10 +83,10 @@ def show(
                 found = await _query(doors, roll, request)
             if not found and roll.unanswered:
                 raise CommandFailed(
-                    f"no message {message_id} with the brokers that answer", ExitStatus.UNREACHABLE
+                    f"no message {message_id} on the brokers that answer", ExitStatus.UNREACHABLE
                 )
             if not found:
-                hint = "" if topic else "; a unique id is looked for with --topic"
+                hint = "" if topic else "; to find a unique id, give --topic"
                 raise CommandFailed(f"no message {message_id}{hint}", ExitStatus.NOT_FOUND)
             return found[0]
 
@@ -100,16 +100,20 @@ def show(
 
 @click.command("query")
 @click.argument("topic")
-@click.option("--key", help="One of the keys.")
-@click.option("--unique-id", help="The producer's id.")
-@click.option("--from", "begin", type=MomentType(), help="Stored at this time or later.")
-@click.option("--until", "end", type=MomentType(), help="Stored before this time.")
+@click.option("--key", help="Only messages with this key.")
+@click.option(
+    "--unique-id", help="Only the message with this unique id, which the producer assigned."
+)
+@click.option(
+    "--from", "begin", type=MomentType(), help="Only messages stored at this time or later."
+)
+@click.option("--until", "end", type=MomentType(), help="Only messages stored before this time.")
 @click.option(
     "--count",
     type=click.IntRange(1, _COUNT_MAX),
     default=32,
     show_default=True,
-    help="At most so many, the newest.",
+    help="Maximum number of messages to show, the newest.",
 )
 @click.option(
     "--body",
@@ -117,7 +121,7 @@ def show(
     type=click.Choice([form.value for form in BodyForm]),
     default=BodyForm.TEXT.value,
     show_default=True,
-    help="How bodies are shown; what is no text is shown as hex.",
+    help="How to show bodies; a body that is not text is shown as hex.",
 )
 @name_servers_option
 @output_option
@@ -135,8 +139,8 @@ def query(
 ) -> int:
     """Find messages of TOPIC by key or unique id, newest first.
 
-    Brokers that do not answer are named, and only messages of the others shown; exit status 3. JSON
-    has no place for them: programs look at the status.
+    A warning names each broker that does not answer; the messages of the others are shown, and the
+    exit status is 3. JSON output does not contain the warning: programs must check the exit status.
 
     \b
     Examples:
@@ -144,7 +148,7 @@ def query(
       ariane message query orders --key o-4711 --from 2026-01-31T10:00:00Z -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if (key is None) == (unique_id is None):
-        raise click.UsageError("say either --key or --unique-id")
+        raise click.UsageError("give either --key or --unique-id")
     request = QueryMessagesRequest(
         topic=topic,
         begin_time=timestamp_of(begin),
@@ -175,10 +179,10 @@ def query(
 @name_servers_option
 @output_option
 def trace(*, unique_id: str, name_servers: str, output: Output) -> int:
-    """Show the life of the message with UNIQUE_ID: sent, consumed, ended, taken back.
+    """Show the history of message UNIQUE_ID: sent, consumed, transaction ended, recalled.
 
-    Only clients that have message_trace in their settings tell of it. Brokers that do not answer
-    are named; exit status 3.
+    Only clients with the setting message_trace record this history. A warning names each broker
+    that does not answer, and the exit status is 3.
 
     \b
     Examples:
@@ -196,7 +200,8 @@ def trace(*, unique_id: str, name_servers: str, output: Output) -> int:
     roll, steps = run_async(ask())
     if not steps and not roll.unanswered:
         raise CommandFailed(
-            f"nobody told of message {unique_id}: clients do with message_trace in their settings",
+            f"no trace of message {unique_id}: only clients with the setting message_trace"
+            " record one",
             ExitStatus.NOT_FOUND,
         )
     columns = ["time", "what", "successful", "cost_ms", "group", "client", "attempt", "state"]
@@ -210,10 +215,10 @@ def trace(*, unique_id: str, name_servers: str, output: Output) -> int:
 @change_option
 @output_option
 def recall(*, handle: str, name_servers: str, admin: AdminChoice, output: Output) -> None:
-    """Take back the message of HANDLE before it is delivered.
+    """Recall the delayed message of HANDLE before it is delivered.
 
-    The handle is in the result of its send; ariane produce --handles writes it down. Messages of a
-    delay level have none. Doing so again changes nothing.
+    The handle is part of the send result; ariane produce --handles saves it to a file. Messages
+    sent with a delay level have no handle. Recalling a message again changes nothing.
 
     \b
     Examples:
@@ -223,7 +228,9 @@ def recall(*, handle: str, name_servers: str, admin: AdminChoice, output: Output
     try:
         named = decode_recall_handle(handle)
     except RecallHandleIllegal as error:
-        raise click.UsageError(f"{handle!r:.100}: {error}; a send tells its own") from None
+        raise click.UsageError(
+            f"{handle!r:.100}: {error}; give the recall handle of a send result"
+        ) from None
 
     request = RecallMessageRequest(recall_handle=handle, topic=named.topic)
 
@@ -232,7 +239,7 @@ def recall(*, handle: str, name_servers: str, admin: AdminChoice, output: Output
             return (await changes.ask(changes.delayed.RecallMessage, request)).recalled
 
     if not run_async(ask()):
-        raise CommandFailed("it was delivered before", ExitStatus.REFUSED)
+        raise CommandFailed("it was already delivered", ExitStatus.REFUSED)
     output.done(
         f"Message {named.unique_id} of {named.topic} will not be delivered.",
         {"topic": named.topic, "unique_id": named.unique_id, "broker": named.broker_name},

@@ -18,8 +18,14 @@ _COLUMNS = ("broker", "queues", "live")
 
 @click.command("order")
 @click.argument("name")
-@click.option("--set", "fix", is_flag=True, help="Fix it: all queues that are written now.")
-@click.option("--clear", is_flag=True, help="Keep none: topics of type fifo refuse groups then.")
+@click.option(
+    "--set", "fix", is_flag=True, help="Set the order to all queues that are writable now."
+)
+@click.option(
+    "--clear",
+    is_flag=True,
+    help="Remove the order; a topic of type fifo then refuses message groups.",
+)
 @yes_option
 @name_servers_option
 @change_option
@@ -34,11 +40,12 @@ def order(
     admin: AdminChoice,
     output: Output,
 ) -> None:
-    """Show among which queues the message groups of topic NAME are divided, or change it.
+    """Show or change the queue order of topic NAME, which places its message groups.
 
-    A topic of type fifo gets its order when it is created, and keeps it while brokers are away.
-    Set it anew after the topic got more queues or brokers, at a moment when nobody sends: groups
-    move to other queues then.
+    The queue order is the fixed list of queues that message groups are divided among. A topic of
+    type fifo gets one when it is created, and keeps it while brokers are down. Set it again after
+    adding queues or brokers, while no producer is sending: message groups then move to other
+    queues.
 
     \b
     Examples:
@@ -47,16 +54,21 @@ def order(
       ariane topic order trades --clear -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if fix and clear:
-        raise click.UsageError("say --set or --clear, not both")
+        raise click.UsageError("give --set or --clear, not both")
     route = run_async(_route(name_servers, name))
     if (fix or clear) and route.queue_order:
-        confirm(f"Change the order of topic {name}, {route.queue_order}? Groups move.", yes=yes)
+        confirm(
+            f"Change the queue order of topic {name}, {route.queue_order}?"
+            " Message groups move to other queues.",
+            yes=yes,
+        )
     if fix or clear:
         route = run_async(_changed(name_servers, admin, name, clear=clear))
     none = (
         ""
         if output.for_programs
-        else "none: groups move when queues come or go, and type fifo takes none"
+        else "none: message groups move when queues are added or removed, and type fifo"
+        " refuses them"
     )
     output.record(
         {"topic": name, "queue_order": route.queue_order or none},

@@ -32,16 +32,17 @@ BODY_CHARACTERS: Final = 120
     type=click.IntRange(0, LAST_MAX),
     default=10,
     show_default=True,
-    help="So many that are stored already, the newest.",
+    help="Number of stored messages to start with, the newest.",
 )
-@click.option("--no-follow", is_flag=True, help="Do not wait for more.")
+@click.option("--no-follow", is_flag=True, help="Stop after the stored messages.")
 @name_servers_option
 @output_option
 def tail(*, name: str, last: int, no_follow: bool, name_servers: str, output: Output) -> None:
-    """Show the newest messages of topic NAME, and those that come, until Ctrl-C.
+    """Show the newest messages of topic NAME, and new ones as they arrive, until Ctrl-C.
 
-    A line each: when it was stored, where it lies, tag, keys, and the begin of the body. Nothing is
-    stored and no group notices. With -o json each line is the whole message.
+    Each message is one line: store time, position, tag, keys, and the beginning of the body.
+    Nothing is stored and no consumer group is affected. With -o json each line is the whole
+    message.
 
     \b
     Examples:
@@ -92,7 +93,7 @@ def _write(message: ReceivedMessage, output: Output) -> None:
         else:
             click.echo(_line(message))
     except BodyDamaged as error:
-        say_warning(f"passed over: {reasoned(error)}")
+        say_warning(f"skipped a message: {reasoned(error)}")
 
 
 def _line(message: ReceivedMessage) -> str:

@@ -56,7 +56,7 @@ _LAYOUT_COLUMNS = (
 @click.command("create")
 @click.argument("name")
 @click.option(
-    "--queues", type=_QUEUES, default=4, show_default=True, help="Message queues on each broker."
+    "--queues", type=_QUEUES, default=4, show_default=True, help="Number of queues on each broker."
 )
 @click.option(
     "--broker", "broker_names", multiple=True, help="Only on this broker; may be repeated."
@@ -67,7 +67,7 @@ _LAYOUT_COLUMNS = (
     type=PermissionType(),
     default="read-write",
     show_default=True,
-    help="What is allowed.",
+    help="What producers and consumers may do with the topic.",
 )
 @click.option(
     "--type",
@@ -75,9 +75,9 @@ _LAYOUT_COLUMNS = (
     type=MessageTypeType(),
     default="any",
     show_default=True,
-    help="What kind of messages it takes.",
+    help="Kind of messages that the topic accepts.",
 )
-@click.option("--exists-ok", is_flag=True, help="Be content when it is there already.")
+@click.option("--exists-ok", is_flag=True, help="Succeed if the topic exists already.")
 @name_servers_option
 @change_option
 @output_option
@@ -94,10 +94,10 @@ def create(
     admin: AdminChoice,
     output: Output,
 ) -> None:
-    """Create topic NAME on every broker, with as many queues on each.
+    """Create topic NAME on every broker, with the same number of queues on each.
 
-    Of type fifo, it keeps the order of its queues, also while a broker is away (ariane topic
-    order).
+    A topic of type fifo also gets a fixed queue order, which it keeps while a broker is down
+    (ariane topic order).
 
     \b
     Examples:
@@ -124,18 +124,19 @@ def create(
                 _tell_difference(placement_row(part), wanted)
 
     run_async(ask())
-    output.done(f"Topic {name} is there.", {"topic": name})
+    output.done(f"Topic {name} exists.", {"topic": name})
 
 
 @click.command("list")
-@click.option("--system", is_flag=True, help="Those too that the system made for itself.")
+@click.option("--system", is_flag=True, help="Include the system's own topics.")
 @name_servers_option
 @output_option
 def list_topics(*, system: bool, name_servers: str, output: Output) -> int:
     """List topics by name, with their queues on all brokers.
 
-    Where brokers do not agree it says "differs", and ariane topic show --brokers says how. Brokers
-    that do not answer are named, and the totals are those of the others; exit status 3.
+    "differs" marks a value that brokers do not agree on; see ariane topic show --brokers. A warning
+    names each broker that does not answer; totals then cover the others only, and the exit status
+    is 3.
 
     \b
     Example:
@@ -147,15 +148,19 @@ def list_topics(*, system: bool, name_servers: str, output: Output) -> int:
 
 @click.command("show")
 @click.argument("name")
-@click.option("--brokers", is_flag=True, help="How it lies on each broker, instead of its queues.")
+@click.option(
+    "--brokers",
+    is_flag=True,
+    help="Show the topic's configuration on each broker, instead of its queues.",
+)
 @name_servers_option
 @output_option
 def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> int:
-    """Show the message queues of topic NAME, and how many messages each keeps.
+    """Show the queues of topic NAME, and how many messages each holds.
 
-    Where message groups are divided among them in a fixed order, the place of each in it. Messages
-    in queues that are not read, which nobody gets, are told as a warning, and by --brokers. Of
-    brokers that do not answer only what the route says is shown; exit status 3.
+    If the topic has a queue order (ariane topic order), the position of each queue in it is shown.
+    A warning, and --brokers, report messages in queues that are not readable, as no consumer gets
+    them. For brokers that do not answer only the route is shown, and the exit status is 3.
 
     \b
     Examples:
@@ -174,18 +179,30 @@ def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> int:
 
 @click.command("update")
 @click.argument("name")
-@click.option("--queues", type=_QUEUES, help="Queues that are read and written.")
-@click.option("--read-queues", type=_QUEUES, help="Queues that are read.")
-@click.option("--write-queues", type=click.IntRange(0, QUEUES_MAX), help="Queues that are written.")
-@click.option("--permission", type=PermissionType(), help="What is allowed.")
-@click.option("--type", "message_type", type=MessageTypeType(), help="What it takes.")
+@click.option("--queues", type=_QUEUES, help="Number of readable and writable queues.")
+@click.option("--read-queues", type=_QUEUES, help="Number of readable queues.")
+@click.option(
+    "--write-queues", type=click.IntRange(0, QUEUES_MAX), help="Number of writable queues."
+)
+@click.option(
+    "--permission",
+    type=PermissionType(),
+    help="What producers and consumers may do with the topic.",
+)
+@click.option(
+    "--type",
+    "message_type",
+    type=MessageTypeType(),
+    help="Kind of messages that the topic accepts.",
+)
 @click.option(
     "--broker", "broker_names", multiple=True, help="Only on this broker; may be repeated."
 )
 @click.option(
     "--force",
     is_flag=True,
-    help="Also where queues would have messages, or get them, that are not read.",
+    help="Allow a change that leaves messages in queues that are not readable, or lets"
+    " them get there.",
 )
 @yes_option
 @name_servers_option
@@ -208,10 +225,10 @@ def update(
 ) -> None:
     """Change topic NAME on every broker that has it.
 
-    To have fewer queues without losing a message: lower the write queues first, wait until the
-    groups have consumed the queues that go (ariane group show), then lower the read queues. What
-    would leave messages in queues that nobody reads is refused without --force, and asked about
-    with it.
+    To reduce the queues without losing messages: lower --write-queues first, wait until the groups
+    have consumed the queues to be removed (ariane group show), then lower --read-queues. A change
+    that would leave messages in queues that are not readable is refused; with --force it asks for
+    confirmation instead.
 
     \b
     Examples:
@@ -220,7 +237,7 @@ def update(
       ariane topic update orders --permission read --broker broker-a
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if queues is not None and (read_queues is not None or write_queues is not None):
-        raise click.UsageError("--queues says both: leave --read-queues and --write-queues out")
+        raise click.UsageError("--queues sets both: omit --read-queues and --write-queues")
     request = topic_pb.UpdateTopicRequest(
         topic=name,
         broker_names=broker_names,
@@ -230,10 +247,12 @@ def update(
         message_type=message_type,
     )
     if request == topic_pb.UpdateTopicRequest(topic=name, broker_names=broker_names):
-        raise click.UsageError("nothing to change: say --queues, --permission or another")
+        raise click.UsageError("nothing to change: give --queues, --permission or another option")
     request.allow_unread_queues = force
     if force:
-        confirm(f"Change topic {name} even if messages lie where nobody reads them?", yes=yes)
+        confirm(
+            f"Change topic {name} even if messages end up in queues that are not readable?", yes=yes
+        )
 
     async def ask() -> list[Mapping[str, object]]:
         async with administration(name_servers, admin) as changes:
@@ -249,7 +268,7 @@ def update(
 @click.option(
     "--broker", "broker_names", multiple=True, help="Only on this broker; may be repeated."
 )
-@click.option("--missing-ok", is_flag=True, help="Be content when it is not there.")
+@click.option("--missing-ok", is_flag=True, help="Succeed if the topic does not exist.")
 @dry_run_option
 @yes_option
 @name_servers_option
@@ -268,7 +287,7 @@ def delete(
 ) -> None:
     """Delete topic NAME with its messages and the offsets of its groups.
 
-    Where no broker has it any more, name servers forget the order of its queues, too.
+    Once no broker has the topic any more, name servers also drop its queue order.
 
     \b
     Examples:
@@ -278,8 +297,8 @@ def delete(
     if dry_run:
         would = run_async(topic_content(name_servers, name, broker_names, missing_ok=missing_ok))
         output.done(
-            "Topic {topic} would go from {brokers} of its brokers with {messages:,} messages, and"
-            " the offsets of {groups} groups.".format_map(would),
+            "Topic {topic} would be deleted from {brokers} of its brokers with {messages:,}"
+            " messages, and the offsets of {groups} groups.".format_map(would),
             {**would, "dry_run": True},
         )
         return
@@ -298,12 +317,14 @@ def delete(
                 return 0
         required(answer.outcomes)
         for why in answer.not_told:
-            say_warning(f"should it know an order of queues of topic {name}, it keeps that: {why}")
+            say_warning(
+                f"a name server did not answer, and may keep the queue order of topic {name}: {why}"
+            )
         return len(answer.outcomes)
 
     deleted = run_async(ask())
     output.done(
-        f"Topic {name} is gone from {deleted} {'broker' if deleted == 1 else 'brokers'}.",
+        f"Deleted topic {name} from {deleted} {'broker' if deleted == 1 else 'brokers'}.",
         {"topic": name, "brokers": deleted},
     )
 
@@ -324,9 +345,11 @@ async def _queues(name_servers: str, name: str) -> tuple[RollCall, list[Row]]:
         for layout in await roll.ask(lying):
             if layout["unread_messages"]:
                 say_warning(
-                    "{unread_messages} messages on {broker} lie in queues that are not read:"
-                    " nobody gets them, unless ariane topic update {topic} --read-queues says"
-                    " more than {read_queues}".format_map({**layout, "topic": name})
+                    "{unread_messages} messages on {broker} are in queues that are not readable, so"
+                    " no consumer gets them: raise the readable queues above {read_queues} with"
+                    " ariane topic update {topic} --read-queues N".format_map(
+                        {**layout, "topic": name}
+                    )
                 )
         silent = {q for q in route.read_queues if q.broker_name in roll.unanswered}
         addresses = {broker.broker_name: broker.read_address for broker in route.brokers}

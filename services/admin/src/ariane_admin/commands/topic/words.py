@@ -50,7 +50,9 @@ class PermissionType(click.ParamType["route_pb2.TopicPermission.ValueType"]):
         # Help shows the words in capitals.
         word = _NUMBERS.get(str(value), str(value).lower())
         if word not in PERMISSIONS:
-            self.fail(f"{value!r} is none of read-write (6), read (4), write (2), none", param, ctx)
+            self.fail(
+                f"{value!r} is not one of read-write (6), read (4), write (2), none", param, ctx
+            )
         return PERMISSIONS[word]
 
 
@@ -65,7 +67,7 @@ class MessageTypeType(click.ParamType["message_pb2.MessageType.ValueType"]):
         """Read the option."""
         word = str(value).lower()
         if word not in MESSAGE_TYPES:
-            self.fail(f"{value!r} is none of {', '.join(MESSAGE_TYPES)}", param, ctx)
+            self.fail(f"{value!r} is not one of {', '.join(MESSAGE_TYPES)}", param, ctx)
         return MESSAGE_TYPES[word]
 
 
