@@ -127,6 +127,7 @@ ASKS_WITHOUT_DRY_RUN = {
 
 CHANGES_UNASKED = {
     "ariane broker restore": "undoes a drain",
+    "ariane consume": "--in-order is a setting of the group, which can be set back",
     "ariane broker set": "within its range, until the next start; it can be set back",
     "ariane filter quarantine": "stops at once in need; release undoes it",
     "ariane filter release": "undoes a quarantine",
