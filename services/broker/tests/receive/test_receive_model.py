@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
+    initialize,
     invariant,
     precondition,
     rule,
@@ -33,6 +34,7 @@ from ariane_broker.receive.ranges import ranges_of
 from ariane_broker.receive.receive_log import ReceiveLog
 from ariane_broker.receive.receive_order import ReceiveOrder, checked_order
 from ariane_broker.receive.receive_table import ReceiveTable
+from ariane_broker.receive.receive_time import ReceiveTime
 from ariane_broker.receive.settling import DONE, Failed, Hidden, Settlement, Settling
 from ariane_broker.receive.standing import Standings
 from ariane_broker.retry.failures import ReturnOutcome
@@ -112,6 +114,7 @@ class ReceiveMachine(RuleBasedStateMachine):
             )
         )
         self.model = Model()
+        self.loses_power = True
         self.lives = 0
         self.hands = []
         """What was handed out and may not be settled."""
@@ -121,8 +124,7 @@ class ReceiveMachine(RuleBasedStateMachine):
 
     def start(self):
         self.store = Store.open(ROOT, self.config, disk=self.disk, clock=self.clock)
-        now_ms = self.clock.now_ms
-        self.offsets = ConsumerOffsets(now_ms=now_ms)
+        self.offsets = ConsumerOffsets(now_ms=self.clock.now_ms)
         if self.saved_offsets is not None:
             self.offsets.load(self.saved_offsets)
         self.table = ReceiveTable(self.offsets, lambda: None)
@@ -136,9 +138,15 @@ class ReceiveMachine(RuleBasedStateMachine):
             broker_log(self.store, FlushedAtOnce(self.store)),
             self.table,
             self.offsets,
-            now_ms=now_ms,
+            now_ms=self.clock.now_ms,
             draw_bytes=self.draw_bytes,
         )
+        self.now_ms = now_ms = ReceiveTime(
+            log,
+            self.table,
+            now_ms=self.clock.now_ms,
+            monotonic=lambda: self.clock.steady_ms() / 1000,
+        ).now_ms
         self.turn = 0
         self.hand_outs = HandOuts(
             self.store,
@@ -170,6 +178,11 @@ class ReceiveMachine(RuleBasedStateMachine):
     def draw(self, count):
         self.turn += 1
         return self.turn % count
+
+    @initialize(loses_power=st.booleans())
+    def begin(self, loses_power):
+        """After a power cut less can be said; every other run has none."""
+        self.loses_power = loses_power
 
     @rule(queue=st.sampled_from(QUEUES), groups=st.lists(st.sampled_from("abc-"), max_size=12))
     def send(self, queue, groups):
@@ -313,6 +326,14 @@ class ReceiveMachine(RuleBasedStateMachine):
     def tick(self, seconds):
         self.clock.advance(seconds * 1000)
 
+    @rule(seconds=st.sampled_from([-3600, -5, 5, 3600, 15 * 24 * 3600]))
+    def set_clock(self, seconds):
+        """Somebody sets the clock: nobody's time is over earlier or later for that."""
+        self.clock.jump(seconds * 1000)
+        self.now_ms()  # As it is asked all the time.
+        for key, (serial, until_ms) in self.model.held.items():
+            self.model.held[key] = (serial, until_ms + seconds * 1000)
+
     @rule()
     def save(self):
         self.saved_offsets = self.offsets.document()
@@ -324,6 +345,7 @@ class ReceiveMachine(RuleBasedStateMachine):
         self.store.close()
         self.start()
 
+    @precondition(lambda self: self.loses_power)
     @rule(seed=st.integers(0, 99))
     def lose_power(self, seed):
         """What was not flushed is gone: hand-outs are, settlements are not."""
@@ -410,3 +432,20 @@ def test_owners_begin_behind_what_a_filter_left_out_after_a_restart():
     machine.tick(seconds=40)
     machine.own(count=11, queue=queue)
     assert {offset for _, offset in machine.model.settled} == {1, 2, 3, 4, 6, 7}
+
+
+@pytest.mark.parametrize("seconds", [-3600, 15 * 24 * 3600])
+def test_a_clock_that_is_set_shows_no_message_and_hides_none(seconds):
+    machine = ReceiveMachine()
+    machine.send(queue=QUEUES[0], groups=["a", "b", "c"])
+    machine.take(2, 30)
+    machine.set_clock(seconds=seconds)
+    (out,) = machine.take(8, 30)
+    assert out.offsets.tolist() == [2]
+    machine.tick(seconds=29)
+    assert machine.take(8, 30) == []
+    machine.die()  # The log knows it, too.
+    assert machine.take(8, 30) == []
+    machine.tick(seconds=2)
+    (out,) = machine.take(8, 30)
+    assert out.offsets.tolist() == [0, 1, 2]

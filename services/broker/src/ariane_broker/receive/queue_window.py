@@ -209,6 +209,11 @@ class QueueWindow:
         rows["holder"][at] = holder
         self._due_ms = None
 
+    def shift(self, span_ms: int) -> None:
+        """Move until when all messages are invisible."""
+        self.rows["until_ms"] += span_ms
+        self._due_ms = None
+
     def raise_floor(self, offset: int) -> None:
         """Settle everything before an offset."""
         if offset > self.floor:

@@ -16,6 +16,7 @@ The body of a record of the topic is events, one behind the other, little-endian
     HIDE        messages are invisible until then
     FLOOR       the group stored an offset by itself                     that
     SECRET      what receipts are signed with is in the place of holder
+    SHIFT       the clock was set: all times move by until_ms
 
 What is applied while serving is what is read again after a restart, by the same function: see
 ``ReceiveTable.apply``.
@@ -51,6 +52,7 @@ class EventKind(IntEnum):
     HIDE = 4
     FLOOR = 5
     SECRET = 6
+    SHIFT = 7
 
 
 class EventFlag(IntFlag):

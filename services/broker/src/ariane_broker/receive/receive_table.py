@@ -95,6 +95,9 @@ class ReceiveTable(SnapshotState):
         if event.kind is EventKind.SECRET:
             self.secret = event.holder
             return
+        if event.kind is EventKind.SHIFT:
+            self._shift(event.until_ms)
+            return
         group, queue = event.group, event.queue
         windows = self._windows.setdefault(group, {})
         if event.kind is EventKind.BEGIN:
@@ -177,6 +180,10 @@ class ReceiveTable(SnapshotState):
             window = QueueWindow(int(end), int(reset_epoch), kept)
             self._windows.setdefault(str(group), {})[queue] = window
             self.tell_floor(str(group), queue, window)
+
+    def _shift(self, span_ms: int) -> None:
+        for _, _, window in self._all():
+            window.shift(span_ms)
 
     def _change(self, window: QueueWindow, event: ReceiveEvent) -> None:
         if event.kind is EventKind.FLOOR:

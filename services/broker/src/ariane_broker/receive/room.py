@@ -17,6 +17,7 @@ from ariane_broker.receive.dead_letters import DeadLetters
 from ariane_broker.receive.hand_outs import HandOuts
 from ariane_broker.receive.receive_log import ReceiveLog
 from ariane_broker.receive.receive_table import ReceiveTable
+from ariane_broker.receive.receive_time import ReceiveTime
 from ariane_broker.receive.receiving import Receiving
 from ariane_broker.receive.settling import Settling
 from ariane_broker.receive.standing import Standings
@@ -46,10 +47,11 @@ def receiving_room(
     retrying: RetryingRoom,
 ) -> ReceivingRoom:
     """Messages out, for a while, to those who own no queues."""
-    store, table, now_ms = storing.store, state.receiving, environment.clock.now_ms
+    store, table, clock = storing.store, state.receiving, environment.clock
     log = ReceiveLog(
-        storing.log, table, state.offsets, now_ms=now_ms, draw_bytes=secrets.token_bytes
+        storing.log, table, state.offsets, now_ms=clock.now_ms, draw_bytes=secrets.token_bytes
     )
+    now_ms = ReceiveTime(log, table, now_ms=clock.now_ms, monotonic=clock.monotonic).now_ms
     hand_outs = HandOuts(
         store,
         log,
@@ -80,7 +82,7 @@ def receiving_room(
             log,
             group_changes=changing.group_changes,
             clients=changing.clients,
-            monotonic=environment.clock.monotonic,
+            monotonic=clock.monotonic,
         ),
         settling=Settling(
             log,
@@ -93,9 +95,7 @@ def receiving_room(
         ),
         standings=Standings(store, table, state.offsets, now_ms=now_ms),
         table=table,
-        upkeep=Loop(
-            "keep-up-receiving", upkeep.turn, interval_s=TURN_SECONDS, clock=environment.clock
-        ),
+        upkeep=Loop("keep-up-receiving", upkeep.turn, interval_s=TURN_SECONDS, clock=clock),
     )
 
 

@@ -61,6 +61,7 @@ class ReceiveUpkeep:
         self._held = held
         self._now_ms = now_ms
         self._seen_ms = now_ms()
+        self._is_first_turn = True
 
     async def turn(self) -> None:
         """Do what is due.
@@ -71,6 +72,9 @@ class ReceiveUpkeep:
         """
         now_ms, seen_ms = self._now_ms(), self._seen_ms
         self._seen_ms = now_ms
+        if self._is_first_turn:
+            self._show_stranded(now_ms)
+            self._is_first_turn = False
         self._lines.call_where(lambda group: self._has_visible(group, now_ms))
         for group in self._table.groups():
             for queue, window in list(self._table.of_group(group).items()):
@@ -80,6 +84,21 @@ class ReceiveUpkeep:
                 if len(window.rows):
                     self._renew(group, queue, window, now_ms)
                     await self._bury_exhausted(group, queue, window, now_ms)
+
+    def _show_stranded(self, now_ms: int) -> None:
+        """Show what is invisible for longer than anybody may ask for.
+
+        It was handed out under a clock that was ahead, and set while no broker ran.
+        """
+        for group in self._table.groups():
+            for queue, window in list(self._table.of_group(group).items()):
+                stranded = window.rows["until_ms"] > now_ms + INVISIBLE_MS_MAX
+                if stranded.any():
+                    ranges = ranges_of(window.rows["offset"][stranded])
+                    hide = ReceiveEvent(
+                        EventKind.HIDE, group, queue, ranges=ranges, until_ms=now_ms
+                    )
+                    self._log.write([hide])
 
     def _has_visible(self, group: str, now_ms: int) -> bool:
         return any(window.due_ms <= now_ms for window in self._table.of_group(group).values())

@@ -1,0 +1,61 @@
+"""The time by which messages are invisible: a clock that is set neither shows nor hides any.
+
+A broker keeps until when each message is invisible as a time of its machine's clock, which holds
+over restarts and on other brokers. When somebody sets that clock, all these times move along, and
+the log says so. The monotonic clock, which cannot be set, shows by how much::
+
+    clock      12:00:00 ... 12:00:20 | 13:00:20 ... 13:01:00
+    invisible  until 12:01:00        | until 13:01:00
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ariane_broker.receive.receive_events import EventKind, ReceiveEvent
+from ariane_broker.receive.receive_log import ReceiveLog
+from ariane_broker.receive.receive_table import ReceiveTable
+
+JUMP_MS_MIN: Final = 1000
+"""Smaller steps are time that passes."""
+
+
+class ReceiveTime:
+    """Tells the time to all that hand out, hide and show messages."""
+
+    def __init__(
+        self,
+        log: ReceiveLog,
+        table: ReceiveTable,
+        *,
+        now_ms: Callable[[], int],
+        monotonic: Callable[[], float],
+    ) -> None:
+        """Take the clocks.
+
+        Args:
+            log: Where it is written down that all times move.
+            table: Whose times.
+            now_ms: Milliseconds since the epoch.
+            monotonic: Seconds.
+        """
+        self._log = log
+        self._table = table
+        self._now_ms = now_ms
+        self._monotonic = monotonic
+        self._seen = now_ms(), monotonic()
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch.
+
+        Raises:
+            StorageError: The clock was set, and that cannot be written down.
+        """
+        now_ms, monotonic = self._now_ms(), self._monotonic()
+        seen_ms, seen_monotonic = self._seen
+        jump_ms = now_ms - seen_ms - round((monotonic - seen_monotonic) * 1000)
+        if abs(jump_ms) >= JUMP_MS_MIN and self._table.groups():
+            self._log.write([ReceiveEvent(EventKind.SHIFT, until_ms=jump_ms)])
+        self._seen = now_ms, monotonic
+        return now_ms
