@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from ariane_sdk import Message, Producer, PushConsumer, QueueReader
 
 BACKLOG_COUNT = 30_000
 FRESH_COUNT = 50
 
 
+@pytest.mark.slow
 async def test_fresh_messages_do_not_wait_for_who_reads_a_deep_backlog(local_cluster, ariane):
     async with local_cluster() as cluster:
         for topic in ("old", "fresh"):

@@ -218,7 +218,7 @@ def test_a_write_that_fails_leaves_nothing_to_see(spark, topic, numbers_of, writ
     assert numbers_of(topic) == []
 
 
-@pytest.mark.parametrize("how", ["format", "foreachBatch"])
+@pytest.mark.parametrize("how", ["format", pytest.param("foreachBatch", marks=pytest.mark.slow)])
 def test_a_micro_batch_that_is_repeated_is_written_once(
     how, copy, new_topic, numbers_of, reading, tmp_path
 ):
@@ -268,6 +268,7 @@ def test_another_checkpoint_is_another_stream(copy, new_topic, numbers_of, tmp_p
     assert numbers_of(target) == sorted([*range(600), *range(600)])
 
 
+@pytest.mark.slow
 def test_at_least_once_writes_streams_too(copy, new_topic, numbers_of):
     target = new_topic()
 

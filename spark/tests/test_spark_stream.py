@@ -122,6 +122,7 @@ def test_a_topic_that_was_deleted_is_a_loss_and_says_where_it_was_read(
         run(frame)
 
 
+@pytest.mark.slow
 def test_a_limit_makes_many_batches(streaming, topic, publish, run):
     publish(topic, range(100))
 

@@ -31,16 +31,21 @@ def test_each_change_is_made_where_it_belongs(source, expected):
     assert {each.applied(source) for each in mutations(source)} == expected
 
 
-def test_every_mutant_of_the_core_parses_and_differs():
-    for mutant in mutants.mutants_of("ariane_storage")[::40]:
+@pytest.fixture(scope="module")
+def of_the_store():
+    return mutants.mutants_of("ariane_storage")
+
+
+def test_every_mutant_of_the_core_parses_and_differs(of_the_store):
+    for mutant in of_the_store[::40]:
         source = (mutant.member.folder / "src" / mutant.module).read_text()
         changed = mutant.mutation.applied(source)
         assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source)), mutant.place
 
 
 @pytest.fixture
-def mutant():
-    return mutants.mutants_of("ariane_storage")[0]
+def mutant(of_the_store):
+    return of_the_store[0]
 
 
 @pytest.mark.parametrize(
@@ -61,6 +66,7 @@ def test_a_mutant_is_noticed_when_a_test_fails(monkeypatch, mutant, tmp_path, ve
 def test_survivors_are_printed_and_told_by_the_status(monkeypatch, mutant, capsys):
     fate = mutants.Fate("recovery.py:7", "< becomes <=", noticed=False, seconds=1.0)
     monkeypatch.setattr(mutants, "tried", lambda mutant: fate)
+    monkeypatch.setattr(mutants, "mutants_of", lambda name: [mutant])
     assert mutants.main(["--count", "1", "--seed", "1"]) == 1
     assert "recovery.py:7: < becomes <=" in capsys.readouterr().out
     assert mutants.main(["--only", "no such module"]) == 2

@@ -14,7 +14,6 @@ from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_broker.settings import BrokerSettings
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk import ProducerSettings, PullSettings, PushSettings
-from ariane_sdk.net.status import REASON_ROWS
 from ariane_servicekit.error_table import ERROR_TABLE
 from ariane_storage.commands import store
 from tools.reference import __main__ as reference
@@ -27,10 +26,6 @@ def folder(tmp_path):
     for name in reference.PAGES:
         shutil.copy(reference.DOCS / name, tmp_path)
     return tmp_path
-
-
-def test_pages_are_what_the_code_says():
-    assert sorted(path.name for path in reference.stale_pages()) == []
 
 
 def test_commands_show_the_same_help_by_themselves_as_below_the_root():
@@ -122,12 +117,6 @@ def test_comment_and_table_must_name_the_same_code():
     assert errors_page._meaning(row, "It is not there. NOT_FOUND.") == "It is not there."
     with pytest.raises(AssertionError, match="TOPIC_NOT_FOUND"):
         errors_page._meaning(row, "It is not there. INTERNAL.")
-
-
-def test_client_and_services_agree_on_what_may_be_repeated():
-    services = {row.name: (row.retriable, row.outcome_unknown) for row in ERROR_TABLE.values()}
-    client = {name: (row.retriable, row.outcome_unknown) for name, row in REASON_ROWS.items()}
-    assert client == services
 
 
 def test_commands_of_plugins_are_told():

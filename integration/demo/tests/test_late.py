@@ -33,6 +33,7 @@ def test_the_condition_says_what_the_function_does():
     assert all(json.loads(event.body)["departure_delay"] > 60 for event in late)
 
 
+@pytest.mark.slow
 async def test_each_way_finds_them_all_and_no_others(tmp_path):
     flights = [
         flight for flight, _ in zip(read_flights(package_folder()), range(3000), strict=False)

@@ -23,10 +23,11 @@ grpc.insecure_channel("127.0.0.1:1").close()
 print(Look.said)
 """
 
+# All services come to gRPC by servicekit.
 MODULES = (
     "ariane_broker.__main__",
-    "ariane_namesrv.__main__",
-    "ariane_txn_checker.__main__",
+    pytest.param("ariane_namesrv.__main__", marks=pytest.mark.slow),
+    pytest.param("ariane_txn_checker.__main__", marks=pytest.mark.slow),
     "ariane_servicekit.running.launcher",
     "ariane_sdk",
 )

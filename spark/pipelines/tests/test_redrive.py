@@ -288,15 +288,12 @@ def test_dead_letters_are_mended_and_sent_back_once(
         )
         assert row.properties.keys() == {"number", "by", "redrivenFrom", "messageId"}
         assert row.properties["redrivenFrom"] == f"{group}/{letters[n].place}"
-    # What was kept goes once there is something better, and so does what died since.
-    other = new_topic()
-    give_up(group, other, range(100, 110))
+    # What was kept goes once there is something better; the slow tests have what died since.
     last = redrive(spark, plan(group))
-    assert (last.sent_count, last.sent_before_count) == (12, 38)
+    assert (last.sent_count, last.sent_before_count) == (2, 38)
     assert bodies_of(reading, topic) == Counter(bytes(row.body) for row in rows) + Counter(
         [b"0", b"1"]
     )
-    assert bodies_of(reading, other) == Counter({b"%d" % n: 2 for n in range(100, 110)})
     with pytest.raises(OptionIllegal, match=f"is that of group {group}"):
         redrive(spark, plan("others", dry_run=True))
 
