@@ -8,3 +8,5 @@ find . \( -name '*.pyi' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.h' -o -nam
 # What its own package does not import but when asked: helpers of tests and of builds, and the second way
 # of zstandard to its library, which CPython does not take.
 rm -rf numpy/f2py numpy/distutils sqlalchemy/testing zstandard/_cffi.*
+# Programs of packages that services use as libraries.
+find /opt/ariane/bin -type f ! -name 'ariane*' ! -name 'python*' -delete

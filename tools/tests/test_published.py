@@ -84,6 +84,12 @@ def test_services_that_read_no_records_carry_nothing_for_them(service):
     assert brought & {"ariane-record", "ariane-sdk", "isal", "numpy"} == set()
 
 
+def test_the_broker_carries_no_terminal():
+    brought = needs("ariane-broker", frozenset())
+    assert {"ariane-storage", "numpy", "psycopg-binary"} < brought
+    assert brought & {"ariane-admin", "ariane-sdk", "click", "pygments", "pyyaml", "rich"} == set()
+
+
 def test_an_import_that_nothing_brings_is_found(tmp_path):
     member = Member(tmp_path, {"name": "ariane-record", "dependencies": ["numpy"]})
     module = tmp_path / "src" / "mine" / "module.py"
