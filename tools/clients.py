@@ -8,11 +8,14 @@ stub can be older than it. Compilers' plugins come by name and version from each
 package manager. A language whose toolchain is missing is told and left out, unless it was named.
 
 What is published lies in dist/ then, as each language's registries take it: a folder for Go's
-``GOPROXY``, a Maven repository, and a tarball for npm.
+``GOPROXY``, a Maven repository, and a tarball for npm. A client that was built from the very same
+files is not built again.
 """
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -24,7 +27,7 @@ from pathlib import Path
 from typing import Final
 
 from tools import dist, protos
-from tools.workspace import ROOT, members
+from tools.workspace import ROOT, members, repository_files
 
 SDK: Final = ROOT / "sdk"
 GO: Final = SDK / "go"
@@ -33,6 +36,7 @@ TYPESCRIPT: Final = SDK / "typescript"
 DIST: Final = dist.DIST / "clients"
 GO_MODULE: Final = "ariane.mq/go"
 GO_PLUGINS: Final = ROOT / ".cache" / "go-plugins"
+BUILT: Final = ROOT / ".cache" / "clients"
 
 
 class ClientFailed(Exception):
@@ -53,12 +57,45 @@ def main(names: Sequence[str]) -> int:
                 return 1
             continue
         try:
-            BUILDERS[name]()
+            fresh = build(name)
         except ClientFailed as failure:
             print(f"{name}: {failure}", file=sys.stderr)
             return 1
-        print(f"{name}: built in {(SDK / name).relative_to(ROOT)}")
+        print(f"{name}: {'built' if fresh else 'up to date'} in {(SDK / name).relative_to(ROOT)}")
     return 0
+
+
+def build(name: str) -> bool:
+    """Build a client, unless these very files were built last; return whether.
+
+    One process at a time does, and others wait for it.
+
+    Raises:
+        ClientFailed: Something could not be had, or does not compile.
+    """
+    kept = BUILT / name
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with kept.open("a+") as last:
+        fcntl.flock(last, fcntl.LOCK_EX)
+        last.seek(0)
+        wanted = digest(name)
+        if last.read() == wanted and all(path.exists() for path in MADE[name]):
+            return False
+        last.truncate(0)
+        BUILDERS[name]()
+        last.write(wanted)
+        return True
+
+
+def digest(name: str) -> str:
+    """Tells apart what a client is built from."""
+    whole = hashlib.sha256()
+    places = (f"sdk/{name}/", "protos/ariane/", "tools/clients.py", "tools/constraints.txt")
+    for path in repository_files():
+        if path.startswith(places) or path in dist.SHARED:
+            content = (ROOT / path).read_bytes()
+            whole.update(f"{path} {len(content)}\n".encode() + content)
+    return whole.hexdigest()
 
 
 def missing_tools(name: str) -> list[str]:
@@ -151,6 +188,9 @@ def version_of_all() -> str:
     return str(version)
 
 
+QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A build ends before the JVM's better compiler has earned its keep."""
+
 GO_TOOLS: Final = (
     "google.golang.org/protobuf/cmd/protoc-gen-go",
     "google.golang.org/grpc/cmd/protoc-gen-go-grpc",
@@ -169,6 +209,11 @@ TOOLCHAINS: Final[Mapping[str, tuple[str, ...]]] = {
     "go": ("go",),
     "java": ("java", "mvn"),
     "typescript": ("node", "npm"),
+}
+MADE: Final[Mapping[str, tuple[Path, ...]]] = {
+    "go": (GO / "bin" / "conformance", DIST / "go"),
+    "java": (JAVA / "target" / "test-classes", DIST / "java"),
+    "typescript": (TYPESCRIPT / "dist" / "conformance", DIST / "typescript"),
 }
 BUILDERS: Final[Mapping[str, Callable[[], None]]] = {
     "go": build_go,
@@ -202,7 +247,7 @@ def run(*command: str, place: Path) -> None:
     Raises:
         ClientFailed: With what it printed.
     """
-    environment = {**os.environ, "GOFLAGS": "-mod=mod"}
+    environment = {"MAVEN_OPTS": QUICK_JVM, **os.environ, "GOFLAGS": "-mod=mod"}
     done = subprocess.run(
         command, cwd=place, env=environment, capture_output=True, text=True, check=False
     )

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from concurrent.futures import Future
-from functools import cache
 from itertools import count
 from pathlib import Path
 from threading import Lock, Thread
@@ -123,12 +122,11 @@ def missing(language: str) -> str:
     return " and ".join(clients.missing_tools(language))
 
 
-@cache
 def build(language: str) -> None:
-    """Build a client, once for all tests: each build takes as long as many of them.
+    """Build a client, unless it is up to date.
 
     Raises:
         ClientFailed: Its toolchain said no.
     """
     if language != "python":
-        clients.BUILDERS[language]()
+        clients.build(language)

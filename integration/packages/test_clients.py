@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 def built(language: str) -> Path:
     if lacks := clients.missing_tools(language):
         pytest.skip(f"{' and '.join(lacks)} is not on this machine")
-    clients.BUILDERS[language]()
+    clients.build(language)
     return clients.DIST / language
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
+from datetime import datetime
 from typing import Final, Self
 
 import yaml
@@ -104,6 +106,25 @@ class Stack:
         [name] = names & set(self.run("ps", "-a", "--format", "{{.Names}}").split())
         return name
 
+    def start_of(self, service: str) -> tuple[float, float] | None:
+        """How long a container took to serve, and of a core since; None if it does not yet.
+
+        Returns:
+            Seconds by the clock from its start until it served, and CPU seconds by now.
+        """
+        container = self.container(service)
+        ready = re.search(r'"time": "([^"]+)"[^\n]*"event": "service_ready"', self.log(service))
+        if ready is None:
+            return None
+        [found] = json.loads(self.run("inspect", container))
+        # Nanoseconds are more than Python's clock has.
+        started = re.sub(r"(\.\d{6})\d*", r"\1", found["State"]["StartedAt"])
+        passed = datetime.fromisoformat(ready[1]) - datetime.fromisoformat(started)
+        times = (
+            self.run("exec", container, "cat", "/proc/1/stat").rpartition(") ")[2].split()[11:15]
+        )
+        return passed.total_seconds(), sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+
     def lose(self, service: str) -> None:
         """Kill a container, and take its disk away."""
         container = self.container(service)
@@ -116,6 +137,11 @@ class Stack:
         done = subprocess.run((self.engine, *words), capture_output=True, text=True, check=False)
         assert done.returncode == 0 or not check, done.stderr
         return done.stdout
+
+    def log(self, service: str) -> str:
+        """What a container has logged."""
+        command = (self.engine, "logs", self.container(service))
+        return subprocess.run(command, capture_output=True, text=True, check=True).stderr
 
     def compose(self, *words: str) -> None:
         """Have compose do something."""

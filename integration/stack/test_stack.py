@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,12 @@ def stack() -> Iterator[Stack]:
         with ClusterClient(NAME_SERVERS) as cluster, Producer(NAME_SERVERS) as producer:
             cluster.create_topic("first", queue_count=1)
             producer.send(Message("first", b"here"))
-        print(f"from nothing to the first message: {time.monotonic() - begin:.1f} s")
+        print(f"\nfrom nothing to the first message: {time.monotonic() - begin:.1f} s")
+        for service in sorted({*SERVICES} - {"postgres"}):
+            served_s, core_s = until(partial(stack.start_of, service), f"{service} serves")
+            print(
+                f"{service} served {served_s:.1f} s after its start; {core_s:.2f} s of a core since"
+            )
         yield stack
 
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -55,16 +56,27 @@ type Client struct {
 
 	mu          sync.Mutex
 	connections map[string]*grpc.ClientConn
-	routes      map[string]cachedRoute
+	known       map[question]answer
+	nameServer  int // Which is asked next: another one when it fails.
 	closed      bool
 }
 
-type cachedRoute struct {
-	route   *namesrvv1.Route
-	expires time.Time
+// question is one to a name server: where a topic is, or a message group of it.
+type question struct{ topic, group string }
+
+type answer struct {
+	said  any
+	until time.Time
 }
 
-const routeLife = 30 * time.Second
+const (
+	answerLife = 30 * time.Second
+	// answerRest is how long name servers that did not answer are left alone.
+	answerRest = 5 * time.Second
+	answersMax = 4096
+	// connectPause is the longest between two attempts to connect: whoever comes back is found at once.
+	connectPause = 2 * time.Second
+)
 
 // addressScheme has gRPC take an address as it is.
 const addressScheme = "passthrough:///"
@@ -118,7 +130,8 @@ func NewClient(nameServers []string, options Options) (*Client, error) {
 		packing:     packing,
 		id:          fmt.Sprintf("%s@%d@%016x", host, os.Getpid(), rand.Uint64()),
 		connections: map[string]*grpc.ClientConn{},
-		routes:      map[string]cachedRoute{},
+		known:       map[question]answer{},
+		nameServer:  rand.IntN(len(nameServers)),
 	}, nil
 }
 
@@ -157,6 +170,10 @@ func (c *Client) Connection(address string) (*grpc.ClientConn, error) {
 		grpc.WithTransportCredentials(transport),
 		grpc.WithUserAgent("ariane-go/" + Version),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: time.Minute, Timeout: 10 * time.Second}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: connectPause / 8, Multiplier: 2, Jitter: 0.2, MaxDelay: connectPause},
+			MinConnectTimeout: c.options.TryTimeout,
+		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(c.options.MaxMessageBytes)),
 		// Repeats are ours: only here it is known which are safe.
 		grpc.WithDisableRetry(),
@@ -174,69 +191,86 @@ func (c *Client) Connection(address string) (*grpc.ClientConn, error) {
 
 // Route tells where a topic's queues are: at most 30 s old, and asked for anew on routing errors.
 func (c *Client) Route(ctx context.Context, topic string) (*namesrvv1.Route, error) {
-	c.mu.Lock()
-	known, found := c.routes[topic]
-	c.mu.Unlock()
-	if found && time.Now().Before(known.expires) {
-		return known.route, nil
-	}
-	var answer *namesrvv1.GetRouteResponse
-	err := c.askNameServer(ctx, func(ctx context.Context, stub namesrvv1.RouteServiceClient) (err error) {
-		answer, err = stub.GetRoute(ctx, &namesrvv1.GetRouteRequest{Topic: topic})
-		return err
+	return askNameServer(ctx, c, question{topic: topic}, func(ctx context.Context, stub namesrvv1.RouteServiceClient) (*namesrvv1.Route, error) {
+		said, err := stub.GetRoute(ctx, &namesrvv1.GetRouteRequest{Topic: topic})
+		return said.GetRoute(), err
 	})
-	if err != nil {
-		if found && errorOf(err, "").Retriable {
-			return known.route, nil // The last one that was good.
-		}
-		return nil, err
-	}
-	c.mu.Lock()
-	c.routes[topic] = cachedRoute{answer.Route, time.Now().Add(routeLife)}
-	c.mu.Unlock()
-	return answer.Route, nil
 }
 
+// groupQueue tells which queue the messages of a group go to, by the same terms.
+func (c *Client) groupQueue(ctx context.Context, topic, group string) (queue, error) {
+	return askNameServer(ctx, c, question{topic, group}, func(ctx context.Context, stub namesrvv1.RouteServiceClient) (queue, error) {
+		said, err := stub.GetMessageGroupQueue(ctx, &namesrvv1.GetMessageGroupQueueRequest{Topic: topic, MessageGroup: group})
+		return queue{topic, said.GetQueue().GetBrokerName(), said.GetQueue().GetQueueId()}, err
+	})
+}
+
+// forgetRoute has what is known of a topic asked anew.
 func (c *Client) forgetRoute(topic string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known, found := c.routes[topic]; found {
-		c.routes[topic] = cachedRoute{known.route, time.Time{}}
+	for asked, known := range c.known {
+		if asked.topic == topic {
+			c.known[asked] = answer{known.said, time.Time{}}
+		}
 	}
 }
 
-// askNameServer asks one name server after the other, from a random one on, until one answers or the
-// time is over. Asking is always safe to repeat.
-func (c *Client) askNameServer(
-	ctx context.Context, ask func(context.Context, namesrvv1.RouteServiceClient) error,
-) error {
+// askNameServer asks one name server after the other until one answers or the time is over: asking is always
+// safe to repeat. What was known before holds where the next one that is asked does not answer.
+func askNameServer[A any](
+	ctx context.Context, c *Client, asked question, ask func(context.Context, namesrvv1.RouteServiceClient) (A, error),
+) (A, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	begin := rand.IntN(len(c.nameServers))
+	var none A
 	for try := 0; ; try++ {
-		address := c.nameServers[(begin+try)%len(c.nameServers)]
+		c.mu.Lock()
+		known, found := c.known[asked]
+		place := c.nameServer
+		c.mu.Unlock()
+		if found && time.Now().Before(known.until) {
+			return known.said.(A), nil
+		}
+		address := c.nameServers[place]
 		connection, err := c.Connection(address)
 		if err != nil {
-			return err
+			return none, err
 		}
-		err = c.try(ctx, func(ctx context.Context) error {
+		said, err := within(ctx, c.options.TryTimeout, func(ctx context.Context) (A, error) {
 			return ask(ctx, namesrvv1.NewRouteServiceClient(connection))
 		})
 		if err == nil {
-			return nil
+			c.remember(asked, said, answerLife)
+			return said, nil
 		}
 		failure := errorOf(err, address)
 		failure.OutcomeUnknown = false // To ask changes nothing.
 		if !failure.Retriable {
-			return failure
+			return none, failure
 		}
-		if (try+1)%len(c.nameServers) != 0 {
-			continue
+		c.mu.Lock()
+		if c.nameServer == place {
+			c.nameServer = (place + 1) % len(c.nameServers)
 		}
-		if !pause(ctx, try/len(c.nameServers), failure.RetryAfter) {
-			return failure
+		c.mu.Unlock()
+		if found {
+			c.remember(asked, known.said, answerRest)
+			return known.said.(A), nil
+		}
+		if (try+1)%len(c.nameServers) == 0 && !pause(ctx, try/len(c.nameServers), failure) {
+			return none, failure
 		}
 	}
+}
+
+func (c *Client) remember(asked question, said any, life time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.known) >= answersMax {
+		clear(c.known)
+	}
+	c.known[asked] = answer{said, time.Now().Add(life)}
 }
 
 // onPrimary makes a call that is safe to repeat at the primary of a broker, whoever that is by then,
@@ -249,7 +283,9 @@ func (c *Client) onPrimary(
 		if err == nil {
 			var connection *grpc.ClientConn
 			if connection, err = c.Connection(address); err == nil {
-				err = c.try(ctx, func(ctx context.Context) error { return call(ctx, connection) })
+				_, err = within(ctx, c.options.TryTimeout, func(ctx context.Context) (struct{}, error) {
+					return struct{}{}, call(ctx, connection)
+				})
 			}
 		}
 		if err == nil {
@@ -257,7 +293,7 @@ func (c *Client) onPrimary(
 		}
 		failure := errorOf(err, address)
 		may := failure.Retriable || unconfirmedReasons[failure.Reason] || failure.Reason == "BROKER_NOT_PRIMARY"
-		if !may || !pause(ctx, repeats, failure.RetryAfter) {
+		if !may || !pause(ctx, repeats, failure) {
 			return failure
 		}
 		c.forgetRoute(topic)
@@ -288,24 +324,27 @@ func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, c.options.CallTimeout)
 }
 
-func (c *Client) try(ctx context.Context, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, c.options.TryTimeout)
+// within makes one try of a call.
+func within[A any](ctx context.Context, most time.Duration, call func(context.Context) (A, error)) (A, error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	return call(ctx)
 }
 
-// pause waits before a repeat, longer each time and never for as long as others do; false when the
-// time is over before.
-func pause(ctx context.Context, repeats int, asked time.Duration) bool {
+// pause waits before a repeat, longer each time and never for as long as others do; false, which the failure
+// tells from then on, when the context ends before.
+func pause(ctx context.Context, repeats int, failure *Error) bool {
 	most := min(2*time.Second, 50*time.Millisecond<<min(repeats, 6))
-	wait := max(asked, most/2+rand.N(most/2))
+	wait := max(failure.RetryAfter, most/2+rand.N(most/2))
 	if deadline, has := ctx.Deadline(); has && time.Until(deadline) < wait {
+		failure.ended = context.DeadlineExceeded
 		return false
 	}
 	select {
 	case <-time.After(wait):
 		return true
 	case <-ctx.Done():
+		failure.ended = ctx.Err()
 		return false
 	}
 }

@@ -51,6 +51,7 @@ type Consumer struct {
 type received struct {
 	address    string
 	deliveries []Delivery
+	at         time.Time // When they came, or were all that came.
 	err        error
 }
 
@@ -110,35 +111,46 @@ func (c *Consumer) Close() { c.cancel() }
 
 // Receive waits at most so long for messages, and returns those of the broker that has some first;
 // none, and no error, when nothing came. Every broker of the topic is asked. Those that have not
-// answered yet go on being asked, and what they find comes with the next Receive.
+// answered yet go on being asked, and what they find comes with the next Receive: nothing is lost when
+// the context ends before, which is an error. One that is Retriable says that a broker is away.
 func (c *Consumer) Receive(ctx context.Context, wait time.Duration) ([]Delivery, error) {
-	ctx, cancel := context.WithTimeout(ctx, wait)
+	wait = max(wait, 0)
+	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	var failure error
+	var failure *Error
 	for repeats := 0; ; repeats++ {
 		if err := c.askAll(ctx, wait); err != nil {
 			return nil, err
 		}
 		select {
 		case answer := <-c.arrived:
-			if answer.err == nil && len(answer.deliveries) > 0 {
-				return answer.deliveries, nil
-			}
+			c.mu.Lock()
+			delete(c.pending, answer.address)
+			c.mu.Unlock()
 			if answer.err == nil {
+				// Nobody may have called until others see them again.
+				if len(answer.deliveries) > 0 && time.Since(answer.at) < c.options.InvisibleDuration {
+					return answer.deliveries, nil
+				}
 				repeats, failure = 0, nil
 				continue // Nothing came; there may be time for another hold.
 			}
-			failure = answer.err
-			known := errorOf(failure, answer.address)
-			if !known.Retriable && !routingReasons[known.Reason] {
-				return nil, known
+			failure = errorOf(answer.err, answer.address)
+			if !failure.Retriable && !routingReasons[failure.Reason] {
+				return nil, failure
 			}
 			c.client.forgetRoute(c.options.Topic)
-			if !pause(ctx, repeats, known.RetryAfter) {
-				return nil, known
+			if !pause(waiting, repeats, failure) {
+				return nil, failure
 			}
-		case <-ctx.Done():
-			return nil, failure
+		case <-waiting.Done():
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if failure != nil {
+				return nil, failure
+			}
+			return nil, nil
 		case <-c.ctx.Done():
 			return nil, closedError()
 		}
@@ -147,6 +159,8 @@ func (c *Consumer) Receive(ctx context.Context, wait time.Duration) ([]Delivery,
 
 // askAll asks each broker of the topic that is not being asked already.
 func (c *Consumer) askAll(ctx context.Context, wait time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, max(wait, c.client.options.TryTimeout))
+	defer cancel()
 	route, err := c.client.Route(ctx, c.options.Topic)
 	if err != nil {
 		return err
@@ -170,13 +184,11 @@ func (c *Consumer) askAll(ctx context.Context, wait time.Duration) error {
 func (c *Consumer) ask(address string, hold time.Duration) {
 	answer := received{address: address}
 	answer.deliveries, answer.err = c.receiveFrom(address, hold)
+	answer.at = time.Now()
 	select {
 	case c.arrived <- answer:
 	case <-c.ctx.Done():
 	}
-	c.mu.Lock()
-	delete(c.pending, address)
-	c.mu.Unlock()
 }
 
 func (c *Consumer) receiveFrom(address string, hold time.Duration) ([]Delivery, error) {
@@ -273,31 +285,41 @@ func (c *Consumer) ChangeInvisibleDuration(ctx context.Context, delivery *Delive
 	})
 }
 
-// settle calls each broker once for the messages that are its own. To settle again is harmless.
-func (c *Consumer) settle(ctx context.Context, deliveries []Delivery, call func(
-	context.Context, brokerv1.ReceiveServiceClient, []string,
-) ([]*brokerv1.SettledMessage, error)) error {
+// settling is a call that settles messages of one broker.
+type settling func(ctx context.Context, stub brokerv1.ReceiveServiceClient, handles []string) ([]*brokerv1.SettledMessage, error)
+
+// settle calls each broker once, all at a time, for the messages that are its own. To settle again is harmless.
+func (c *Consumer) settle(ctx context.Context, deliveries []Delivery, call settling) error {
 	places := map[string][]Delivery{}
 	for _, delivery := range deliveries {
 		places[delivery.BrokerName] = append(places[delivery.BrokerName], delivery)
 	}
-	var failures []error
+	failed := make(chan error, len(places))
 	for broker, theirs := range places {
-		handles := make([]string, len(theirs))
-		for position, delivery := range theirs {
-			handles[position] = delivery.handle
-		}
-		var results []*brokerv1.SettledMessage
-		err := c.onPrimary(ctx, broker, func(ctx context.Context, stub brokerv1.ReceiveServiceClient) (err error) {
-			results, err = call(ctx, stub, handles)
-			return err
-		})
-		failures = append(failures, err)
-		for position, result := range results {
-			if result.Error != nil {
-				failures = append(failures, fmt.Errorf(
-					"message %s: %w", theirs[position].ID, errorOfStatus(result.Error, broker)))
-			}
+		go func() { failed <- c.settleOn(ctx, broker, theirs, call) }()
+	}
+	var failures []error
+	for range places {
+		failures = append(failures, <-failed)
+	}
+	return errors.Join(failures...)
+}
+
+func (c *Consumer) settleOn(ctx context.Context, broker string, deliveries []Delivery, call settling) error {
+	handles := make([]string, len(deliveries))
+	for position, delivery := range deliveries {
+		handles[position] = delivery.handle
+	}
+	var results []*brokerv1.SettledMessage
+	err := c.onPrimary(ctx, broker, func(ctx context.Context, stub brokerv1.ReceiveServiceClient) (err error) {
+		results, err = call(ctx, stub, handles)
+		return err
+	})
+	failures := []error{err}
+	for position, result := range results {
+		if result.Error != nil {
+			failures = append(failures, fmt.Errorf(
+				"message %s: %w", deliveries[position].ID, errorOfStatus(result.Error, broker)))
 		}
 	}
 	return errors.Join(failures...)

@@ -55,7 +55,7 @@ type Error struct {
 	// Peer is whom the call was to, "host:port".
 	Peer string
 
-	closed bool
+	ended error
 }
 
 func (e *Error) Error() string {
@@ -69,17 +69,20 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("ariane: %s: %s [%s]", e.Peer, e.Message, word)
 }
 
-// Is makes errors.Is hold: for [context.DeadlineExceeded], [context.Canceled] and [ErrClosed].
+// Is makes errors.Is hold for [context.DeadlineExceeded] and [context.Canceled], where gRPC says so.
 func (e *Error) Is(target error) bool {
 	return target == context.DeadlineExceeded && e.Code == codes.DeadlineExceeded ||
-		target == context.Canceled && e.Code == codes.Canceled || target == ErrClosed && e.closed
+		target == context.Canceled && e.Code == codes.Canceled
 }
+
+// Unwrap is why there were no more tries: the error of the context that ended, or [ErrClosed].
+func (e *Error) Unwrap() error { return e.ended }
 
 // ErrClosed holds, by errors.Is, for calls of a client, or of a consumer, that was closed.
 var ErrClosed = errors.New("ariane: the client is closed")
 
 func closedError() *Error {
-	return &Error{Code: codes.FailedPrecondition, Message: "the client is closed", closed: true}
+	return &Error{Code: codes.FailedPrecondition, Message: "the client is closed", ended: ErrClosed}
 }
 
 // ReasonOf tells the contract's reason of an error, and "" for errors of others.

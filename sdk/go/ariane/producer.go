@@ -82,18 +82,17 @@ func (p *Producer) SendBatch(ctx context.Context, messages []Message) ([]Receipt
 	ctx, cancel := p.client.bounded(ctx)
 	defer cancel()
 	for repeats := 0; ; repeats++ {
-		target, address, err := p.choose(ctx, topic, group)
-		if err != nil {
-			return nil, err
-		}
-		receipts, failure := p.sendTo(ctx, target, address, wire)
+		target, address, failure := p.choose(ctx, topic, group)
 		if failure == nil {
-			return receipts, nil
+			var receipts []Receipt
+			if receipts, failure = p.sendTo(ctx, target, address, wire); failure == nil {
+				return receipts, nil
+			}
 		}
 		// What may be stored goes nowhere else, and what this queue refuses another may take.
 		counted := routingReasons[failure.Reason] && repeats >= routingRepeats
 		may := failure.Retriable || routingReasons[failure.Reason] || failure.Reason == "DEADLINE_PASSED"
-		if failure.OutcomeUnknown || counted || !may || !pause(ctx, repeats, failure.RetryAfter) {
+		if failure.OutcomeUnknown || counted || !may || !pause(ctx, repeats, failure) {
 			return nil, failure
 		}
 		p.client.forgetRoute(topic)
@@ -149,7 +148,7 @@ func (p *Producer) sendTo(
 		failure.OutcomeUnknown = true
 		may := failure.Retriable || routingReasons[failure.Reason] ||
 			unconfirmedReasons[failure.Reason] || failure.Reason == "DEADLINE_PASSED"
-		if !may || !pause(ctx, repeats, failure.RetryAfter) {
+		if !may || !pause(ctx, repeats, failure) {
 			line.restart() // The broker refuses from now on what may still be on its way.
 			return nil, failure
 		}
@@ -173,12 +172,9 @@ func (p *Producer) trySend(
 			ProducerId: p.id, ProducerEpoch: line.epoch, FirstSequence: line.next,
 		},
 	}
-	var answer *brokerv1.SendMessagesResponse
-	err = p.client.try(ctx, func(ctx context.Context) (err error) {
-		answer, err = brokerv1.NewSendServiceClient(connection).SendMessages(ctx, request)
-		return err
+	return within(ctx, p.client.options.TryTimeout, func(ctx context.Context) (*brokerv1.SendMessagesResponse, error) {
+		return brokerv1.NewSendServiceClient(connection).SendMessages(ctx, request)
 	})
-	return answer, err
 }
 
 // judgeSize says of a call that gRPC refused because of its size that nothing of it is stored.
@@ -241,22 +237,21 @@ func (p *Producer) Recall(ctx context.Context, topic string, receipt Receipt) (s
 }
 
 // choose picks a queue for messages that are surely not stored yet.
-func (p *Producer) choose(ctx context.Context, topic, group string) (queue, string, error) {
+func (p *Producer) choose(ctx context.Context, topic, group string) (queue, string, *Error) {
 	if group != "" {
-		var answer *namesrvv1.GetMessageGroupQueueResponse
-		request := &namesrvv1.GetMessageGroupQueueRequest{Topic: topic, MessageGroup: group}
-		err := p.client.askNameServer(ctx, func(ctx context.Context, stub namesrvv1.RouteServiceClient) (err error) {
-			answer, err = stub.GetMessageGroupQueue(ctx, request)
-			return err
-		})
+		target, err := p.client.groupQueue(ctx, topic, group)
 		if err != nil {
-			return queue{}, "", err
+			return queue{}, "", errorOf(err, "")
 		}
-		return queue{topic, answer.Queue.BrokerName, answer.Queue.QueueId}, answer.Address, nil
+		address, err := p.client.brokerAddress(ctx, topic, target.broker)
+		if err != nil {
+			return queue{}, "", errorOf(err, "")
+		}
+		return target, address, nil
 	}
 	route, err := p.client.Route(ctx, topic)
 	if err != nil {
-		return queue{}, "", err
+		return queue{}, "", errorOf(err, "")
 	}
 	type place struct {
 		queue

@@ -2,7 +2,11 @@ package ariane
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
@@ -41,7 +45,11 @@ type TransactionProducer struct {
 	checker  Checker
 	ctx      context.Context
 	cancel   context.CancelFunc
+	more     chan struct{}   // Says that topics has more.
 	attached map[string]bool // Brokers that may ask, by address; kept by watch alone.
+
+	mu     sync.Mutex
+	topics map[string]bool
 }
 
 // Transaction is one message without an outcome.
@@ -52,22 +60,36 @@ type Transaction struct {
 	id       string
 }
 
-// NewTransactionProducer makes a producer of a group, which the cluster asks by checker. Brokers that
-// have topic, or that a message was sent to, ask it.
+// NewTransactionProducer makes a producer of a group, which the cluster asks by checker: the brokers of these
+// topics from the beginning, those of others once a message was sent there.
 func NewTransactionProducer(ctx context.Context, client *Client, group string, topics []string, checker Checker) (*TransactionProducer, error) {
 	life, cancel := context.WithCancel(context.Background())
 	p := &TransactionProducer{
 		client: client, producer: NewProducer(client), id: client.id + "@" + newID()[:8], group: group, checker: checker,
-		ctx: life, cancel: cancel, attached: map[string]bool{},
+		ctx: life, cancel: cancel, more: make(chan struct{}, 1), attached: map[string]bool{}, topics: map[string]bool{},
 	}
 	for _, topic := range topics {
 		if _, err := client.Route(ctx, topic); err != nil {
 			cancel()
 			return nil, err
 		}
+		p.topics[topic] = true
 	}
-	go p.watch(topics)
+	go p.watch()
 	return p, nil
+}
+
+// askFor has the brokers of a topic ask this producer.
+func (p *TransactionProducer) askFor(topic string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.topics[topic] {
+		p.topics[topic] = true
+		select {
+		case p.more <- struct{}{}:
+		default: // It is about to look anyhow.
+		}
+	}
 }
 
 // Close ends the listening; others of the group are asked from then on.
@@ -78,13 +100,17 @@ func (p *TransactionProducer) Begin(ctx context.Context, message Message) (*Tran
 	if err := message.check(); err != nil {
 		return nil, err
 	}
+	if !message.DeliverAt.IsZero() {
+		return nil, errors.New("ariane: the message of a transaction cannot be delayed")
+	}
 	wire := message.wire(commonv1.MessageType_MESSAGE_TYPE_TRANSACTION, p.client.packing)
 	ctx, cancel := p.client.bounded(ctx)
 	defer cancel()
-	target, _, err := p.producer.choose(ctx, message.Topic, message.Group)
-	if err != nil {
-		return nil, err
+	target, _, failure := p.producer.choose(ctx, message.Topic, message.Group)
+	if failure != nil {
+		return nil, failure
 	}
+	p.askFor(message.Topic)
 	half := &brokerv1.HalfMessageToStore{
 		Topic: message.Topic, QueueId: &target.id, ProducerGroup: p.group, Message: wire,
 	}
@@ -159,9 +185,12 @@ func callOnce(
 }
 
 // watch keeps a stream open to every broker of the topics, over which it asks.
-func (p *TransactionProducer) watch(topics []string) {
+func (p *TransactionProducer) watch() {
 	ended := make(chan string)
 	for {
+		p.mu.Lock()
+		topics := slices.Collect(maps.Keys(p.topics))
+		p.mu.Unlock()
 		for _, topic := range topics {
 			route, err := p.client.Route(p.ctx, topic)
 			if err != nil {
@@ -185,8 +214,12 @@ func (p *TransactionProducer) watch(topics []string) {
 		select {
 		case address := <-ended:
 			delete(p.attached, address)
-			pause(p.ctx, 4, 0)
-		case <-time.After(routeLife):
+			pause(p.ctx, 4, &Error{})
+			for _, topic := range topics {
+				p.client.forgetRoute(topic)
+			}
+		case <-p.more:
+		case <-time.After(answerLife):
 		case <-p.ctx.Done():
 			return
 		}

@@ -6,9 +6,10 @@ import {
 } from "@grpc/grpc-js";
 import type { Packing } from "./compression.js";
 import { ArianeError, errorOf, UNCONFIRMED_REASONS } from "./errors.js";
-import { Compression } from "./generated/ariane/common/v1/message.js";
+import { type MessageQueue, Compression } from "./generated/ariane/common/v1/message.js";
 import type { Route } from "./generated/ariane/namesrv/v1/route.js";
 import { RouteServiceClient } from "./generated/ariane/namesrv/v1/route_service.js";
+import { type CallSettings, Limit, waitable } from "./limit.js";
 
 export const VERSION = "0.1.0";
 
@@ -24,12 +25,6 @@ export interface ClientSettings extends Partial<Packing> {
   maxMessageBytes?: number;
 }
 
-/** What every call takes. */
-export interface CallSettings {
-  /** Bounds the call with all its repeats. */
-  timeoutMs?: number;
-}
-
 interface Stub {
   close(): void;
 }
@@ -41,9 +36,16 @@ type Unary<Q, A> = (
   callback: (error: ServiceError | null, response: A) => void,
 ) => ClientUnaryCall;
 
-const ROUTE_LIFE_MS = 30_000;
-/** Timers of Node.js count no further. */
-const MS_MAX = 2 ** 31 - 1;
+/** What a name server said, and how long that is believed. */
+interface Answer {
+  said: unknown;
+  until: number;
+}
+
+const ANSWER_LIFE_MS = 30_000;
+/** How long name servers that did not answer are left alone. */
+const ANSWER_REST_MS = 5_000;
+const ANSWERS_MAX = 4096;
 
 /** One program's view of a cluster. Close it at the end. */
 export class Client {
@@ -51,7 +53,10 @@ export class Client {
   readonly id = `${hostname()}@${process.pid}@${randomBytes(8).toString("hex")}`;
   readonly settings: Required<ClientSettings>;
   private readonly stubs = new Map<string, Map<unknown, Stub>>();
-  private readonly routes = new Map<string, { route: Route; expires: number }>();
+  /** By topic, then by message group; where the topic itself is stands at "". */
+  private readonly known = new Map<string, Map<string, Answer>>();
+  /** Which name server is asked next: another one when it fails. */
+  private nameServer: number;
   private closed = false;
 
   /** Make a client of the cluster that these name servers, "host:port", know. */
@@ -65,6 +70,7 @@ export class Client {
         throw new TypeError(`name server ${JSON.stringify(address)} is no address host:port`);
       }
     }
+    this.nameServer = randomInt(nameServers.length);
     this.settings = {
       credentials: settings.credentials ?? credentials.createInsecure(),
       tryTimeoutMs: waitable("tryTimeoutMs", settings.tryTimeoutMs ?? 3000),
@@ -100,6 +106,9 @@ export class Client {
         "grpc.max_receive_message_length": this.settings.maxMessageBytes,
         "grpc.primary_user_agent": `ariane-typescript/${VERSION}`,
         "grpc.keepalive_time_ms": 60_000,
+        // Whoever comes back is found at once.
+        "grpc.initial_reconnect_backoff_ms": 250,
+        "grpc.max_reconnect_backoff_ms": 2000,
         // Repeats are ours: only here it is known which are safe.
         "grpc.enable_retries": 0,
       });
@@ -110,55 +119,46 @@ export class Client {
 
   /** One try of a call of a stub. */
   call<S extends Stub, Q, A>(
-    stub: S, method: (stub: S) => Unary<Q, A>, request: Q, address: string, end: number,
+    stub: S, method: (stub: S) => Unary<Q, A>, request: Q, address: string, limit: Limit,
   ): Promise<A> {
-    const deadline = Math.min(Date.now() + this.settings.tryTimeoutMs, end);
+    const deadline = Math.min(Date.now() + this.settings.tryTimeoutMs, limit.end);
     return new Promise((resolve, reject) => {
-      method(stub).call(stub, request, new Metadata(), { deadline }, (error, answer) =>
-        error ? reject(errorOf(error, address)) : resolve(answer));
+      const call = method(stub).call(stub, request, new Metadata(), { deadline }, (error, answer) => {
+        stop();
+        if (error) reject(errorOf(error, address));
+        else resolve(answer);
+      });
+      const stop = limit.onAbort(() => call.cancel());
     });
   }
 
   /** When a call that begins now is to be over. */
-  endOf(call?: CallSettings): number {
-    return Date.now() + waitable("timeoutMs", call?.timeoutMs ?? this.settings.callTimeoutMs);
-  }
-
-  /** Repeat what is safe to repeat until it succeeds or the time is over. */
-  async repeat<A>(end: number, once: (repeats: number) => Promise<A>): Promise<A> {
-    for (let repeats = 0; ; repeats++) {
-      try {
-        return await once(repeats);
-      } catch (error) {
-        const failure = errorOf(error);
-        if (!failure.retriable || !(await pause(end, repeats, failure.retryAfterMs))) throw failure;
-      }
-    }
+  limitOf(call?: CallSettings): Limit {
+    const limit = new Limit(waitable("timeoutMs", call?.timeoutMs ?? this.settings.callTimeoutMs), call?.signal);
+    limit.check();
+    return limit;
   }
 
   /** Where a topic's queues are: at most 30 s old, and asked for anew on routing errors. */
-  async route(topic: string, end = this.endOf()): Promise<Route> {
-    const known = this.routes.get(topic);
-    if (known && Date.now() < known.expires) return known.route;
-    try {
-      const answer = await this.askNameServer(end, (stub, address, until) =>
-        this.call(stub, (s) => s.getRoute, { topic }, address, until));
-      this.routes.set(topic, { route: answer.route!, expires: Date.now() + ROUTE_LIFE_MS });
-      return answer.route!;
-    } catch (error) {
-      if (known && errorOf(error).retriable) return known.route; // The last one that was good.
-      throw error;
-    }
+  route(topic: string, limit = this.limitOf()): Promise<Route> {
+    return this.askNameServer(topic, "", limit, async (stub, address) =>
+      (await this.call(stub, (s) => s.getRoute, { topic }, address, limit)).route!);
   }
 
+  /** Which queue the messages of a group go to, by the same terms. */
+  groupQueue(topic: string, messageGroup: string, limit: Limit): Promise<MessageQueue> {
+    return this.askNameServer(topic, messageGroup, limit, async (stub, address) =>
+      (await this.call(stub, (s) => s.getMessageGroupQueue, { topic, messageGroup }, address, limit)).queue!);
+  }
+
+  /** Have what is known of a topic asked anew. */
   forgetRoute(topic: string): void {
-    const known = this.routes.get(topic);
-    if (known) known.expires = 0;
+    for (const answer of this.known.get(topic)?.values() ?? []) answer.until = 0;
   }
 
   /** Where the primary of a broker is. */
-  async brokerAddress(topic: string, broker: string, end: number): Promise<string> {
-    const route = await this.route(topic, end);
+  async brokerAddress(topic: string, broker: string, limit: Limit): Promise<string> {
+    const route = await this.route(topic, limit);
     const address = route.brokers.find((each) => each.brokerName === broker)?.addresses.get(0n);
     if (address) return address;
     const text = `no primary of broker ${broker} is known for topic ${topic}`;
@@ -168,57 +168,58 @@ export class Client {
   }
 
   /** Make a call that is safe to repeat at the primary of a broker, whoever that is by then. */
-  onPrimary<A>(
-    topic: string, broker: string, end: number, call: (address: string) => Promise<A>,
+  async onPrimary<A>(
+    topic: string, broker: string, limit: Limit, call: (address: string) => Promise<A>,
   ): Promise<A> {
-    return this.repeat(end, async () => {
+    for (let repeats = 0; ; repeats++) {
       let address = "";
       try {
-        address = await this.brokerAddress(topic, broker, end);
+        address = await this.brokerAddress(topic, broker, limit);
         return await call(address);
       } catch (error) {
         const failure = errorOf(error, address);
-        failure.retriable ||= UNCONFIRMED_REASONS.has(failure.reason) || failure.reason === "BROKER_NOT_PRIMARY";
+        const may = failure.retriable || UNCONFIRMED_REASONS.has(failure.reason) || failure.reason === "BROKER_NOT_PRIMARY";
+        if (!may || !(await limit.pause(repeats, failure))) throw failure;
         this.forgetRoute(topic);
-        throw failure;
       }
-    });
+    }
   }
 
-  /** Ask one name server after the other, from a random one on, until one answers. */
-  askNameServer<A>(
-    end: number, ask: (stub: RouteServiceClient, address: string, end: number) => Promise<A>,
+  /**
+   * Ask one name server after the other until one answers or the time is over: asking is always safe to
+   * repeat. What was known before holds where the next one that is asked does not answer.
+   */
+  private async askNameServer<A>(
+    topic: string, group: string, limit: Limit, ask: (stub: RouteServiceClient, address: string) => Promise<A>,
   ): Promise<A> {
-    const begin = randomInt(this.nameServers.length);
-    return this.repeat(end, async () => {
-      let last: unknown;
-      for (let place = 0; place < this.nameServers.length; place++) {
-        const address = this.nameServers[(begin + place) % this.nameServers.length]!;
-        try {
-          return await ask(this.stub(RouteServiceClient, address), address, end);
-        } catch (error) {
-          const failure = errorOf(error, address);
-          failure.outcomeUnknown = false; // To ask changes nothing.
-          if (!failure.retriable) throw failure;
-          last = failure;
+    for (let tries = 0; ; tries++) {
+      const known = this.known.get(topic)?.get(group);
+      if (known && Date.now() < known.until) return known.said as A;
+      const place = this.nameServer;
+      const address = this.nameServers[place]!;
+      try {
+        const said = await ask(this.stub(RouteServiceClient, address), address);
+        this.remember(topic, group, { said, until: Date.now() + ANSWER_LIFE_MS });
+        return said;
+      } catch (error) {
+        const failure = errorOf(error, address);
+        failure.outcomeUnknown = false; // To ask changes nothing.
+        if (!failure.retriable) throw failure;
+        const count = this.nameServers.length;
+        if (this.nameServer === place) this.nameServer = (place + 1) % count;
+        if (known) {
+          known.until = Date.now() + ANSWER_REST_MS;
+          return known.said as A;
         }
+        if ((tries + 1) % count === 0 && !(await limit.pause(Math.floor(tries / count), failure))) throw failure;
       }
-      throw last;
-    });
+    }
   }
-}
 
-/** What is given, if one can wait so long: of another the gRPC library makes an error that nobody can catch. */
-export function waitable(name: string, ms: number): number {
-  if (Number.isFinite(ms) && ms >= 0 && ms <= MS_MAX) return ms;
-  throw new RangeError(`${name} is ${ms}: from 0 to ${MS_MAX}`);
-}
-
-/** Wait before a repeat, longer each time; false when the time is over before. */
-export async function pause(end: number, repeats: number, askedMs: number): Promise<boolean> {
-  const most = Math.min(2000, 50 * 2 ** Math.min(repeats, 6));
-  const wait = Math.max(askedMs, most / 2 + Math.random() * (most / 2));
-  if (Date.now() + wait > end) return false;
-  await new Promise((resolve) => setTimeout(resolve, wait));
-  return true;
+  private remember(topic: string, group: string, answer: Answer): void {
+    let of = this.known.get(topic);
+    if (!of) this.known.set(topic, (of = new Map()));
+    if (of.size >= ANSWERS_MAX) of.clear();
+    of.set(group, answer);
+  }
 }

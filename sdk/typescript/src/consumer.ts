@@ -1,10 +1,11 @@
 import { Metadata, status as Code } from "@grpc/grpc-js";
-import { type CallSettings, type Client, pause, waitable } from "./client.js";
+import type { Client } from "./client.js";
 import { ArianeError, errorOf, errorOfStatus, ROUTING_REASONS } from "./errors.js";
 import {
   ReceiveOrder, ReceiveServiceClient, ReceiveStart, type SettledMessage,
 } from "./generated/ariane/broker/v1/receive_service.js";
 import { FilterKind } from "./generated/ariane/common/v1/subscription.js";
+import { type CallSettings, Limit, waitable } from "./limit.js";
 import { dateOf, type Delivery, deliveryOf, durationOf } from "./message.js";
 
 /** Who receives, and what. */
@@ -38,6 +39,9 @@ export interface Nack {
 interface Answer {
   address: string;
   deliveries: Delivery[];
+  /** When they came. */
+  at: number;
+  taken: boolean;
   error?: ArianeError;
 }
 
@@ -50,6 +54,7 @@ export class Consumer {
   private readonly pending = new Map<string, Promise<Answer>>();
   private readonly calls = new Set<{ cancel(): void }>();
   private readonly order: ReceiveOrder;
+  private readonly invisibleMs: number;
   private closed = false;
 
   constructor(private readonly client: Client, private readonly settings: ConsumerSettings) {
@@ -59,12 +64,13 @@ export class Consumer {
     if (!Number.isInteger(maxMessages)) throw new RangeError(`maxMessages is ${maxMessages}: a whole number`);
     const filter = sql ? { kind: FilterKind.FILTER_KIND_SQL92, text: sql }
       : tags && tags !== "*" ? { kind: FilterKind.FILTER_KIND_TAG, text: tags } : undefined;
+    this.invisibleMs = settings.invisibleMs ?? 60_000;
     this.order = ReceiveOrder.fromPartial({
       consumerGroup: settings.group,
       clientId: client.id,
       subscriptions: [{ topic: settings.topic, filter }],
       messageCountMax: maxMessages,
-      invisibleDuration: durationOf(settings.invisibleMs ?? 60_000),
+      invisibleDuration: durationOf(this.invisibleMs),
       start: settings.fromNewest ? ReceiveStart.RECEIVE_START_NEWEST : ReceiveStart.RECEIVE_START_OLDEST,
     });
   }
@@ -77,32 +83,55 @@ export class Consumer {
 
   /**
    * Wait at most so long for messages; resolves to those of the broker that has some first, and to none
-   * when nothing came. Every broker of the topic is asked. Those that have not answered yet go on
-   * being asked, and what they find comes with the next call.
+   * when nothing came. Every broker of the topic is asked. Those that have not answered yet go on being
+   * asked, and what they find comes with the next call: nothing is lost when the signal ends the wait. An
+   * error that is `retriable` says that a broker is away.
    */
-  async receive(waitMs: number): Promise<Delivery[]> {
-    const end = Date.now() + waitable("waitMs", waitMs);
+  async receive(waitMs: number, call?: Pick<CallSettings, "signal">): Promise<Delivery[]> {
+    const limit = new Limit(waitable("waitMs", waitMs), call?.signal);
+    const asking = new Limit(Math.max(waitMs, this.client.settings.tryTimeoutMs), call?.signal);
     for (let repeats = 0; ; repeats++) {
       if (this.closed) throw new ArianeError("the consumer is closed", Code.FAILED_PRECONDITION);
-      await this.askAll(waitMs, Math.max(end, Date.now() + this.client.settings.tryTimeoutMs));
-      let timer: NodeJS.Timeout | undefined;
-      const over = new Promise<undefined>((resolve) => {
-        timer = setTimeout(resolve, Math.max(0, end - Date.now()), undefined);
-      });
-      const answer = await Promise.race([...this.pending.values(), over]);
-      clearTimeout(timer);
+      limit.check();
+      await this.askAll(waitMs, asking);
+      const answer = await limit.first(this.pending.values());
       if (!answer) return [];
+      if (answer.taken) continue; // By another call.
+      answer.taken = true;
       this.pending.delete(answer.address);
-      if (answer.deliveries.length > 0) return answer.deliveries;
-      if (!answer.error) {
-        repeats = 0; // Nothing came; there may be time for another hold.
-        if (Date.now() >= end) return [];
+      if (answer.error) {
+        if (!answer.error.retriable && !ROUTING_REASONS.has(answer.error.reason)) throw answer.error;
+        this.client.forgetRoute(this.settings.topic);
+        if (!(await limit.pause(repeats, answer.error))) throw answer.error;
         continue;
       }
-      if (!answer.error.retriable && !ROUTING_REASONS.has(answer.error.reason)) throw answer.error;
-      this.client.forgetRoute(this.settings.topic);
-      if (!(await pause(end, repeats, answer.error.retryAfterMs))) throw answer.error;
+      // Nobody may have called until others see them again.
+      if (answer.deliveries.length > 0 && Date.now() - answer.at < this.invisibleMs) return answer.deliveries;
+      if (limit.leftMs === 0) return [];
+      repeats = 0; // Nothing came; there may be time for another hold.
     }
+  }
+
+  /**
+   * All that comes, a batch at a time, until the consumer is closed. While a broker is away it waits; an
+   * aborted signal throws.
+   */
+  async *batches(call?: Pick<CallSettings, "signal">): AsyncGenerator<Delivery[], void, void> {
+    while (!this.closed) {
+      let some: Delivery[] = [];
+      try {
+        some = await this.receive(HOLD_MAX_MS, call);
+      } catch (error) {
+        const passes = this.closed || (error instanceof ArianeError && error.retriable);
+        if (!passes || call?.signal?.aborted) throw error;
+      }
+      if (some.length > 0) yield some;
+    }
+  }
+
+  /** The same, for `for await`. */
+  [Symbol.asyncIterator](): AsyncGenerator<Delivery[], void, void> {
+    return this.batches();
   }
 
   /**
@@ -120,22 +149,22 @@ export class Consumer {
 
   /** Let others not see a message for so long from now on; resolves to what settles it then. */
   async changeInvisible(delivery: Delivery, ms: number, call?: CallSettings): Promise<Delivery> {
-    const end = this.client.endOf(call);
+    const limit = this.client.limitOf(call);
     const request = {
       consumerGroup: this.settings.group,
       receiptHandle: delivery.handle,
       invisibleDuration: durationOf(ms),
     };
-    const answer = await this.client.onPrimary(this.settings.topic, delivery.brokerName, end, (address) => {
+    const answer = await this.client.onPrimary(this.settings.topic, delivery.brokerName, limit, (address) => {
       const stub = this.client.stub(ReceiveServiceClient, address);
-      return this.client.call(stub, (s) => s.changeInvisibleDuration, request, address, end);
+      return this.client.call(stub, (s) => s.changeInvisibleDuration, request, address, limit);
     });
     return { ...delivery, handle: answer.receiptHandle, invisibleUntil: dateOf(answer.invisibleUntil) };
   }
 
   /** Ask each broker of the topic that is not being asked already. */
-  private async askAll(waitMs: number, end: number): Promise<void> {
-    const route = await this.client.route(this.settings.topic, end);
+  private async askAll(waitMs: number, limit: Limit): Promise<void> {
+    const route = await this.client.route(this.settings.topic, limit);
     for (const broker of route.brokers) {
       const address = broker.addresses.get(0n);
       if (address && !this.pending.has(address)) {
@@ -159,7 +188,8 @@ export class Consumer {
       const done = (error?: ArianeError) => {
         this.calls.delete(call);
         // What came before it broke is in our hands.
-        resolve({ address, deliveries, ...(error && deliveries.length === 0 ? { error } : {}) });
+        const answer = { address, deliveries, at: Date.now(), taken: false };
+        resolve(error && deliveries.length === 0 ? { ...answer, error } : answer);
       };
       call.on("data", (answer) => {
         for (const each of answer.messages) deliveries.push(deliveryOf(each));
@@ -169,25 +199,27 @@ export class Consumer {
     });
   }
 
-  /** Call each broker once for the messages that are its own. To settle again is harmless. */
+  /** Call each broker once, all at a time, for the messages that are its own. To settle again is harmless. */
   private async settle(
     method: Method, deliveries: readonly Delivery[], nack: Nack | undefined, call?: CallSettings,
   ): Promise<void> {
-    const end = this.client.endOf(call);
-    const places = groups(deliveries);
-    const failures: ArianeError[] = [];
-    for (const [broker, theirs] of places) {
-      const results = await this.settleOn(broker, method, theirs, nack, end);
-      results.forEach((result) => {
-        if (result.error) failures.push(errorOfStatus(result.error, broker));
-      });
-    }
+    const limit = this.client.limitOf(call);
+    const failures: unknown[] = [];
+    await Promise.all(Array.from(groups(deliveries), async ([broker, theirs]) => {
+      try {
+        for (const { error } of await this.settleOn(broker, method, theirs, nack, limit)) {
+          if (error) failures.push(errorOfStatus(error, broker));
+        }
+      } catch (error) {
+        failures.push(error);
+      }
+    }));
     if (failures.length === 1) throw failures[0];
-    if (failures.length > 1) throw new AggregateError(failures, `${failures.length} messages were not settled`);
+    if (failures.length > 1) throw new AggregateError(failures, `${failures.length} refusals; messages without one are settled`);
   }
 
   private async settleOn(
-    broker: string, method: Method, deliveries: readonly Delivery[], nack: Nack | undefined, end: number,
+    broker: string, method: Method, deliveries: readonly Delivery[], nack: Nack | undefined, limit: Limit,
   ): Promise<SettledMessage[]> {
     const request = {
       consumerGroup: this.settings.group,
@@ -198,11 +230,11 @@ export class Consumer {
         cause: nack?.cause ?? "",
       },
     };
-    const answer = await this.client.onPrimary(this.settings.topic, broker, end, (address) => {
+    const answer = await this.client.onPrimary(this.settings.topic, broker, limit, (address) => {
       const stub = this.client.stub(ReceiveServiceClient, address);
       return method === "ackMessages"
-        ? this.client.call(stub, (s) => s.ackMessages, request, address, end)
-        : this.client.call(stub, (s) => s.nackMessages, request, address, end);
+        ? this.client.call(stub, (s) => s.ackMessages, request, address, limit)
+        : this.client.call(stub, (s) => s.nackMessages, request, address, limit);
     });
     return answer.results;
   }

@@ -69,6 +69,9 @@ export function wireOf(message: Message, packing: Packing, kind?: MessageType): 
   if (message.deliverAt && !Number.isFinite(message.deliverAt.getTime())) {
     throw new RangeError("deliverAt is no time");
   }
+  for (const text of textsOf(message)) {
+    if (!text.isWellFormed()) throw new TypeError(`${JSON.stringify(text)} is no Unicode: a surrogate is alone`);
+  }
   const { body, compression } = packed(message.body, packing);
   const plain = message.deliverAt ? MessageType.MESSAGE_TYPE_DELAY
     : message.group ? MessageType.MESSAGE_TYPE_FIFO : MessageType.MESSAGE_TYPE_UNSPECIFIED;
@@ -85,6 +88,11 @@ export function wireOf(message: Message, packing: Packing, kind?: MessageType): 
     deliveryTime: kind === undefined && message.deliverAt ? timestampOf(message.deliverAt) : undefined,
     messageType: kind ?? plain,
   });
+}
+
+function textsOf(message: Message): string[] {
+  const { topic, tag = "", group = "", id = "", keys = [], properties = {} } = message;
+  return [topic, tag, group, id, ...keys, ...Object.entries(properties).flat()];
 }
 
 export function messageOf(wire: WireMessage): Received {

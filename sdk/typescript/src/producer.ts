@@ -1,12 +1,13 @@
 import { randomBytes, randomInt } from "node:crypto";
 import { status as Code } from "@grpc/grpc-js";
-import { type CallSettings, type Client, pause } from "./client.js";
+import type { Client } from "./client.js";
 import { ArianeError, errorOf, ROUTING_REASONS, UNCONFIRMED_REASONS } from "./errors.js";
 import {
   SendMessagesRequest, type SendMessagesResponse, SendServiceClient,
 } from "./generated/ariane/broker/v1/send_service.js";
 import type { Message as WireMessage } from "./generated/ariane/common/v1/message.js";
 import { TopicPermission } from "./generated/ariane/namesrv/v1/route.js";
+import type { CallSettings, Limit } from "./limit.js";
 import { type Message, type Receipt, wireOf } from "./message.js";
 
 interface Place {
@@ -18,7 +19,7 @@ interface Place {
 
 /** The stream of a producer to one queue: one batch at a time, numbered. */
 interface Lane {
-  free: Promise<unknown>;
+  free: Promise<object>;
   epoch: number;
   next: bigint;
 }
@@ -52,7 +53,7 @@ export class Producer {
    * none.
    */
   async sendBatch(messages: readonly Message[], call?: CallSettings): Promise<Receipt[]> {
-    const end = this.client.endOf(call);
+    const limit = this.client.limitOf(call);
     const { topic, group = "" } = messages[0] ?? { topic: "" };
     if (messages.length === 0) throw new TypeError("a batch needs a message");
     if (messages.some((each) => each.topic !== topic || (each.group ?? "") !== group)) {
@@ -60,16 +61,16 @@ export class Producer {
     }
     const wire = messages.map((each) => wireOf(each, this.client.settings));
     for (let repeats = 0; ; repeats++) {
-      const place = await this.choose(topic, group, end);
       try {
-        return receiptsOf(await this.inTurn(place, (lane) => this.sendTo(lane, place, wire, end)), topic);
+        const place = await this.choose(topic, group, limit);
+        return receiptsOf(await this.inTurn(place, limit, (lane) => this.sendTo(lane, place, wire, limit)), topic);
       } catch (error) {
         const failure = errorOf(error);
         const routing = ROUTING_REASONS.has(failure.reason);
         const may = failure.retriable || routing || failure.reason === "DEADLINE_PASSED";
         // What may be stored goes nowhere else, and what this queue refuses another may take.
         if (failure.outcomeUnknown || !may || (routing && repeats >= ROUTING_REPEATS)
-          || !(await pause(end, repeats, failure.retryAfterMs))) throw failure;
+          || !(await limit.pause(repeats, failure))) throw failure;
         this.client.forgetRoute(topic);
       }
     }
@@ -77,24 +78,22 @@ export class Producer {
 
   /** Take back a message with a delivery time; resolves to its id. Again is harmless. */
   async recall(receipt: Receipt, call?: CallSettings): Promise<string> {
-    const end = this.client.endOf(call);
+    const limit = this.client.limitOf(call);
     const { topic, recallHandle } = receipt;
-    const answer = await this.client.onPrimary(topic, receipt.brokerName, end, (address) => {
+    const answer = await this.client.onPrimary(topic, receipt.brokerName, limit, (address) => {
       const stub = this.client.stub(SendServiceClient, address);
-      return this.client.call(stub, (s) => s.recallMessage, { topic, recallHandle }, address, end);
+      return this.client.call(stub, (s) => s.recallMessage, { topic, recallHandle }, address, limit);
     });
     return answer.uniqueId;
   }
 
   /** Pick a queue for messages that are surely not stored yet. */
-  async choose(topic: string, group: string, end: number): Promise<Place> {
+  async choose(topic: string, group: string, limit: Limit): Promise<Place> {
     if (group) {
-      const answer = await this.client.askNameServer(end, (stub, address, until) =>
-        this.client.call(stub, (s) => s.getMessageGroupQueue, { topic, messageGroup: group }, address, until));
-      const { brokerName, queueId } = answer.queue!;
-      return { topic, broker: brokerName, queueId, address: answer.address };
+      const { brokerName: broker, queueId } = await this.client.groupQueue(topic, group, limit);
+      return { topic, broker, queueId, address: await this.client.brokerAddress(topic, broker, limit) };
     }
-    const route = await this.client.route(topic, end);
+    const route = await this.client.route(topic, limit);
     const places = route.brokers
       .filter((broker) => WRITABLE.has(broker.permission) && broker.addresses.get(0n))
       .flatMap((broker) => Array.from({ length: broker.writeQueueCount }, (_, queueId) => (
@@ -107,14 +106,19 @@ export class Producer {
   }
 
   /** Run work on the lane of a queue when all before it is over. */
-  private inTurn<A>(place: Place, work: (lane: Lane) => Promise<A>): Promise<A> {
+  private async inTurn<A>(place: Place, limit: Limit, work: (lane: Lane) => Promise<A>): Promise<A> {
     const name = `${place.topic}/${place.broker}/${place.queueId}`;
     let lane = this.lanes.get(name);
-    if (!lane) this.lanes.set(name, (lane = { free: Promise.resolve(), epoch: 0, next: 0n }));
-    const mine = lane;
-    const done = mine.free.then(() => work(mine));
-    mine.free = done.catch(() => undefined); // Whoever sent it is told.
-    return done;
+    if (!lane) this.lanes.set(name, (lane = { free: Promise.resolve({}), epoch: 0, next: 0n }));
+    const before = lane.free;
+    let leave = () => {};
+    lane.free = Promise.all([before, new Promise<void>((resolve) => (leave = resolve))]);
+    try {
+      if (await limit.first([before])) return await work(lane);
+      throw new ArianeError("earlier sends take too long", Code.DEADLINE_EXCEEDED, "DEADLINE_PASSED");
+    } finally {
+      leave();
+    }
   }
 
   /**
@@ -122,7 +126,7 @@ export class Producer {
    * that leaves the outcome known says that nothing is stored.
    */
   private async sendTo(
-    lane: Lane, place: Place, messages: WireMessage[], end: number,
+    lane: Lane, place: Place, messages: WireMessage[], limit: Limit,
   ): Promise<SendMessagesResponse> {
     let address = place.address;
     let since = 0; // When it may have been stored first; 0 while it surely is not.
@@ -136,7 +140,7 @@ export class Producer {
           messages,
           sequence: { producerId: this.id, producerEpoch: lane.epoch, firstSequence: lane.next },
         });
-        const answer = await this.client.call(stub, (s) => s.sendMessages, request, address, end);
+        const answer = await this.client.call(stub, (s) => s.sendMessages, request, address, limit);
         lane.next += BigInt(messages.length);
         return answer;
       } catch (error) {
@@ -158,13 +162,13 @@ export class Producer {
         failure.outcomeUnknown = true;
         const may = failure.retriable || ROUTING_REASONS.has(failure.reason)
           || UNCONFIRMED_REASONS.has(failure.reason) || failure.reason === "DEADLINE_PASSED";
-        if (!may || !(await pause(end, repeats, failure.retryAfterMs))) {
+        if (!may || !(await limit.pause(repeats, failure))) {
           restart(lane); // The broker refuses from now on what may still be on its way.
           throw failure;
         }
         this.client.forgetRoute(place.topic);
         // Where nobody knows it, it is where it was: it may come back.
-        address = await this.client.brokerAddress(place.topic, place.broker, end).catch(() => address);
+        address = await this.client.brokerAddress(place.topic, place.broker, limit).catch(() => address);
       }
     }
   }

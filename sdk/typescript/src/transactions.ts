@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { Metadata } from "@grpc/grpc-js";
-import { type CallSettings, type Client, VERSION } from "./client.js";
+import { type Client, VERSION } from "./client.js";
 import { ArianeError, errorOf, errorOfStatus } from "./errors.js";
 import {
   AttachRequest, ClientServiceClient, type TransactionCheck, TransactionOutcome,
@@ -10,6 +10,7 @@ import {
 } from "./generated/ariane/broker/v1/transaction_service.js";
 import { type Message as WireMessage, MessageType } from "./generated/ariane/common/v1/message.js";
 import type { Status } from "./generated/google/rpc/status.js";
+import type { CallSettings, Limit } from "./limit.js";
 import { type Message, messageOf, wireOf } from "./message.js";
 import { Producer } from "./producer.js";
 
@@ -54,19 +55,24 @@ export class Transaction {
 export class TransactionProducer {
   private readonly id: string;
   private readonly producer: Producer;
+  private readonly topics: Set<string>;
   private readonly attached = new Map<string, { cancel(): void }>();
   private timer: NodeJS.Timeout | undefined;
   private closed = false;
 
   private constructor(
-    private readonly client: Client, private readonly group: string,
-    private readonly topics: readonly string[], private readonly checker: Checker,
+    private readonly client: Client, private readonly group: string, topics: readonly string[],
+    private readonly checker: Checker,
   ) {
+    this.topics = new Set(topics);
     this.id = `${client.id}@${randomBytes(4).toString("hex")}`;
     this.producer = new Producer(client);
   }
 
-  /** Make a producer of a group, which every broker of the topics asks by `checker`. */
+  /**
+   * Make a producer of a group, which the cluster asks by `checker`: the brokers of these topics from the
+   * beginning, those of others once a message was sent there.
+   */
   static async open(
     client: Client, group: string, topics: readonly string[], checker: Checker,
   ): Promise<TransactionProducer> {
@@ -85,11 +91,16 @@ export class TransactionProducer {
 
   /** Store a message that nobody sees until the transaction commits. */
   async begin(message: Message, call?: CallSettings): Promise<Transaction> {
-    const end = this.client.endOf(call);
+    if (message.deliverAt) throw new TypeError("the message of a transaction cannot be delayed");
+    const limit = this.client.limitOf(call);
     const wire = wireOf(message, this.client.settings, MessageType.MESSAGE_TYPE_TRANSACTION);
-    const { queueId, broker } = await this.producer.choose(message.topic, message.group ?? "", end);
+    const { queueId, broker } = await this.producer.choose(message.topic, message.group ?? "", limit);
+    if (!this.topics.has(message.topic)) {
+      this.topics.add(message.topic);
+      void this.watch();
+    }
     const half = { topic: message.topic, queueId, producerGroup: this.group, message: wire };
-    const answer = await this.call(message.topic, broker, { halfMessages: [half] }, end);
+    const answer = await this.call(message.topic, broker, { halfMessages: [half] }, limit);
     return new Transaction(this, broker, wire, answer.halfMessages[0]!.transactionId);
   }
 
@@ -101,15 +112,15 @@ export class TransactionProducer {
       topic: message.topic, transactionId: id, uniqueId: message.uniqueId,
       outcome: OUTCOMES[outcome], producerGroup: this.group,
     };
-    await this.call(message.topic, broker, { ends: [end] }, this.client.endOf(call));
+    await this.call(message.topic, broker, { ends: [end] }, this.client.limitOf(call));
   }
 
   /** Send one request on a stream of its own, and again while that may help: it is harmless. */
   private call(
-    topic: string, broker: string, request: Parameters<typeof StreamTransactionsRequest.fromPartial>[0], end: number,
+    topic: string, broker: string, request: Parameters<typeof StreamTransactionsRequest.fromPartial>[0], limit: Limit,
   ): Promise<StreamTransactionsResponse> {
-    return this.client.onPrimary(topic, broker, end, async (address) => {
-      const answer = await this.once(address, StreamTransactionsRequest.fromPartial(request), end);
+    return this.client.onPrimary(topic, broker, limit, async (address) => {
+      const answer = await this.once(address, StreamTransactionsRequest.fromPartial(request), limit);
       const failed: Status | undefined = answer.error ?? answer.halfMessages[0]?.error ?? answer.ends[0]?.error;
       if (failed) throw errorOfStatus(failed, address);
       return answer;
@@ -117,12 +128,13 @@ export class TransactionProducer {
   }
 
   private once(
-    address: string, request: StreamTransactionsRequest, end: number,
+    address: string, request: StreamTransactionsRequest, limit: Limit,
   ): Promise<StreamTransactionsResponse> {
-    const deadline = Math.min(Date.now() + this.client.settings.tryTimeoutMs, end);
+    const deadline = Math.min(Date.now() + this.client.settings.tryTimeoutMs, limit.end);
     return new Promise((resolve, reject) => {
       const stub = this.client.stub(TransactionServiceClient, address);
       const stream = stub.streamTransactions(new Metadata(), { deadline });
+      stream.on("status", limit.onAbort(() => stream.cancel()));
       stream.on("data", resolve);
       stream.on("error", (error) => reject(errorOf(error, address)));
       stream.on("end", () => reject(new ArianeError(`${address}: ended without an answer`, 14)));
@@ -166,6 +178,7 @@ export class TransactionProducer {
       if (this.attached.get(address) !== stream) return;
       clearInterval(heartbeat);
       this.attached.delete(address);
+      for (const topic of this.topics) this.client.forgetRoute(topic); // Another may be the primary.
       if (!this.closed) setTimeout(() => void this.watch(), 500).unref();
     };
     stream.on("error", over);
@@ -178,6 +191,7 @@ export class TransactionProducer {
     try {
       if (!check.message) throw new Error("the broker did not say the message");
       outcome = await this.checker(messageOf(check.message));
+      if (!(outcome in OUTCOMES)) throw new TypeError(`the checker said ${outcome}`);
     } catch (error) {
       cause = String(error); // The broker keeps it, and asks again.
     }

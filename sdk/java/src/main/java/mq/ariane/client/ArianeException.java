@@ -33,7 +33,7 @@ public final class ArianeException extends RuntimeException {
     private final Status.Code code;
     private final String reason;
     private final transient Map<String, String> metadata;
-    private final boolean retriable;
+    private boolean retriable;
     private final Duration retryAfter;
     private boolean outcomeUnknown;
 
@@ -62,7 +62,7 @@ public final class ArianeException extends RuntimeException {
 
     /** Every number and name that the message speaks of. */
     public Map<String, String> metadata() {
-        return metadata;
+        return metadata == null ? Map.of() : metadata; // It does not travel with a serialized exception.
     }
 
     /** Whether the same may succeed later, or elsewhere. */
@@ -114,8 +114,17 @@ public final class ArianeException extends RuntimeException {
     }
 
     static ArianeException of(Status.Code code, String reason, String text) {
-        return new ArianeException("client", text, code, reason,
-                code == Status.Code.UNAVAILABLE ? Map.of("warming_up", "") : Map.of(), Duration.ZERO, null);
+        return new ArianeException("client", text, code, reason, Map.of(), Duration.ZERO, null);
+    }
+
+    static ArianeException away(String text) {
+        ArianeException made = of(Status.Code.UNAVAILABLE, "ROUTE_NOT_FOUND", text);
+        made.retriable = true;
+        return made;
+    }
+
+    static ArianeException interrupted() {
+        return of(Status.Code.CANCELLED, "", "interrupted");
     }
 
     private static ArianeException of(com.google.rpc.Status said, String peer, Throwable cause) {

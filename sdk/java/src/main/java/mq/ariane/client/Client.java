@@ -2,6 +2,8 @@ package mq.ariane.client;
 
 import io.grpc.CallCredentials;
 import io.grpc.ChannelCredentials;
+import io.grpc.ConnectivityState;
+import io.grpc.Context;
 import io.grpc.Grpc;
 import io.grpc.InsecureChannelCredentials;
 import io.grpc.ManagedChannel;
@@ -14,13 +16,21 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import java.util.regex.Pattern;
 import mq.ariane.common.v1.Compression;
+import mq.ariane.common.v1.MessageQueue;
 import mq.ariane.namesrv.v1.BrokerRoute;
+import mq.ariane.namesrv.v1.GetMessageGroupQueueRequest;
 import mq.ariane.namesrv.v1.GetRouteRequest;
 import mq.ariane.namesrv.v1.Route;
 import mq.ariane.namesrv.v1.RouteServiceGrpc;
@@ -31,11 +41,23 @@ public final class Client implements AutoCloseable {
     /** The version of this library. */
     public static final String VERSION = "0.1.0";
 
-    private static final Duration ROUTE_LIFE = Duration.ofSeconds(30);
+    private static final Duration ANSWER_LIFE = Duration.ofSeconds(30);
+
+    /** How long name servers that did not answer are left alone. */
+    private static final Duration ANSWER_REST = Duration.ofSeconds(5);
+
+    private static final int ANSWERS_MAX = 4096;
 
     private static final Pattern ADDRESS = Pattern.compile("(\\[[^\\]\\s]+\\]|[^\\s:]+):[1-9]\\d{0,4}");
 
-    private record CachedRoute(Route route, long expiresNanos) {}
+    /** One to a name server: where a topic is, or a message group of it. */
+    private record Question(String topic, String group) {}
+
+    private record Answer(Object said, long untilNanos) {
+        Answer(Object said, Duration life) {
+            this(said, System.nanoTime() + life.toNanos());
+        }
+    }
 
     /**
      * How calls are made.
@@ -54,6 +76,9 @@ public final class Client implements AutoCloseable {
             int compressionLevel) {
         /** Checks what has bounds. */
         public Settings {
+            if (tryTimeout.isNegative() || callTimeout.isNegative()) {
+                throw new IllegalArgumentException("a timeout is negative");
+            }
             if (compressionLevel < 1 || compressionLevel > 9) {
                 throw new IllegalArgumentException("compression level " + compressionLevel + ": from 1 to 9");
             }
@@ -93,7 +118,13 @@ public final class Client implements AutoCloseable {
     private final Settings settings;
     private final String id;
     private final Map<String, ManagedChannel> channels = new ConcurrentHashMap<>();
-    private final Map<String, CachedRoute> routes = new ConcurrentHashMap<>();
+    private final Map<Question, Answer> known = new ConcurrentHashMap<>();
+    private final AtomicInteger nameServer;
+    private final ExecutorService threads = Executors.newCachedThreadPool(task -> {
+        Thread thread = new Thread(task, "ariane-client");
+        thread.setDaemon(true);
+        return thread;
+    });
     private volatile boolean closed;
 
     /** A client of the cluster that these name servers, "host:port", know. */
@@ -114,6 +145,7 @@ public final class Client implements AutoCloseable {
         }
         this.nameServers = List.copyOf(nameServers);
         this.settings = settings;
+        nameServer = new AtomicInteger(ThreadLocalRandom.current().nextInt(nameServers.size()));
         id = hostName() + "@" + ManagementFactory.getRuntimeMXBean().getPid() + "@" + UUID.randomUUID();
     }
 
@@ -131,15 +163,16 @@ public final class Client implements AutoCloseable {
     @Override
     public void close() {
         closed = true;
+        threads.shutdown();
         channels.values().forEach(ManagedChannel::shutdownNow);
     }
 
     /** The channel to a process of the cluster, for calls of generated stubs that are not wrapped here. */
     public ManagedChannel channel(String address) {
         if (closed) {
-            throw ArianeException.of(Status.Code.FAILED_PRECONDITION, "", "the client is closed");
+            throw closedException();
         }
-        return channels.computeIfAbsent(address, each -> Grpc
+        ManagedChannel channel = channels.computeIfAbsent(address, each -> Grpc
                 .newChannelBuilder(each, settings.channelCredentials())
                 .userAgent("ariane-java/" + VERSION)
                 .maxInboundMessageSize(settings.maxMessageBytes())
@@ -147,6 +180,27 @@ public final class Client implements AutoCloseable {
                 // Repeats are ours: only here it is known which are safe.
                 .disableRetry()
                 .build());
+        if (closed) {
+            channel.shutdownNow(); // It was closed meanwhile.
+        }
+        // Whoever comes back is found at once: gRPC itself would wait for up to two minutes.
+        if (channel.getState(false) == ConnectivityState.TRANSIENT_FAILURE) {
+            channel.resetConnectBackoff();
+        }
+        return channel;
+    }
+
+    private static ArianeException closedException() {
+        return ArianeException.of(Status.Code.FAILED_PRECONDITION, "", "the client is closed");
+    }
+
+    /** Has a thread of the client do something that blocks. */
+    <A> CompletableFuture<A> aside(Supplier<A> task) {
+        try {
+            return CompletableFuture.supplyAsync(task, Context.currentContextExecutor(threads));
+        } catch (RejectedExecutionException closing) {
+            throw closedException();
+        }
     }
 
     /** A stub for calls that take any time. */
@@ -165,46 +219,25 @@ public final class Client implements AutoCloseable {
         return Deadline.in(settings.callTimeout());
     }
 
-    /** Repeats what is safe to repeat, until it succeeds or the time is over. */
-    static <A> A repeat(Deadline deadline, Function<Integer, A> once) {
-        for (int repeats = 0;; repeats++) {
-            try {
-                return once.apply(repeats);
-            } catch (RuntimeException error) {
-                ArianeException failure = ArianeException.of(error, "");
-                boolean may = failure.isRetriable() || failure.isUnconfirmed() || failure.isNotPrimary();
-                if (!may || !deadline.pause(repeats, failure.retryAfter())) {
-                    throw failure;
-                }
-            }
-        }
-    }
-
     /** Where a topic's queues are: at most 30 s old, and asked for anew on routing errors. */
     public Route route(String topic) {
         return route(topic, deadline());
     }
 
     Route route(String topic, Deadline deadline) {
-        CachedRoute known = routes.get(topic);
-        if (known != null && known.expiresNanos - System.nanoTime() > 0) {
-            return known.route;
-        }
-        try {
-            GetRouteRequest request = GetRouteRequest.newBuilder().setTopic(topic).build();
-            Route route = askNameServer(deadline, stub -> stub.getRoute(request).getRoute());
-            routes.put(topic, new CachedRoute(route, System.nanoTime() + ROUTE_LIFE.toNanos()));
-            return route;
-        } catch (ArianeException failure) {
-            if (known != null && failure.isRetriable()) {
-                return known.route; // The last one that was good.
-            }
-            throw failure;
-        }
+        GetRouteRequest request = GetRouteRequest.newBuilder().setTopic(topic).build();
+        return askNameServer(new Question(topic, ""), deadline, stub -> stub.getRoute(request).getRoute());
     }
 
+    /** Which queue the messages of a group go to, by the same terms. */
+    MessageQueue groupQueue(String topic, String group, Deadline deadline) {
+        var request = GetMessageGroupQueueRequest.newBuilder().setTopic(topic).setMessageGroup(group).build();
+        return askNameServer(new Question(topic, group), deadline, stub -> stub.getMessageGroupQueue(request).getQueue());
+    }
+
+    /** Has what is known of a topic asked anew. */
     void forgetRoute(String topic) {
-        routes.computeIfPresent(topic, (name, known) -> new CachedRoute(known.route, System.nanoTime()));
+        known.replaceAll((asked, answer) -> asked.topic.equals(topic) ? new Answer(answer.said, Duration.ZERO) : answer);
     }
 
     String brokerAddress(String topic, String brokerName, Deadline deadline) {
@@ -213,42 +246,63 @@ public final class Client implements AutoCloseable {
                 return broker.getAddressesOrThrow(0);
             }
         }
-        throw ArianeException.of(Status.Code.UNAVAILABLE, "ROUTE_NOT_FOUND",
-                "no primary of broker " + brokerName + " is known for topic " + topic);
+        throw ArianeException.away("no primary of broker " + brokerName + " is known for topic " + topic);
     }
 
     /** Makes a call that is safe to repeat at the primary of a broker, whoever that is by then. */
     <A> A onPrimary(String topic, String brokerName, Deadline deadline, Function<String, A> call) {
-        return repeat(deadline, repeats -> {
+        for (int repeats = 0;; repeats++) {
             String address = "";
             try {
                 address = brokerAddress(topic, brokerName, deadline);
                 return call.apply(address);
             } catch (RuntimeException error) {
+                ArianeException failure = ArianeException.of(error, address);
+                boolean may = failure.isRetriable() || failure.isUnconfirmed() || failure.isNotPrimary();
+                if (!may || !deadline.pause(repeats, failure.retryAfter())) {
+                    throw failure;
+                }
                 forgetRoute(topic);
-                throw ArianeException.of(error, address);
             }
-        });
+        }
     }
 
-    /** Asks one name server after the other, from a random one on, until one answers or the time is over. */
-    <A> A askNameServer(Deadline deadline, Function<RouteServiceBlockingStub, A> ask) {
-        int begin = ThreadLocalRandom.current().nextInt(nameServers.size());
-        return repeat(deadline, repeats -> {
-            ArianeException last = null;
-            for (int place = 0; place < nameServers.size(); place++) {
-                String address = nameServers.get((begin + place) % nameServers.size());
-                try {
-                    return ask.apply(oneTry(RouteServiceGrpc::newBlockingStub, address, deadline));
-                } catch (RuntimeException error) {
-                    last = ArianeException.of(error, address).withOutcome(false); // To ask changes nothing.
-                    if (!last.isRetriable()) {
-                        throw last;
-                    }
+    /**
+     * Asks one name server after the other until one answers or the time is over: asking is always safe to repeat. What
+     * was known before holds where the next one that is asked does not answer.
+     */
+    @SuppressWarnings("unchecked") // A question has answers of one type.
+    private <A> A askNameServer(Question asked, Deadline deadline, Function<RouteServiceBlockingStub, A> ask) {
+        for (int tries = 0;; tries++) {
+            Answer before = known.get(asked);
+            if (before != null && before.untilNanos - System.nanoTime() > 0) {
+                return (A) before.said;
+            }
+            int place = nameServer.get();
+            String address = nameServers.get(place);
+            try {
+                A said = ask.apply(oneTry(RouteServiceGrpc::newBlockingStub, address, deadline));
+                if (known.size() >= ANSWERS_MAX) {
+                    known.clear();
+                }
+                known.put(asked, new Answer(said, ANSWER_LIFE));
+                return said;
+            } catch (RuntimeException error) {
+                ArianeException failure = ArianeException.of(error, address).withOutcome(false); // To ask changes nothing.
+                if (!failure.isRetriable()) {
+                    throw failure;
+                }
+                nameServer.compareAndSet(place, (place + 1) % nameServers.size());
+                if (before != null) {
+                    known.put(asked, new Answer(before.said, ANSWER_REST));
+                    return (A) before.said;
+                }
+                if ((tries + 1) % nameServers.size() == 0
+                        && !deadline.pause(tries / nameServers.size(), failure.retryAfter())) {
+                    throw failure;
                 }
             }
-            throw last;
-        });
+        }
     }
 
     private static String hostName() {

@@ -1,5 +1,6 @@
 package mq.ariane.client;
 
+import io.grpc.Context;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Iterator;
@@ -8,9 +9,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BiFunction;
@@ -71,18 +72,14 @@ public final class Consumer implements AutoCloseable {
         }
     }
 
-    private record Answer(String address, List<Delivery> deliveries, ArianeException error) {}
+    private record Answer(String address, List<Delivery> deliveries, long atNanos, ArianeException error) {}
 
     private final Client client;
     private final Settings settings;
     private final ReceiveOrder order;
     private final BlockingQueue<Answer> arrived = new LinkedBlockingQueue<>();
     private final Set<String> pending = ConcurrentHashMap.newKeySet();
-    private final ExecutorService asking = Executors.newCachedThreadPool(task -> {
-        Thread thread = new Thread(task, "ariane-receive");
-        thread.setDaemon(true);
-        return thread;
-    });
+    private final Context.CancellableContext life = Context.ROOT.withCancellation();
 
     /** A consumer of a client. */
     public Consumer(Client client, Settings settings) {
@@ -102,41 +99,57 @@ public final class Consumer implements AutoCloseable {
     /** Ends what is being asked. What is in hand comes to others once it is visible again. */
     @Override
     public void close() {
-        asking.shutdownNow();
+        life.cancel(null);
     }
 
     /**
      * Waits at most so long for messages; returns those of the broker that has some first, and none when nothing came.
      * Every broker of the topic is asked. Those that have not answered yet go on being asked, and what they find
-     * comes with the next call.
+     * comes with the next call: nothing is lost when the thread is interrupted.
+     *
+     * @throws ArianeException a broker or name server refuses, or is away if the exception is retriable
+     * @throws IllegalStateException the consumer is closed
      */
     public List<Delivery> receive(Duration wait) throws InterruptedException {
         Deadline deadline = Deadline.in(wait);
+        Duration tryTimeout = client.settings().tryTimeout();
+        Deadline asking = Deadline.in(wait.compareTo(tryTimeout) < 0 ? tryTimeout : wait);
         for (int repeats = 0;; repeats++) {
-            if (asking.isShutdown()) {
+            if (life.isCancelled()) {
                 throw new IllegalStateException("the consumer is closed");
             }
-            askAll(wait);
+            try {
+                askAll(wait, asking);
+            } catch (ArianeException failure) {
+                throw orInterrupted(failure);
+            }
             Answer answer = arrived.poll(deadline.left().toNanos(), TimeUnit.NANOSECONDS);
             if (answer == null) {
                 return List.of();
             }
             pending.remove(answer.address());
-            if (!answer.deliveries().isEmpty()) {
-                return answer.deliveries();
-            }
             if (answer.error() == null) {
+                // Nobody may have called until others see them again.
+                boolean held = System.nanoTime() - answer.atNanos() < settings.invisible().toNanos();
+                if (held && !answer.deliveries().isEmpty()) {
+                    return answer.deliveries();
+                }
                 repeats = 0; // Nothing came; there may be time for another hold.
                 continue;
             }
-            if (!answer.error().isRetriable() && !answer.error().isRouting()) {
-                throw answer.error();
-            }
+            boolean passes = answer.error().isRetriable() || answer.error().isRouting();
             client.forgetRoute(settings.topic());
-            if (!deadline.pause(repeats, answer.error().retryAfter())) {
-                throw answer.error();
+            if (!passes || !deadline.pause(repeats, answer.error().retryAfter())) {
+                throw orInterrupted(answer.error());
             }
         }
+    }
+
+    private static ArianeException orInterrupted(ArianeException failure) throws InterruptedException {
+        if (Thread.interrupted()) {
+            throw new InterruptedException();
+        }
+        return failure;
     }
 
     /**
@@ -170,12 +183,12 @@ public final class Consumer implements AutoCloseable {
     }
 
     /** Asks each broker of the topic that is not being asked already. */
-    private void askAll(Duration wait) {
+    private void askAll(Duration wait, Deadline deadline) {
         Duration hold = wait.compareTo(HOLD_MAX) < 0 ? wait : HOLD_MAX;
-        for (BrokerRoute broker : client.route(settings.topic()).getBrokersList()) {
+        for (BrokerRoute broker : client.route(settings.topic(), deadline).getBrokersList()) {
             String address = broker.getAddressesOrDefault(0, "");
             if (!address.isEmpty() && pending.add(address)) {
-                asking.execute(() -> arrived.add(ask(address, hold)));
+                client.aside(() -> arrived.add(ask(address, hold)));
             }
         }
     }
@@ -186,6 +199,7 @@ public final class Consumer implements AutoCloseable {
      */
     private Answer ask(String address, Duration hold) {
         List<Delivery> deliveries = new ArrayList<>();
+        Context before = life.attach();
         try {
             ReceiveMessagesRequest request = ReceiveMessagesRequest.newBuilder()
                     .setOrder(order.toBuilder().setHoldDuration(Times.of(hold))).build();
@@ -195,14 +209,17 @@ public final class Consumer implements AutoCloseable {
             while (answers.hasNext()) {
                 answers.next().getMessagesList().forEach(each -> deliveries.add(Delivery.of(each)));
             }
-            return new Answer(address, deliveries, null);
-        } catch (RuntimeException error) {
+            return new Answer(address, deliveries, System.nanoTime(), null);
+        } catch (RuntimeException | LinkageError error) { // A library of a format may not be for this machine.
             // What came before it broke is in our hands.
-            return new Answer(address, deliveries, deliveries.isEmpty() ? ArianeException.of(error, address) : null);
+            return new Answer(address, deliveries, System.nanoTime(),
+                    deliveries.isEmpty() ? ArianeException.of(error, address) : null);
+        } finally {
+            life.detach(before);
         }
     }
 
-    /** Calls each broker once for the messages that are its own. To settle again is harmless. */
+    /** Calls each broker once, all at a time, for the messages that are its own. To settle again is harmless. */
     private void settle(List<Delivery> deliveries,
             BiFunction<ReceiveServiceBlockingStub, List<String>, List<SettledMessage>> call) {
         Deadline deadline = client.deadline();
@@ -210,22 +227,24 @@ public final class Consumer implements AutoCloseable {
         for (Delivery delivery : deliveries) {
             places.computeIfAbsent(delivery.brokerName(), broker -> new ArrayList<>()).add(delivery.handle());
         }
-        ArianeException first = null;
-        for (Map.Entry<String, List<String>> place : places.entrySet()) {
-            List<SettledMessage> results = onPrimary(place.getKey(), deadline,
-                    stub -> call.apply(stub, place.getValue()));
-            for (SettledMessage result : results) {
-                if (result.hasError()) {
-                    ArianeException failure = ArianeException.of(result.getError(), place.getKey());
-                    if (first == null) {
-                        first = failure;
-                    } else {
-                        first.addSuppressed(failure);
-                    }
-                }
+        Map<String, CompletableFuture<List<SettledMessage>>> answers = new LinkedHashMap<>();
+        places.forEach((broker, handles) -> answers.put(broker,
+                client.aside(() -> onPrimary(broker, deadline, stub -> call.apply(stub, handles)))));
+        List<ArianeException> failures = new ArrayList<>();
+        answers.forEach((broker, answer) -> {
+            try {
+                answer.get().stream().filter(SettledMessage::hasError)
+                        .forEach(result -> failures.add(ArianeException.of(result.getError(), broker)));
+            } catch (ExecutionException failed) {
+                failures.add(ArianeException.of(failed.getCause(), broker));
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
+                failures.add(ArianeException.interrupted().withOutcome(true));
             }
-        }
-        if (first != null) {
+        });
+        if (!failures.isEmpty()) {
+            ArianeException first = failures.remove(0);
+            failures.forEach(first::addSuppressed);
             throw first;
         }
     }

@@ -2,11 +2,14 @@ package mq.ariane.client;
 
 import com.google.protobuf.UnsafeByteOperations;
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.time.Instant;
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.UUID;
+import java.util.stream.Stream;
 import mq.ariane.common.v1.Compression;
 import mq.ariane.common.v1.MessageType;
 
@@ -74,6 +77,8 @@ public record Message(String topic, byte[] body, String tag, List<String> keys, 
      * the same message to the byte.
      */
     mq.ariane.common.v1.Message wire(boolean half, Client.Settings settings) {
+        Stream.of(List.of(topic, tag, group, id), keys, properties.keySet(), properties.values())
+                .flatMap(Collection::stream).forEach(Message::checkText);
         var message = mq.ariane.common.v1.Message.newBuilder().setTopic(topic).setTag(tag).addAllKeys(keys)
                 .setMessageGroup(group).putAllProperties(properties).setUniqueId(id)
                 .setCreateTime(Times.of(Instant.now()));
@@ -106,6 +111,13 @@ public record Message(String topic, byte[] body, String tag, List<String> keys, 
         return new Message(wire.getTopic(), body, wire.getTag(), List.copyOf(wire.getKeysList()),
                 wire.getMessageGroup(), Map.copyOf(wire.getPropertiesMap()), deliverAt, wire.getUniqueId(),
                 compression);
+    }
+
+    /** Of what is no Unicode the wire would make question marks. */
+    private static void checkText(String text) {
+        if (!StandardCharsets.UTF_8.newEncoder().canEncode(text)) {
+            throw new IllegalArgumentException("a text is no Unicode, because a surrogate is alone: " + text);
+        }
     }
 
     private static String newId() {

@@ -16,9 +16,8 @@ import mq.ariane.broker.v1.SendMessagesRequest;
 import mq.ariane.broker.v1.SendMessagesResponse;
 import mq.ariane.broker.v1.SendServiceGrpc;
 import mq.ariane.broker.v1.SentMessage;
+import mq.ariane.common.v1.MessageQueue;
 import mq.ariane.namesrv.v1.BrokerRoute;
-import mq.ariane.namesrv.v1.GetMessageGroupQueueRequest;
-import mq.ariane.namesrv.v1.GetMessageGroupQueueResponse;
 import mq.ariane.namesrv.v1.TopicPermission;
 
 /**
@@ -83,8 +82,8 @@ public final class Producer {
         }
         List<mq.ariane.common.v1.Message> wire = messages.stream().map(each -> each.wire(false, client.settings())).toList();
         for (int repeats = 0;; repeats++) {
-            Place place = choose(topic, group, deadline);
             try {
+                Place place = choose(topic, group, deadline);
                 return receipts(inTurn(place, wire, deadline), topic);
             } catch (ArianeException failure) {
                 boolean counted = failure.isRouting() && repeats >= ROUTING_REPEATS;
@@ -110,12 +109,9 @@ public final class Producer {
     /** Picks a queue for messages that are surely not stored yet. */
     Place choose(String topic, String group, Deadline deadline) {
         if (!group.isEmpty()) {
-            GetMessageGroupQueueRequest request = GetMessageGroupQueueRequest.newBuilder().setTopic(topic)
-                    .setMessageGroup(group).build();
-            GetMessageGroupQueueResponse found = client.askNameServer(deadline,
-                    stub -> stub.getMessageGroupQueue(request));
-            Queue queue = new Queue(topic, found.getQueue().getBrokerName(), found.getQueue().getQueueId());
-            return new Place(queue, found.getAddress());
+            MessageQueue found = client.groupQueue(topic, group, deadline);
+            Queue queue = new Queue(topic, found.getBrokerName(), found.getQueueId());
+            return new Place(queue, client.brokerAddress(topic, queue.brokerName(), deadline));
         }
         List<Place> places = new ArrayList<>();
         for (BrokerRoute broker : client.route(topic, deadline).getBrokersList()) {
@@ -141,7 +137,7 @@ public final class Producer {
             }
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
-            throw ArianeException.of(Status.Code.CANCELLED, "", "interrupted").withOutcome(false);
+            throw ArianeException.interrupted().withOutcome(false);
         }
         try {
             return sendTo(lane, place, messages, deadline);

@@ -5,6 +5,7 @@ import io.grpc.Status;
 import io.grpc.stub.StreamObserver;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
@@ -36,24 +37,26 @@ public final class TransactionProducer implements AutoCloseable {
     private final Producer producer;
     private final String id;
     private final String group;
-    private final List<String> topics;
+    private final Set<String> topics;
     private final Function<Message, Outcome> checker;
     private final Map<String, Attachment> attached = new ConcurrentHashMap<>();
     private final Context.CancellableContext life = Context.ROOT.withCancellation();
-    private final ScheduledExecutorService tasks = Executors.newScheduledThreadPool(2, task -> {
+    private final ScheduledExecutorService tasks = Executors.newSingleThreadScheduledExecutor(task -> {
         Thread thread = new Thread(task, "ariane-transactions");
         thread.setDaemon(true);
         return thread;
     });
 
     /**
-     * A producer of a group, which every broker of the topics asks by checker how the transaction of a message ended when
-     * its end never came. The checker may be asked in any process of the group, on a thread of the producer.
+     * A producer of a group, which the cluster asks by checker how the transaction of a message ended when its end never
+     * came: the brokers of these topics from the beginning, those of others once a message was sent there. The
+     * checker may be asked in any process of the group, on a thread of the client, for several messages at a time.
      */
     public TransactionProducer(Client client, String group, List<String> topics, Function<Message, Outcome> checker) {
         this.client = client;
         this.group = group;
-        this.topics = List.copyOf(topics);
+        this.topics = ConcurrentHashMap.newKeySet();
+        this.topics.addAll(topics);
         this.checker = checker;
         producer = new Producer(client);
         id = client.id() + "@" + UUID.randomUUID();
@@ -73,8 +76,14 @@ public final class TransactionProducer implements AutoCloseable {
 
     /** Stores a message that nobody sees until the transaction commits. */
     public Transaction begin(Message message) {
+        if (message.deliverAt() != null) {
+            throw new IllegalArgumentException("the message of a transaction cannot be delayed");
+        }
         Deadline deadline = client.deadline();
         Producer.Place place = producer.choose(message.topic(), message.group(), deadline);
+        if (topics.add(message.topic())) {
+            tasks.execute(this::look);
+        }
         var half = HalfMessageToStore.newBuilder().setTopic(message.topic()).setQueueId(place.queue().queueId())
                 .setProducerGroup(group).setMessage(message.wire(true, client.settings()));
         var answer = call(place.queue(), StreamTransactionsRequest.newBuilder().addHalfMessages(half).build(),
@@ -161,7 +170,7 @@ public final class TransactionProducer implements AutoCloseable {
             throw ArianeException.of(failed.getCause(), address);
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
-            throw ArianeException.of(Status.Code.CANCELLED, "", "interrupted");
+            throw ArianeException.interrupted().withOutcome(true);
         }
     }
 
@@ -203,11 +212,12 @@ public final class TransactionProducer implements AutoCloseable {
         }
 
         /** One thread at a time: a stream takes no two. */
-        private synchronized void send(AttachRequest request) {
+        private synchronized boolean send(AttachRequest request) {
             try {
                 requests.onNext(request);
+                return true;
             } catch (IllegalStateException ended) {
-                attached.remove(address, this);
+                return attached.remove(address, this);
             }
         }
 
@@ -215,7 +225,7 @@ public final class TransactionProducer implements AutoCloseable {
         public void onNext(AttachResponse notice) {
             if (notice.hasTransactionCheck()) {
                 TransactionCheck check = notice.getTransactionCheck();
-                tasks.execute(() -> send(AttachRequest.newBuilder().setTransactionAnswer(answer(check)).build()));
+                client.aside(() -> send(AttachRequest.newBuilder().setTransactionAnswer(answer(check)).build()));
             }
         }
 
@@ -231,6 +241,7 @@ public final class TransactionProducer implements AutoCloseable {
 
         private void over() {
             attached.remove(address, this);
+            topics.forEach(client::forgetRoute); // Another may be the primary.
             if (!tasks.isShutdown()) {
                 tasks.schedule(TransactionProducer.this::look, 500, TimeUnit.MILLISECONDS);
             }

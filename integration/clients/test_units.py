@@ -1,0 +1,27 @@
+"""What only a language can say of its client: its own tests, by its own tool."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from languages import missing
+
+from tools import clients
+
+TESTS = {
+    # The race detector needs a C compiler.
+    "go": ["go", "test", *(["-race"] if shutil.which("gcc") else []), "./ariane"],
+    "java": ["mvn", "-q", "-B", "surefire:test"],
+    "typescript": ["node", "--test", "dist/test/client.test.js"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("language", TESTS)
+def test_a_client_passes_its_own_tests(language):
+    if lacks := missing(language):
+        pytest.skip(f"{lacks} is not on this machine")
+    clients.build(language)
+    clients.run(*TESTS[language], place=clients.SDK / language)

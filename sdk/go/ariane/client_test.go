@@ -1,0 +1,379 @@
+package ariane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	brokerv1 "ariane.mq/go/arianepb/broker/v1"
+	commonv1 "ariane.mq/go/arianepb/common/v1"
+	namesrvv1 "ariane.mq/go/arianepb/namesrv/v1"
+)
+
+const topic = "orders"
+
+// patience is for slow machines; what should take no time gets promptly.
+const (
+	patience = 30 * time.Second
+	promptly = 5 * time.Second
+)
+
+// process is a name server, a broker, or both, that says what a test wants.
+type process struct {
+	namesrvv1.UnimplementedRouteServiceServer
+	brokerv1.UnimplementedSendServiceServer
+	brokerv1.UnimplementedReceiveServiceServer
+
+	name    string
+	address string
+	server  *grpc.Server
+	receive func(context.Context) []string // Bodies of what comes with one call.
+
+	mu      sync.Mutex
+	brokers []*process
+	counts  map[string]int
+	sent    []string
+	settled []string
+}
+
+func start(t *testing.T, name string, brokers ...*process) *process {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{
+		name: name, address: listener.Addr().String(), server: grpc.NewServer(), brokers: brokers, counts: map[string]int{},
+		receive: func(ctx context.Context) []string { <-ctx.Done(); return nil },
+	}
+	namesrvv1.RegisterRouteServiceServer(p.server, p)
+	brokerv1.RegisterSendServiceServer(p.server, p)
+	brokerv1.RegisterReceiveServiceServer(p.server, p)
+	go func() { _ = p.server.Serve(listener) }()
+	t.Cleanup(p.server.Stop)
+	return p
+}
+
+// count counts something that is asked, and tells how often it was.
+func (p *process) count(what string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.counts[what]++
+	return p.counts[what]
+}
+
+// asked tells how often that was.
+func (p *process) asked(what string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.counts[what]
+}
+
+func (p *process) GetRoute(context.Context, *namesrvv1.GetRouteRequest) (*namesrvv1.GetRouteResponse, error) {
+	p.count("route")
+	route := &namesrvv1.Route{Topic: topic}
+	for _, broker := range p.brokers {
+		route.Brokers = append(route.Brokers, &namesrvv1.BrokerRoute{
+			BrokerName: broker.name, Addresses: map[int64]string{0: broker.address}, WriteQueueCount: 1,
+			Permission: namesrvv1.TopicPermission_TOPIC_PERMISSION_READ_WRITE,
+		})
+	}
+	return &namesrvv1.GetRouteResponse{Route: route}, nil
+}
+
+func (p *process) GetMessageGroupQueue(context.Context, *namesrvv1.GetMessageGroupQueueRequest) (*namesrvv1.GetMessageGroupQueueResponse, error) {
+	p.count("group")
+	first := p.brokers[0]
+	return &namesrvv1.GetMessageGroupQueueResponse{
+		Queue: &commonv1.MessageQueue{Topic: topic, BrokerName: first.name}, Address: first.address,
+	}, nil
+}
+
+func (p *process) SendMessages(_ context.Context, request *brokerv1.SendMessagesRequest) (*brokerv1.SendMessagesResponse, error) {
+	answer := &brokerv1.SendMessagesResponse{}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, message := range request.Messages {
+		p.sent = append(p.sent, string(message.Body))
+		answer.Messages = append(answer.Messages, &brokerv1.SentMessage{UniqueId: message.UniqueId})
+	}
+	return answer, nil
+}
+
+func (p *process) ReceiveMessages(_ *brokerv1.ReceiveMessagesRequest, stream grpc.ServerStreamingServer[brokerv1.ReceiveMessagesResponse]) error {
+	answer := &brokerv1.ReceiveMessagesResponse{}
+	for _, body := range p.receive(stream.Context()) {
+		answer.Messages = append(answer.Messages, &brokerv1.ReceivedMessage{
+			ReceiptHandle: body,
+			Message: &commonv1.Message{
+				Topic: topic, Body: []byte(body), Position: &commonv1.StoredPosition{BrokerName: p.name},
+			},
+		})
+	}
+	return stream.Send(answer)
+}
+
+func (p *process) AckMessages(_ context.Context, request *brokerv1.AckMessagesRequest) (*brokerv1.AckMessagesResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settled = append(p.settled, request.ReceiptHandles...)
+	results := make([]*brokerv1.SettledMessage, len(request.ReceiptHandles))
+	for place := range results {
+		results[place] = &brokerv1.SettledMessage{}
+	}
+	return &brokerv1.AckMessagesResponse{Results: results}, nil
+}
+
+func client(t *testing.T, nameServers ...*process) *Client {
+	t.Helper()
+	addresses := make([]string, len(nameServers))
+	for place, each := range nameServers {
+		addresses[place] = each.address
+	}
+	made, err := NewClient(addresses, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = made.Close() })
+	return made
+}
+
+func consumer(t *testing.T, of *Client) *Consumer {
+	t.Helper()
+	made, err := NewConsumer(of, ConsumerOptions{Group: "waiters", Topic: topic})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(made.Close)
+	return made
+}
+
+func bodies(deliveries []Delivery) []string {
+	var found []string
+	for _, each := range deliveries {
+		found = append(found, string(each.Body))
+	}
+	return found
+}
+
+// send sends what must not take long.
+func send(t *testing.T, producer *Producer, message Message) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), promptly)
+	defer cancel()
+	if _, err := producer.Send(ctx, message); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReceiveEndsWithItsContextAndLosesNothing(t *testing.T) {
+	arrive := make(chan string)
+	broker := start(t, "broker-a")
+	broker.receive = func(context.Context) []string { return []string{<-arrive} }
+	waiter := consumer(t, client(t, start(t, "", broker)))
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	if deliveries, err := waiter.Receive(ctx, patience); !errors.Is(err, context.Canceled) || deliveries != nil {
+		t.Fatal(deliveries, err)
+	}
+	if _, err := waiter.Receive(ctx, patience); !errors.Is(err, context.Canceled) {
+		t.Fatal("a loop around it would never end: ", err)
+	}
+	arrive <- "late"
+	deliveries, err := waiter.Receive(context.Background(), patience)
+	if err != nil || !slices.Equal(bodies(deliveries), []string{"late"}) {
+		t.Fatal(deliveries, err)
+	}
+	if deliveries, err = waiter.Receive(context.Background(), 0); deliveries != nil || err != nil {
+		t.Fatal("nothing is there: ", deliveries, err)
+	}
+	close(arrive)
+}
+
+func TestReceiveAsksAgainAfterEveryEmptyHold(t *testing.T) {
+	broker := start(t, "broker-a")
+	broker.receive = func(context.Context) []string {
+		if broker.count("receive") < 5000 {
+			return nil
+		}
+		return []string{"at last"}
+	}
+	deliveries, err := consumer(t, client(t, start(t, "", broker))).Receive(context.Background(), patience)
+	if err != nil || !slices.Equal(bodies(deliveries), []string{"at last"}) {
+		t.Fatal(deliveries, err)
+	}
+}
+
+func TestWhatOthersSeeAgainByNowIsNotGivenOut(t *testing.T) {
+	broker := start(t, "broker-a")
+	broker.receive = func(context.Context) []string {
+		return []string{fmt.Sprint(broker.count("receive"))}
+	}
+	waiter := consumer(t, client(t, start(t, "", broker)))
+	waiter.options.InvisibleDuration = 1 // Over when the answer comes.
+	for broker.asked("receive") < 3 {
+		if deliveries, err := waiter.Receive(context.Background(), 100*time.Millisecond); deliveries != nil || err != nil {
+			t.Fatal(deliveries, err)
+		}
+	}
+}
+
+func TestManyReceiveAtATimeAndEachMessageComesOnce(t *testing.T) {
+	const messages = 200
+	broker := start(t, "broker-a")
+	broker.receive = func(ctx context.Context) []string {
+		if number := broker.count("receive"); number <= messages {
+			return []string{fmt.Sprint(number)}
+		}
+		<-ctx.Done()
+		return nil
+	}
+	waiter := consumer(t, client(t, start(t, "", broker)))
+	came := make(chan []Delivery)
+	ctx, cancel := context.WithCancel(context.Background())
+	var waiters sync.WaitGroup
+	for range 8 {
+		waiters.Go(func() {
+			for ctx.Err() == nil {
+				if deliveries, err := waiter.Receive(ctx, time.Second); err == nil {
+					came <- deliveries
+				}
+			}
+		})
+	}
+	found := map[string]bool{}
+	for len(found) < messages {
+		for _, body := range bodies(<-came) {
+			if found[body] {
+				t.Error("came twice: ", body)
+			}
+			found[body] = true
+		}
+	}
+	cancel()
+	go func() { waiters.Wait(); close(came) }()
+	for deliveries := range came {
+		if len(deliveries) > 0 {
+			t.Error("more than were sent: ", deliveries)
+		}
+	}
+}
+
+func TestAnErrorTellsThatTheContextEnded(t *testing.T) {
+	nobody := start(t, "")
+	nobody.server.Stop()
+	of := client(t, nobody)
+	message := Message{Topic: topic, Body: []byte("x")}
+	late, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	_, err := NewProducer(of).Send(late, message)
+	var known *Error
+	if !errors.As(err, &known) || known.Code != codes.Unavailable || known.OutcomeUnknown {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	ctx, giveUp := context.WithCancel(context.Background())
+	time.AfterFunc(300*time.Millisecond, giveUp)
+	if _, err = NewProducer(of).Send(ctx, message); !errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if err = of.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = NewProducer(of).Send(context.Background(), message); !errors.Is(err, ErrClosed) {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatWasKnownHoldsWhileNameServersAreAway(t *testing.T) {
+	broker := start(t, "broker-a")
+	nameServers := []*process{start(t, "", broker), start(t, "", broker)}
+	of := client(t, nameServers...)
+	producer := NewProducer(of)
+	plain := Message{Topic: topic, Body: []byte("plain")}
+	grouped := Message{Topic: topic, Body: []byte("grouped"), Group: "table-7"}
+	send(t, producer, plain)
+	send(t, producer, grouped)
+	for _, each := range nameServers {
+		each.server.Stop()
+	}
+	of.forgetRoute(topic) // As when it is old.
+	for range 20 {
+		send(t, producer, plain)
+		send(t, producer, grouped)
+	}
+	if len(broker.sent) != 42 {
+		t.Fatal(broker.sent)
+	}
+}
+
+func TestANameServerThatIsAwayIsNotAskedEachTime(t *testing.T) {
+	broker := start(t, "broker-a")
+	gone, there := start(t, "", broker), start(t, "", broker)
+	gone.server.Stop()
+	of := client(t, gone, there)
+	for number := range 20 {
+		if _, err := of.Route(context.Background(), fmt.Sprint(topic, number)); err != nil {
+			t.Fatal(err)
+		}
+		if number > 0 && of.nameServer != 1 {
+			t.Fatal("the one that is away is next again")
+		}
+	}
+	if times := there.asked("route"); times != 20 {
+		t.Fatal(times)
+	}
+}
+
+func TestAGroupIsAskedForOnce(t *testing.T) {
+	broker := start(t, "broker-a")
+	nameServer := start(t, "", broker)
+	producer := NewProducer(client(t, nameServer))
+	for range 10 {
+		send(t, producer, Message{Topic: topic, Body: []byte("x"), Group: "table-7"})
+	}
+	send(t, producer, Message{Topic: topic, Body: []byte("x"), Group: "table-8"})
+	if groups, routes := nameServer.asked("group"), nameServer.asked("route"); groups != 2 || routes != 1 {
+		t.Fatal(groups, routes)
+	}
+}
+
+func TestABrokerThatIsAwayKeepsNoOtherFromHearing(t *testing.T) {
+	gone, there := start(t, "broker-a"), start(t, "broker-b")
+	waiter := consumer(t, client(t, start(t, "", gone, there)))
+	gone.server.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	err := waiter.Ack(ctx, Delivery{BrokerName: "broker-a", handle: "1"}, Delivery{BrokerName: "broker-b", handle: "2"})
+	var known *Error
+	if !errors.As(err, &known) || known.Peer != gone.address || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if !slices.Equal(there.settled, []string{"2"}) {
+		t.Fatal(there.settled)
+	}
+}
+
+func TestTheMessageOfATransactionIsNotDelayed(t *testing.T) {
+	of := client(t, start(t, "", start(t, "broker-a")))
+	producer, err := NewTransactionProducer(context.Background(), of, "tellers", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+	message := Message{Topic: topic, DeliverAt: time.Now().Add(time.Hour)}
+	if _, err = producer.Begin(context.Background(), message); err == nil || !strings.Contains(err.Error(), "delayed") {
+		t.Fatal("its delay would be lost in silence")
+	}
+}

@@ -1,0 +1,251 @@
+package mq.ariane.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.grpc.Status;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+@Timeout(120)
+class ClientTest {
+    private static final Duration PATIENCE = Duration.ofSeconds(30);
+
+    private final Deque<AutoCloseable> open = new ArrayDeque<>();
+    private final ExecutorService threads = Executors.newCachedThreadPool();
+
+    @AfterEach
+    void close() throws Exception {
+        threads.shutdownNow();
+        while (!open.isEmpty()) {
+            open.pop().close();
+        }
+    }
+
+    private FakeProcess start(String name, FakeProcess... brokers) throws IOException {
+        return opened(new FakeProcess(name, brokers));
+    }
+
+    private Client client(Duration callTimeout, FakeProcess... nameServers) {
+        List<String> addresses = Stream.of(nameServers).map(each -> each.address).toList();
+        return opened(new Client(addresses, Client.Settings.defaults().timed(Duration.ofSeconds(3), callTimeout)));
+    }
+
+    private Consumer consumer(Client client, Duration invisible) {
+        return opened(new Consumer(client, Consumer.Settings.of("waiters", FakeProcess.TOPIC).sized(32, invisible)));
+    }
+
+    private <A extends AutoCloseable> A opened(A made) {
+        open.push(made);
+        return made;
+    }
+
+    private static Message message(String body) {
+        return Message.of(FakeProcess.TOPIC, body.getBytes(StandardCharsets.UTF_8));
+    }
+
+    private static List<String> bodies(List<Delivery> deliveries) {
+        return deliveries.stream().map(each -> new String(each.message().body(), StandardCharsets.UTF_8)).toList();
+    }
+
+    @Test
+    void anInterruptEndsAWaitAndNothingIsLost() throws Exception {
+        FakeProcess broker = start("broker-a");
+        BlockingQueue<List<String>> arrive = new ArrayBlockingQueue<>(1);
+        CountDownLatch asked = new CountDownLatch(1);
+        broker.receive = () -> {
+            asked.countDown();
+            return arrive.take();
+        };
+        Consumer consumer = consumer(client(PATIENCE, start("", broker)), PATIENCE);
+        Thread waiting = Thread.currentThread();
+        threads.submit(() -> {
+            asked.await();
+            waiting.interrupt();
+            return null;
+        });
+        assertThrows(InterruptedException.class, () -> consumer.receive(PATIENCE));
+        assertFalse(Thread.currentThread().isInterrupted());
+        arrive.put(List.of("late"));
+        assertEquals(List.of("late"), bodies(consumer.receive(PATIENCE)));
+        assertEquals(List.of(), consumer.receive(Duration.ZERO));
+    }
+
+    @Test
+    void anInterruptWhileNobodyAnswersIsOneToo() throws Exception {
+        FakeProcess gone = start("");
+        gone.close();
+        Consumer consumer = consumer(client(PATIENCE, gone), PATIENCE);
+        Thread.currentThread().interrupt();
+        assertThrows(InterruptedException.class, () -> consumer.receive(PATIENCE));
+        Thread.currentThread().interrupt();
+        Producer producer = new Producer(client(PATIENCE, gone));
+        assertThrows(ArianeException.class, () -> producer.send(message("x")));
+        assertTrue(Thread.interrupted(), "whoever called learns of it");
+    }
+
+    @Test
+    void manyReceiveAtATimeAndEachMessageComesOnce() throws Exception {
+        FakeProcess broker = start("broker-a");
+        broker.receive = () -> {
+            int number = broker.count("receive");
+            return number <= 200 ? List.of(String.valueOf(number)) : List.of();
+        };
+        Consumer consumer = consumer(client(PATIENCE, start("", broker)), PATIENCE);
+        ConcurrentLinkedQueue<String> found = new ConcurrentLinkedQueue<>();
+        List<Future<?>> receiving = new ArrayList<>();
+        for (int count = 0; count < 8; count++) {
+            receiving.add(threads.submit(() -> {
+                while (found.size() < 200) {
+                    found.addAll(bodies(consumer.receive(Duration.ofMillis(200))));
+                }
+                return null;
+            }));
+        }
+        for (Future<?> each : receiving) {
+            each.get();
+        }
+        assertEquals(200, found.size());
+        assertEquals(200, new HashSet<>(found).size());
+    }
+
+    @Test
+    void whatOthersSeeAgainByNowIsNotGivenOut() throws Exception {
+        FakeProcess broker = start("broker-a");
+        broker.receive = () -> List.of(String.valueOf(broker.count("receive")));
+        Consumer consumer = consumer(client(PATIENCE, start("", broker)), Duration.ofNanos(1));
+        while (broker.counts.getOrDefault("receive", 0) < 3) {
+            assertEquals(List.of(), consumer.receive(Duration.ofMillis(100)));
+        }
+    }
+
+    @Test
+    void waitsEndInTheirTimeWhileNameServersAreAway() throws Exception {
+        FakeProcess gone = start("");
+        gone.close();
+        Consumer consumer = consumer(client(Duration.ofHours(1), gone), PATIENCE);
+        ArianeException error = assertThrows(ArianeException.class, () -> consumer.receive(Duration.ofMillis(100)));
+        assertTrue(error.isRetriable());
+        assertFalse(error.isOutcomeUnknown());
+    }
+
+    @Test
+    void whatWasKnownHoldsWhileNameServersAreAway() throws Exception {
+        FakeProcess broker = start("broker-a");
+        FakeProcess[] nameServers = {start("", broker), start("", broker)};
+        Client client = client(Duration.ofSeconds(5), nameServers);
+        Producer producer = new Producer(client);
+        producer.send(message("plain"));
+        producer.send(message("grouped").inGroup("table-7"));
+        for (FakeProcess each : nameServers) {
+            each.close();
+        }
+        client.forgetRoute(FakeProcess.TOPIC); // As when it is old.
+        for (int count = 0; count < 20; count++) {
+            producer.send(message("plain"));
+            producer.send(message("grouped").inGroup("table-7"));
+        }
+        assertEquals(42, broker.sent.size());
+    }
+
+    @Test
+    void aGroupIsAskedForOnce() throws Exception {
+        FakeProcess nameServer = start("", start("broker-a"));
+        Producer producer = new Producer(client(PATIENCE, nameServer));
+        for (int count = 0; count < 10; count++) {
+            producer.send(message("x").inGroup("table-7"));
+        }
+        producer.send(message("x").inGroup("table-8"));
+        assertEquals(Map.of("group", 2, "route", 1), nameServer.counts);
+    }
+
+    @Test
+    void aBrokerThatIsAwayKeepsNoOtherFromHearing() throws Exception {
+        FakeProcess gone = start("broker-a");
+        FakeProcess there = start("broker-b");
+        gone.receive = () -> List.of("of broker-a");
+        there.receive = () -> List.of("of broker-b");
+        Consumer consumer = consumer(client(Duration.ofSeconds(1), start("", gone, there)), PATIENCE);
+        Map<String, Delivery> held = new TreeMap<>();
+        while (held.size() < 2) {
+            consumer.receive(PATIENCE).forEach(each -> held.put(each.brokerName(), each));
+        }
+        gone.close();
+        ArianeException error = assertThrows(ArianeException.class, () -> consumer.ack(List.copyOf(held.values())));
+        assertTrue(error.getMessage().contains(gone.address), error.getMessage());
+        assertEquals(List.of("of broker-b"), there.settled);
+    }
+
+    @Test
+    void whoWaitsLearnsThatTheConsumerWasClosed() throws Exception {
+        FakeProcess broker = start("broker-a");
+        CountDownLatch asked = new CountDownLatch(1);
+        broker.receive = () -> {
+            asked.countDown();
+            Thread.sleep(Long.MAX_VALUE);
+            return List.of();
+        };
+        Consumer consumer = consumer(client(PATIENCE, start("", broker)), PATIENCE);
+        Future<List<Delivery>> waiting = threads.submit(() -> consumer.receive(PATIENCE));
+        asked.await();
+        consumer.close();
+        ExecutionException error = assertThrows(ExecutionException.class, waiting::get);
+        assertEquals(IllegalStateException.class, error.getCause().getClass());
+    }
+
+    @Test
+    void aClosedClientSaysSo() throws Exception {
+        FakeProcess broker = start("broker-a");
+        Client client = client(PATIENCE, start("", broker));
+        Producer producer = new Producer(client);
+        CountDownLatch stored = new CountDownLatch(1);
+        broker.acknowledge = () -> {
+            stored.countDown();
+            Thread.sleep(Long.MAX_VALUE);
+            return null;
+        };
+        CompletableFuture<Receipt> sending = CompletableFuture.supplyAsync(() -> producer.send(message("x")), threads);
+        stored.await();
+        client.close();
+        ArianeException error = (ArianeException) assertThrows(ExecutionException.class, sending::get).getCause();
+        assertTrue(error.isOutcomeUnknown(), "the broker has it");
+        ArianeException later = assertThrows(ArianeException.class, () -> producer.send(message("y")));
+        assertEquals(Status.Code.FAILED_PRECONDITION, later.code());
+        assertFalse(later.isOutcomeUnknown());
+    }
+
+    @Test
+    void whatTheWireWouldChangeInSilenceIsRefused() throws Exception {
+        Client client = client(PATIENCE, start("", start("broker-a")));
+        Producer producer = new Producer(client);
+        assertThrows(IllegalArgumentException.class, () -> producer.send(message("x").withKeys(List.of("\ud800"))));
+        TransactionProducer transactions = opened(
+                new TransactionProducer(client, "tellers", List.of(), asked -> Outcome.UNKNOWN));
+        assertThrows(IllegalArgumentException.class,
+                () -> transactions.begin(message("x").deliveredAt(Instant.now())));
+    }
+}

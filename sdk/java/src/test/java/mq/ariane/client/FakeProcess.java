@@ -1,0 +1,145 @@
+package mq.ariane.client;
+
+import com.google.protobuf.ByteString;
+import io.grpc.Grpc;
+import io.grpc.InsecureServerCredentials;
+import io.grpc.Server;
+import io.grpc.Status;
+import io.grpc.stub.StreamObserver;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentHashMap;
+import mq.ariane.broker.v1.AckMessagesRequest;
+import mq.ariane.broker.v1.AckMessagesResponse;
+import mq.ariane.broker.v1.ReceiveMessagesRequest;
+import mq.ariane.broker.v1.ReceiveMessagesResponse;
+import mq.ariane.broker.v1.ReceiveServiceGrpc;
+import mq.ariane.broker.v1.ReceivedMessage;
+import mq.ariane.broker.v1.SendMessagesRequest;
+import mq.ariane.broker.v1.SendMessagesResponse;
+import mq.ariane.broker.v1.SendServiceGrpc;
+import mq.ariane.broker.v1.SentMessage;
+import mq.ariane.broker.v1.SettledMessage;
+import mq.ariane.common.v1.MessageQueue;
+import mq.ariane.common.v1.StoredPosition;
+import mq.ariane.namesrv.v1.BrokerRoute;
+import mq.ariane.namesrv.v1.GetMessageGroupQueueRequest;
+import mq.ariane.namesrv.v1.GetMessageGroupQueueResponse;
+import mq.ariane.namesrv.v1.GetRouteRequest;
+import mq.ariane.namesrv.v1.GetRouteResponse;
+import mq.ariane.namesrv.v1.Route;
+import mq.ariane.namesrv.v1.RouteServiceGrpc;
+import mq.ariane.namesrv.v1.TopicPermission;
+
+/** A name server, a broker, or both, that says what a test wants. */
+final class FakeProcess implements AutoCloseable {
+    static final String TOPIC = "orders";
+
+    final String name;
+    final Map<String, Integer> counts = new ConcurrentHashMap<>();
+    final List<SendMessagesRequest> sent = Collections.synchronizedList(new ArrayList<>());
+    final List<String> settled = Collections.synchronizedList(new ArrayList<>());
+
+    /** Bodies of what comes with one call, which is UNAVAILABLE where it throws. */
+    volatile Callable<List<String>> receive = () -> {
+        Thread.sleep(Long.MAX_VALUE);
+        return List.of();
+    };
+
+    /** What a send waits for before it is acknowledged. */
+    volatile Callable<?> acknowledge = () -> null;
+
+    final String address;
+    private final List<FakeProcess> brokers;
+    private final Server server;
+
+    FakeProcess(String name, FakeProcess... brokers) throws IOException {
+        this.name = name;
+        this.brokers = List.of(brokers);
+        server = Grpc.newServerBuilderForPort(0, InsecureServerCredentials.create()).addService(new Routes())
+                .addService(new Sends()).addService(new Receives()).build().start();
+        address = "127.0.0.1:" + server.getPort();
+    }
+
+    int count(String what) {
+        return counts.merge(what, 1, Integer::sum);
+    }
+
+    @Override
+    public void close() {
+        server.shutdownNow();
+    }
+
+    private static <A> void answer(StreamObserver<A> caller, Callable<A> made) {
+        try {
+            caller.onNext(made.call());
+            caller.onCompleted();
+        } catch (Exception error) {
+            caller.onError(Status.UNAVAILABLE.withDescription(error.toString()).asRuntimeException());
+        }
+    }
+
+    private final class Routes extends RouteServiceGrpc.RouteServiceImplBase {
+        @Override
+        public void getRoute(GetRouteRequest request, StreamObserver<GetRouteResponse> caller) {
+            count("route");
+            Route.Builder route = Route.newBuilder().setTopic(TOPIC);
+            for (FakeProcess broker : brokers) {
+                route.addBrokers(BrokerRoute.newBuilder().setBrokerName(broker.name).putAddresses(0, broker.address)
+                        .setWriteQueueCount(1).setPermission(TopicPermission.TOPIC_PERMISSION_READ_WRITE));
+            }
+            answer(caller, () -> GetRouteResponse.newBuilder().setRoute(route).build());
+        }
+
+        @Override
+        public void getMessageGroupQueue(GetMessageGroupQueueRequest request,
+                StreamObserver<GetMessageGroupQueueResponse> caller) {
+            count("group");
+            FakeProcess first = brokers.get(0);
+            answer(caller, () -> GetMessageGroupQueueResponse.newBuilder().setAddress(first.address)
+                    .setQueue(MessageQueue.newBuilder().setTopic(TOPIC).setBrokerName(first.name)).build());
+        }
+    }
+
+    private final class Sends extends SendServiceGrpc.SendServiceImplBase {
+        @Override
+        public void sendMessages(SendMessagesRequest request, StreamObserver<SendMessagesResponse> caller) {
+            sent.add(request);
+            SendMessagesResponse.Builder said = SendMessagesResponse.newBuilder();
+            request.getMessagesList().forEach(
+                    each -> said.addMessages(SentMessage.newBuilder().setUniqueId(each.getUniqueId())));
+            answer(caller, () -> {
+                acknowledge.call();
+                return said.build();
+            });
+        }
+    }
+
+    private final class Receives extends ReceiveServiceGrpc.ReceiveServiceImplBase {
+        @Override
+        public void receiveMessages(ReceiveMessagesRequest request, StreamObserver<ReceiveMessagesResponse> caller) {
+            answer(caller, () -> {
+                ReceiveMessagesResponse.Builder said = ReceiveMessagesResponse.newBuilder();
+                for (String body : receive.call()) {
+                    said.addMessages(ReceivedMessage.newBuilder().setReceiptHandle(body)
+                            .setMessage(mq.ariane.common.v1.Message.newBuilder().setTopic(TOPIC)
+                                    .setBody(ByteString.copyFromUtf8(body))
+                                    .setPosition(StoredPosition.newBuilder().setBrokerName(name))));
+                }
+                return said.build();
+            });
+        }
+
+        @Override
+        public void ackMessages(AckMessagesRequest request, StreamObserver<AckMessagesResponse> caller) {
+            settled.addAll(request.getReceiptHandlesList());
+            AckMessagesResponse.Builder said = AckMessagesResponse.newBuilder();
+            request.getReceiptHandlesList().forEach(handle -> said.addResults(SettledMessage.getDefaultInstance()));
+            answer(caller, said::build);
+        }
+    }
+}

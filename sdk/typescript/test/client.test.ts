@@ -1,0 +1,180 @@
+import assert from "node:assert/strict";
+import { afterEach, test } from "node:test";
+import { setTimeout as passed } from "node:timers/promises";
+import { ArianeError, Client, Consumer, type Delivery, Producer, TransactionProducer } from "../src/index.js";
+import { Process, TOPIC } from "./cluster.js";
+
+const PATIENCE_MS = 30_000;
+const running: { stop(): void }[] = [];
+
+afterEach(() => {
+  for (const each of running.splice(0)) each.stop();
+});
+
+async function start(name: string, ...brokers: Process[]): Promise<Process> {
+  const made = await Process.start(name, ...brokers);
+  running.push(made);
+  return made;
+}
+
+function clientOf(...nameServers: Process[]): Client {
+  const client = new Client(nameServers.map((each) => each.address));
+  running.push({ stop: () => client.close() });
+  return client;
+}
+
+function consumerOf(client: Client, invisibleMs?: number): Consumer {
+  const consumer = new Consumer(client, { group: "waiters", topic: TOPIC, ...(invisibleMs ? { invisibleMs } : {}) });
+  running.unshift({ stop: () => consumer.close() });
+  return consumer;
+}
+
+const bodies = (deliveries: Delivery[]): string[] => deliveries.map((each) => Buffer.from(each.body).toString());
+const message = (body: string, group = "") => ({ topic: TOPIC, body: Buffer.from(body), group });
+
+async function refusal(call: Promise<unknown>): Promise<ArianeError> {
+  const error = await call.then(() => assert.fail("nothing was refused"), (refused: unknown) => refused);
+  assert.ok(error instanceof ArianeError, String(error));
+  return error;
+}
+
+test("an aborted signal ends a wait, and nothing is lost", async () => {
+  const broker = await start("broker-a");
+  let arrive = (_: string[]) => {};
+  const asked = new Promise<void>((resolve) => {
+    broker.receive = () => {
+      resolve();
+      return new Promise((later) => (arrive = later));
+    };
+  });
+  const consumer = consumerOf(clientOf(await start("", broker)));
+  const controller = new AbortController();
+  const waiting = refusal(consumer.receive(PATIENCE_MS, { signal: controller.signal }));
+  await asked;
+  controller.abort(new Error("enough"));
+  assert.equal(((await waiting).cause as Error).message, "enough");
+  assert.equal((await refusal(consumer.receive(PATIENCE_MS, { signal: controller.signal }))).cause, controller.signal.reason);
+  arrive(["late"]);
+  assert.deepEqual(bodies(await consumer.receive(PATIENCE_MS)), ["late"]);
+  assert.deepEqual(await consumer.receive(0), []);
+});
+
+test("many receive at a time, and each message comes once", async () => {
+  const broker = await start("broker-a");
+  broker.receive = async () => {
+    const number = broker.count("receive");
+    return number <= 100 ? [String(number)] : new Promise<string[]>(() => {});
+  };
+  const consumer = consumerOf(clientOf(await start("", broker)));
+  const found: string[] = [];
+  await Promise.all(Array.from({ length: 8 }, async () => {
+    while (found.length < 100) found.push(...bodies(await consumer.receive(200)));
+  }));
+  assert.equal(found.length, new Set(found).size);
+  assert.equal(found.length, 100);
+});
+
+test("what others see again by now is not given out", async () => {
+  const broker = await start("broker-a");
+  broker.receive = async () => [String(broker.count("receive"))];
+  const consumer = consumerOf(clientOf(await start("", broker)), 0.001);
+  while ((broker.counts["receive"] ?? 0) < 3) {
+    const soon = await consumer.receive(0); // Whoever finds it comes later.
+    assert.deepEqual(soon, []);
+    await passed(20);
+  }
+});
+
+test("batches come until the consumer is closed, over an outage, too", async () => {
+  const broker = await start("broker-a");
+  const nameServer = await start("", broker);
+  broker.receive = async () => {
+    const number = broker.count("receive");
+    if (number === 2) throw new Error("out of order");
+    return number < 5 ? ["again"] : new Promise<string[]>(() => {});
+  };
+  const consumer = consumerOf(clientOf(nameServer));
+  const found: string[] = [];
+  for await (const batch of consumer) {
+    found.push(...bodies(batch));
+    if (found.length === 3) setTimeout(() => consumer.close(), 50);
+  }
+  assert.deepEqual(found, ["again", "again", "again"]);
+});
+
+test("a send ends in its time behind one that takes longer", async () => {
+  const broker = await start("broker-a");
+  broker.acknowledge = () => new Promise(() => {});
+  const producer = new Producer(clientOf(await start("", broker)));
+  const slow = refusal(producer.send(message("slow"), { timeoutMs: 2000 }));
+  const behind = await refusal(producer.send(message("behind"), { timeoutMs: 200 }));
+  assert.equal(behind.reason, "DEADLINE_PASSED");
+  assert.equal(behind.outcomeUnknown, false);
+  assert.deepEqual(new Set(broker.sent.map((each) => each.messages[0]!.body.toString())), new Set(["slow"]));
+  assert.equal((await slow).outcomeUnknown, true);
+});
+
+test("an aborted send may have been stored, and the next one is no repeat of it", async () => {
+  const broker = await start("broker-a");
+  const producer = new Producer(clientOf(await start("", broker)));
+  await producer.send(message("before"));
+  const controller = new AbortController();
+  broker.acknowledge = async () => {
+    controller.abort();
+    return new Promise(() => {});
+  };
+  const aborted = await refusal(producer.send(message("aborted"), { signal: controller.signal }));
+  assert.equal(aborted.outcomeUnknown, true);
+  assert.equal(aborted.cause, controller.signal.reason);
+  broker.acknowledge = () => Promise.resolve();
+  await producer.send(message("after"));
+  const [first, second, third] = broker.sent.map(({ sequence }) => [sequence!.producerEpoch, sequence!.firstSequence]);
+  assert.deepEqual([first, second, third], [[0, 0n], [0, 1n], [1, 0n]]);
+  const early = await refusal(producer.send(message("never"), { signal: controller.signal }));
+  assert.equal(early.outcomeUnknown, false);
+  assert.equal(broker.sent.length, 3);
+});
+
+test("what was known holds while name servers are away", async () => {
+  const broker = await start("broker-a");
+  const nameServers = [await start("", broker), await start("", broker)];
+  const client = clientOf(...nameServers);
+  const producer = new Producer(client);
+  await producer.send(message("plain"));
+  await producer.send(message("grouped", "table-7"));
+  for (const each of nameServers) each.stop();
+  client.forgetRoute(TOPIC); // As when it is old.
+  for (let number = 0; number < 20; number++) {
+    await producer.send(message("plain"), { timeoutMs: 2000 });
+    await producer.send(message("grouped", "table-7"), { timeoutMs: 2000 });
+  }
+  assert.equal(broker.sent.length, 42);
+});
+
+test("a group is asked for once", async () => {
+  const nameServer = await start("", await start("broker-a"));
+  const producer = new Producer(clientOf(nameServer));
+  for (let number = 0; number < 10; number++) await producer.send(message("x", "table-7"));
+  await producer.send(message("x", "table-8"));
+  assert.deepEqual(nameServer.counts, { group: 2, route: 1 });
+});
+
+test("a broker that is away keeps no other from hearing", async () => {
+  const [gone, there] = [await start("broker-a"), await start("broker-b")];
+  for (const broker of [gone, there]) broker.receive = async () => [`of ${broker.name}`];
+  const consumer = consumerOf(clientOf(await start("", gone, there)));
+  const held: Delivery[] = [];
+  while (new Set(held.map((each) => each.brokerName)).size < 2) held.push(...await consumer.receive(PATIENCE_MS));
+  const deliveries = [gone, there].map(({ name }) => held.find((each) => each.brokerName === name)!);
+  gone.stop();
+  assert.match((await refusal(consumer.ack(deliveries, { timeoutMs: 1000 }))).message, new RegExp(gone.address));
+  assert.deepEqual(there.settled, ["of broker-b"]);
+});
+
+test("what the wire would change in silence is refused", async () => {
+  const client = clientOf(await start("", await start("broker-a")));
+  await assert.rejects(new Producer(client).send({ ...message("x"), keys: ["\ud800"] }), TypeError);
+  const producer = await TransactionProducer.open(client, "tellers", [], () => "unknown");
+  await assert.rejects(producer.begin({ ...message("x"), deliverAt: new Date() }), /delayed/);
+  producer.close();
+});

@@ -1,0 +1,98 @@
+// Name servers and brokers that say what a test wants.
+import { Server, ServerCredentials, status, type UntypedServiceImplementation } from "@grpc/grpc-js";
+import {
+  AckMessagesResponse, ReceiveMessagesResponse, ReceiveServiceService, type ReceiveServiceServer,
+} from "../src/generated/ariane/broker/v1/receive_service.js";
+import {
+  type SendMessagesRequest, SendMessagesResponse, type SendServiceServer, SendServiceService,
+} from "../src/generated/ariane/broker/v1/send_service.js";
+import { TopicPermission } from "../src/generated/ariane/namesrv/v1/route.js";
+import {
+  GetMessageGroupQueueResponse, GetRouteResponse, type RouteServiceServer, RouteServiceService,
+} from "../src/generated/ariane/namesrv/v1/route_service.js";
+
+export const TOPIC = "orders";
+
+/** A name server, a broker, or both. */
+export class Process {
+  address = "";
+  /** How often something was asked. */
+  readonly counts: Record<string, number> = {};
+  readonly sent: SendMessagesRequest[] = [];
+  readonly settled: string[] = [];
+  /** What a send waits for, once it is stored, before it is acknowledged. */
+  acknowledge: () => Promise<unknown> = () => Promise.resolve();
+  /** Bodies of what comes with one call, which is UNAVAILABLE where it throws. */
+  receive: () => Promise<string[]> = () => new Promise(() => {});
+  private readonly server = new Server();
+
+  private constructor(readonly name: string, private readonly brokers: readonly Process[]) {}
+
+  static async start(name: string, ...brokers: Process[]): Promise<Process> {
+    const made = new Process(name, brokers);
+    made.server.addService(RouteServiceService, made.routes() as UntypedServiceImplementation);
+    made.server.addService(SendServiceService, made.sends() as UntypedServiceImplementation);
+    made.server.addService(ReceiveServiceService, made.receives() as UntypedServiceImplementation);
+    const port = await new Promise<number>((resolve, reject) => {
+      made.server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) =>
+        error ? reject(error) : resolve(bound));
+    });
+    made.address = `127.0.0.1:${port}`;
+    return made;
+  }
+
+  stop(): void {
+    this.server.forceShutdown();
+  }
+
+  count(what: string): number {
+    return (this.counts[what] = (this.counts[what] ?? 0) + 1);
+  }
+
+  private routes(): Partial<RouteServiceServer> {
+    return {
+      getRoute: (_, answer) => {
+        this.count("route");
+        const brokers = this.brokers.map((each) => ({
+          brokerName: each.name, addresses: new Map([[0n, each.address]]), writeQueueCount: 1,
+          permission: TopicPermission.TOPIC_PERMISSION_READ_WRITE,
+        }));
+        answer(null, GetRouteResponse.fromPartial({ route: { topic: TOPIC, brokers } }));
+      },
+      getMessageGroupQueue: (_, answer) => {
+        this.count("group");
+        const { name: brokerName, address } = this.brokers[0]!;
+        answer(null, GetMessageGroupQueueResponse.fromPartial({ queue: { topic: TOPIC, brokerName }, address }));
+      },
+    };
+  }
+
+  private sends(): Partial<SendServiceServer> {
+    return {
+      sendMessages: (call, answer) => {
+        this.sent.push(call.request);
+        const messages = call.request.messages.map(({ uniqueId }) => ({ uniqueId, position: {} }));
+        void this.acknowledge().then(() => answer(null, SendMessagesResponse.fromPartial({ messages })));
+      },
+    };
+  }
+
+  private receives(): Partial<ReceiveServiceServer> {
+    return {
+      receiveMessages: (call) => {
+        void this.receive().then((bodies) => {
+          const messages = bodies.map((body) => ({
+            receiptHandle: body,
+            message: { topic: TOPIC, body: Buffer.from(body), position: { brokerName: this.name } },
+          }));
+          call.write(ReceiveMessagesResponse.fromPartial({ messages }));
+          call.end();
+        }, (error: Error) => call.emit("error", { code: status.UNAVAILABLE, details: error.message }));
+      },
+      ackMessages: (call, answer) => {
+        this.settled.push(...call.request.receiptHandles);
+        answer(null, AckMessagesResponse.fromPartial({ results: call.request.receiptHandles.map(() => ({})) }));
+      },
+    };
+  }
+}
