@@ -92,7 +92,7 @@ clients: $(STAMP) ## The clients in Go, Java and TypeScript, as far as their too
 
 .PHONY: clients-test
 clients-test: $(STAMP) ## The clients' scenarios, every language with every other, and their quick starts
-	@$(BIN)/pytest integration/clients $(PYTEST_ARGS)
+	@$(BIN)/pytest integration/clients -n 3 --dist loadfile $(PYTEST_ARGS)
 
 .PHONY: images
 images: $(STAMP) ## The services' container images, by docker or podman; ONLY="broker admin"

@@ -252,7 +252,8 @@ def run(*command: str, place: Path) -> None:
         command, cwd=place, env=environment, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise ClientFailed((done.stdout + done.stderr).strip() or f"{command[0]} failed")
+        said = (done.stdout + done.stderr).strip()
+        raise ClientFailed(f"{command[0]} ended with status {done.returncode}: {said}")
 
 
 if __name__ == "__main__":

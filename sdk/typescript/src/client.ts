@@ -28,6 +28,10 @@ export interface ClientSettings extends Partial<Packing> {
 interface Stub {
   close(): void;
 }
+interface Call {
+  cancel(): void;
+  once(event: "status", listener: () => void): unknown;
+}
 type StubClass<S extends Stub> = new (
   address: string, credentials: ChannelCredentials, options?: Partial<ClientOptions>,
 ) => S;
@@ -53,6 +57,7 @@ export class Client {
   readonly id = `${hostname()}@${process.pid}@${randomBytes(8).toString("hex")}`;
   readonly settings: Required<ClientSettings>;
   private readonly stubs = new Map<string, Map<unknown, Stub>>();
+  private readonly calls = new Set<Call>();
   /** By topic, then by message group; where the topic itself is stands at "". */
   private readonly known = new Map<string, Map<string, Answer>>();
   /** Which name server is asked next: another one when it fails. */
@@ -87,6 +92,7 @@ export class Client {
   /** End all connections, and with them every call in flight. */
   close(): void {
     this.closed = true;
+    for (const call of this.calls) call.cancel();
     for (const each of this.stubs.values()) {
       for (const stub of each.values()) stub.close();
     }
@@ -123,13 +129,20 @@ export class Client {
   ): Promise<A> {
     const deadline = Math.min(Date.now() + this.settings.tryTimeoutMs, limit.end);
     return new Promise((resolve, reject) => {
-      const call = method(stub).call(stub, request, new Metadata(), { deadline }, (error, answer) => {
+      const call = this.own(method(stub).call(stub, request, new Metadata(), { deadline }, (error, answer) => {
         stop();
         if (error) reject(errorOf(error, address));
         else resolve(answer);
-      });
+      }));
       const stop = limit.onAbort(() => call.cancel());
     });
+  }
+
+  /** Have a call end with the client: gRPC's own `close` lets it go on, and Node.js with it. */
+  own<C extends Call>(call: C): C {
+    this.calls.add(call);
+    call.once("status", () => this.calls.delete(call));
+    return call;
   }
 
   /** When a call that begins now is to be over. */

@@ -183,7 +183,7 @@ export class Consumer {
       const stub = this.client.stub(ReceiveServiceClient, address);
       const order = { ...this.order, holdDuration: durationOf(holdMs) };
       const deadline = Date.now() + holdMs + this.client.settings.tryTimeoutMs;
-      const call = stub.receiveMessages({ order }, new Metadata(), { deadline });
+      const call = this.client.own(stub.receiveMessages({ order }, new Metadata(), { deadline }));
       this.calls.add(call);
       const done = (error?: ArianeError) => {
         this.calls.delete(call);

@@ -133,7 +133,7 @@ export class TransactionProducer {
     const deadline = Math.min(Date.now() + this.client.settings.tryTimeoutMs, limit.end);
     return new Promise((resolve, reject) => {
       const stub = this.client.stub(TransactionServiceClient, address);
-      const stream = stub.streamTransactions(new Metadata(), { deadline });
+      const stream = this.client.own(stub.streamTransactions(new Metadata(), { deadline }));
       stream.on("status", limit.onAbort(() => stream.cancel()));
       stream.on("data", resolve);
       stream.on("error", (error) => reject(errorOf(error, address)));
@@ -162,7 +162,7 @@ export class TransactionProducer {
 
   /** Answer what one broker asks, until the stream ends; then attach anew. */
   private listen(address: string): void {
-    const stream = this.client.stub(ClientServiceClient, address).attach();
+    const stream = this.client.own(this.client.stub(ClientServiceClient, address).attach());
     this.attached.set(address, stream);
     const hello = {
       clientId: this.id, language: "typescript", sdkVersion: VERSION, producerGroups: [this.group],

@@ -171,6 +171,26 @@ test("a broker that is away keeps no other from hearing", async () => {
   assert.deepEqual(there.settled, ["of broker-b"]);
 });
 
+test("whoever waits learns that the client was closed, and nothing goes on", async () => {
+  const broker = await start("broker-a");
+  const client = clientOf(await start("", broker));
+  const stored = new Promise<void>((resolve) => {
+    broker.acknowledge = () => {
+      resolve();
+      return new Promise(() => {});
+    };
+  });
+  const sending = refusal(new Producer(client).send(message("x")));
+  const receiving = refusal(consumerOf(client).receive(PATIENCE_MS));
+  await stored;
+  const begin = Date.now();
+  client.close();
+  assert.equal((await sending).outcomeUnknown, true);
+  assert.match((await receiving).message, /closed/);
+  assert.ok(Date.now() - begin < 10_000);
+  assert.deepEqual(process.getActiveResourcesInfo().filter((each) => each.startsWith("Timeout")), []);
+});
+
 test("what the wire would change in silence is refused", async () => {
   const client = clientOf(await start("", await start("broker-a")));
   await assert.rejects(new Producer(client).send({ ...message("x"), keys: ["\ud800"] }), TypeError);
