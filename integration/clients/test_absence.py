@@ -10,14 +10,13 @@ from typing import Any
 
 import grpc
 import pytest
-from languages import COMMANDS, Refused, Worker, missing
+from languages import COMMANDS, Refused, Worker, build, missing
 from typing_extensions import override
 
 from ariane.namesrv.v1.route_service_pb2_grpc import (
     RouteServiceServicer,
     add_RouteServiceServicer_to_server,
 )
-from tools import clients
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -98,7 +97,7 @@ def test_who_comes_back_is_found_soon():
     if not here:
         pytest.skip("no other language is on this machine")
     for language in here:
-        clients.build(language)
+        build(language)
     with ThreadPoolExecutor() as pool:
         found = dict(zip(here, pool.map(found_after_s, here), strict=True))
     assert max(found.values()) < FOUND_S, found

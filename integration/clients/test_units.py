@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from languages import missing
+from languages import build, missing
 
 from tools import clients
 
@@ -23,5 +23,5 @@ TESTS = {
 def test_a_client_passes_its_own_tests(language):
     if lacks := missing(language):
         pytest.skip(f"{lacks} is not on this machine")
-    clients.build(language)
+    build(language)
     clients.run(*TESTS[language], place=clients.SDK / language)
