@@ -92,7 +92,7 @@ def widen(local_cluster):
         )
         for broker in local_cluster.brokers:
             with grpc.insecure_channel(broker.address) as channel:
-                TopicServiceStub(channel).UpdateTopic(wider, timeout=10)
+                TopicServiceStub(channel).UpdateTopic(wider, timeout=60)
 
     return widen
 

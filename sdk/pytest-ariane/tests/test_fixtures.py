@@ -174,7 +174,8 @@ async def test_timers_of_the_broker_are_driven(ariane_cluster, ariane_clock, unt
     begin = ariane_clock.monotonic()
     ariane_clock.advance(5)
     await until(lambda: saves)
-    assert saves[0] - begin < 5 + 3
+    # By itself it would be five seconds later.
+    assert saves[0] - begin < 5 + 4.5
     with pytest.raises(ValueError, match="back"):
         ariane_clock.advance(-1)
 

@@ -156,11 +156,14 @@ async def test_sticky_members_keep_what_they_have(topic, producer, make_consumer
                 and max(sizes) - min(sizes) <= 1
             )
 
-        await wait_until(is_settled)
-        # Nothing moves any longer once everybody has heard what the others have.
-        await asyncio.sleep(0.3)
-        assert is_settled()
-        return [member.assignment for member in members]
+        async with asyncio.timeout(60):
+            # Nothing moves any longer once everybody has heard what the others have.
+            while True:
+                await wait_until(is_settled)
+                before = [member.assignment for member in members]
+                await asyncio.sleep(0.3)
+                if before == [member.assignment for member in members]:
+                    return before
 
     async def join():
         members.append(make_consumer(book, group="sticky", strategy=Sticky()))

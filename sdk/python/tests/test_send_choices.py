@@ -19,13 +19,14 @@ from ariane_sdk import (
 QUICK = ProducerSettings(
     call_timeout_s=1, send_timeout_s=60, repeat_delay_s_min=0.01, repeat_delay_s_max=0.05
 )
+PATIENT = ProducerSettings(call_timeout_s=60, send_timeout_s=60)
 
 
 async def test_one_way_does_not_wait_for_the_outcome(world):
     broker = world.brokers["broker-a"]
     answer = asyncio.Event()
     broker.script.append(answer)
-    async with Producer(world.name_servers) as producer:
+    async with Producer(world.name_servers, settings=PATIENT) as producer:
         await producer.send_one_way(Message("orders", b"first"))  # Its route is not known yet.
         await broker.wait_called(1)
         assert await producer.send_one_way(Message("orders", b"second")) is None
@@ -65,7 +66,7 @@ async def sender_behind_a_call(world, producer):
 
 
 async def test_what_is_cancelled_before_it_left_is_never_sent(world):
-    async with Producer(world.name_servers) as producer:
+    async with Producer(world.name_servers, settings=PATIENT) as producer:
         answer, first = await sender_behind_a_call(world, producer)
         sends = [
             asyncio.ensure_future(producer.send(Message("orders", f"{number}".encode())))
@@ -94,7 +95,7 @@ async def test_what_is_cancelled_before_it_left_is_never_sent(world):
 
 async def test_a_batch_of_which_nothing_is_left_does_not_travel(world):
     broker = world.brokers["broker-a"]
-    async with Producer(world.name_servers) as producer:
+    async with Producer(world.name_servers, settings=PATIENT) as producer:
         answer, first = await sender_behind_a_call(world, producer)
         sends = [asyncio.ensure_future(producer.send(Message("orders", b"x"))) for _ in range(3)]
         await asyncio.sleep(0)
@@ -113,7 +114,7 @@ async def test_a_batch_of_which_nothing_is_left_does_not_travel(world):
 
 async def test_a_deadline_says_whether_the_message_had_left(world):
     broker = world.brokers["broker-a"]
-    async with Producer(world.name_servers) as producer:
+    async with Producer(world.name_servers, settings=PATIENT) as producer:
         answer, first = await sender_behind_a_call(world, producer)
         with pytest.raises(errors.SendError, match="was not stored") as caught:
             await producer.send(Message("orders", b"withdrawn"), timeout_s=0.05)
@@ -147,7 +148,7 @@ async def test_a_deadline_also_holds_before_the_route_is_known(world):
 
 
 async def test_a_cancelled_send_with_a_deadline_is_cancelled(world):
-    async with Producer(world.name_servers) as producer:
+    async with Producer(world.name_servers, settings=PATIENT) as producer:
         answer, first = await sender_behind_a_call(world, producer)
         send = asyncio.ensure_future(producer.send(Message("orders", b"x"), timeout_s=30))
         await asyncio.sleep(0)

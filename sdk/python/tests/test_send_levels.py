@@ -30,7 +30,8 @@ async def test_only_who_asks_sends_a_demand(world):
 
 async def test_messages_of_different_levels_do_not_share_a_batch_and_keep_their_order(world):
     broker = world.brokers["broker-a"]
-    async with Producer(world.name_servers) as producer:
+    patient = ProducerSettings(call_timeout_s=60, send_timeout_s=60)
+    async with Producer(world.name_servers, settings=patient) as producer:
         await producer.send(Message("orders", b"warm", message_group="g"))
         answer = asyncio.Event()
         broker.script.append(answer)

@@ -128,7 +128,7 @@ def test_of_two_consumers_at_once_one_handles_a_message(engine):
     barrier = Barrier(4)
 
     def consume(order):
-        barrier.wait(10)
+        barrier.wait(60)
         handled = []
         for start in range(0, 200, 20):
             handled += handle(engine, inbox, messages(*order[start : start + 20]))
@@ -236,7 +236,7 @@ def test_two_owners_of_a_queue_have_each_offset_once(engine):
     inbox, barrier = OffsetInbox("ledger"), Barrier(3)
 
     def own(_number):
-        barrier.wait(10)
+        barrier.wait(60)
         return [
             name
             for start in range(0, 60, 5)

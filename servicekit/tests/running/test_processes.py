@@ -182,7 +182,7 @@ def test_children_do_not_outlive_a_parent_that_is_killed(tmp_path, style):
         assert is_alive(child)
         assert os.getpgid(child) == child
         parent.send_signal(number)
-        parent.wait(20)
+        parent.wait(60)
         parent.stdout.close()
         wait_until(lambda pid=child: not is_alive(pid))
         log = (tmp_path / number.name / "logs" / "namesrv-0.log").read_text()

@@ -109,7 +109,7 @@ def test_a_broker_that_sends_no_more_and_answers_nothing_else_is_given_up(
     with pytest.raises(DeadlinePassed, match=r"broker broker-a at .* sent nothing") as caught:
         offsets(client, 5, read=read)
 
-    assert broker.left.wait(10)
+    assert broker.left.wait(60)
     gone_on.set()
     assert read == list(range(silent_at))
     assert caught.value.retriable

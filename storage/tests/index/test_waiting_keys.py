@@ -156,7 +156,7 @@ class SlowToAllocate(FaultyDisk):
     def allocate(self, path, size_bytes):
         if self.slow and path.parent.name == "index":
             self.in_allocate.set()
-            assert self.go_on.wait(10)
+            assert self.go_on.wait(60)
         super().allocate(path, size_bytes)
 
 
@@ -169,7 +169,7 @@ def test_neither_appends_nor_queries_wait_while_an_index_file_is_made(bench):
     filer = threading.Thread(target=store.keeping.file_keys)
     filer.start()
     try:
-        assert disk.in_allocate.wait(10)
+        assert disk.in_allocate.wait(60)
         store.append_block(block_of("flights", [b"new"], keys=[("same",)]), 0)
         newest = store.query_by_key("flights", "same", max_count=1)
         assert [message.body for message in newest] == [b"new"]

@@ -78,13 +78,13 @@ def test_neither_appends_nor_queries_wait_for_the_disk_of_the_index(bench, fill,
 
     def slow_flush(self):
         in_flush.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         flush(self)
 
     monkeypatch.setattr(type(file), "flush", slow_flush)
     keeper = threading.Thread(target=store.flush_derived)
     keeper.start()
-    assert in_flush.wait(10)
+    assert in_flush.wait(60)
     try:
         settled = threading.Thread(target=index.settle)
         settled.start()

@@ -18,7 +18,7 @@ PATIENT = replace(QUICK, call_timeout_s=60.0, send_timeout_s=90.0)
 
 AT_LEAST_ONCE = replace(QUICK, idempotent=False)
 
-WHOLE_BATCHES = ProducerSettings(spread_count=0)
+WHOLE_BATCHES = replace(PATIENT, spread_count=0)
 
 
 def orders(*bodies, **fields):
@@ -412,7 +412,7 @@ async def test_with_several_calls_in_flight_a_queue_has_one(world):
     answer = asyncio.Event()
     broker.script.append(answer)
     zero, one = (MessageQueue("orders", "broker-a", queue_id) for queue_id in (0, 1))
-    settings = ProducerSettings(calls_in_flight_max=3)
+    settings = replace(PATIENT, calls_in_flight_max=3)
     async with Producer(world.name_servers, settings=settings) as producer:
         await producer.route("orders")
         first = producer.send_nowait(*orders("first"), message_queue=zero)
@@ -516,7 +516,7 @@ async def test_a_full_buffer_makes_senders_wait(world):
     broker = world.brokers["broker-a"]
     answer = asyncio.Event()
     broker.script.append(answer)
-    settings = ProducerSettings(buffered_bytes_max=3000)
+    settings = replace(PATIENT, buffered_bytes_max=3000)
     async with Producer(world.name_servers, settings=settings) as producer:
         sends = [producer.send_nowait(Message("orders", bytes(1000)))]
         await broker.wait_called(1)
@@ -562,7 +562,7 @@ async def test_a_cancelled_send_disturbs_nobody(world):
     broker = world.brokers["broker-a"]
     answer = asyncio.Event()
     broker.script.append(answer)
-    async with Producer(world.name_servers) as producer:
+    async with Producer(world.name_servers, settings=PATIENT) as producer:
         cancelled = asyncio.create_task(producer.send(*orders("cancelled")))
         kept = asyncio.create_task(producer.send(*orders("kept")))
         await broker.wait_called(1)

@@ -53,7 +53,7 @@ def test_send_and_consume(cluster, topic):
         ) as consumer:
             consumer.wait_assigned()
             assert len(consumer.assignment) == 8
-            assert done.wait(10)
+            assert done.wait(60)
     with QueueReader(cluster.name_servers) as reader:
         stored = reader.stored_offsets("sync", topic)
         read = sum(

@@ -20,7 +20,7 @@ class GatedFile:
         return None
 
     def save(self, document):
-        assert self.gate.acquire(timeout=10)
+        assert self.gate.acquire(timeout=60)
         if self.error is not None:
             raise self.error
         self.saved.append(document)

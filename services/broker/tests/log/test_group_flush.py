@@ -29,7 +29,7 @@ class GatedLog:
     def flush(self):
         end = self.written
         self.flushes += 1
-        assert self.gate.acquire(timeout=10)
+        assert self.gate.acquire(timeout=60)
         if self.error is not None:
             raise self.error
         self.flushed_offset = end

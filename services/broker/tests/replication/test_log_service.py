@@ -86,7 +86,7 @@ def follow(store, primary, said):
 
 
 async def told(stream):
-    response = await asyncio.wait_for(anext(stream), 5)
+    response = await asyncio.wait_for(anext(stream), 60)
     return FollowLogResponse.FromString(response) if isinstance(response, bytes) else response
 
 
@@ -142,7 +142,7 @@ async def test_progress_is_noted_and_the_end_of_the_replica_ends_the_stream(foll
     await told(stream)
     assert primary.progress == [("the copy", primary.feed, Progress(40, 30, 20, 4))]
     said.put_nowait(None)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert all([response.HasField("heartbeat") async for response in stream])
     assert primary.feed.is_closed
     assert primary.gone == [("the copy", primary.feed)]

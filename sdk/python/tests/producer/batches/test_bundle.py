@@ -209,7 +209,7 @@ async def test_nothing_is_kept_of_what_was_sent(tables, apart):
         side.bundle.settle(tables.result_of(results), ADDRESS)
     assert blocks() is None
     assert not any(side.bundle._columns())
-    await asyncio.wait_for(side.bundle.wait_settled(), 1)
+    await asyncio.wait_for(side.bundle.wait_settled(), 60)
 
 
 async def test_nothing_is_kept_of_what_goes_on_before_it_was_sent():
@@ -241,4 +241,4 @@ async def test_of_an_empty_one_nothing_is_left():
         assert side.bundle.withdraw(future)
     assert side.bundle.count == 0
     assert side.bundle.take_apart() == []
-    await asyncio.wait_for(side.bundle.wait_settled(), 1)
+    await asyncio.wait_for(side.bundle.wait_settled(), 60)

@@ -69,7 +69,8 @@ async def test_nobody_keeps_messages_that_only_wait(world):
 
     answer = asyncio.Event()
     world.brokers["broker-a"].script.append(answer)
-    async with Producer(world.name_servers) as producer:
+    patient = ProducerSettings(call_timeout_s=60, send_timeout_s=60)
+    async with Producer(world.name_servers, settings=patient) as producer:
         kept = plain(tag="let go")
         assert alive() == COUNT
         sending = asyncio.create_task(producer.send_batch(kept))

@@ -11,7 +11,7 @@ from ariane_sdk import Message, MessageQueue, Producer, ProducerSettings, errors
 QUICK = ProducerSettings(
     call_timeout_s=1, send_timeout_s=60, repeat_delay_s_min=0.01, repeat_delay_s_max=0.05
 )
-PATIENT = ProducerSettings(call_timeout_s=10, send_timeout_s=20, calls_in_flight_max=4)
+PATIENT = ProducerSettings(call_timeout_s=60, send_timeout_s=60, calls_in_flight_max=4)
 
 
 def to(queue_id, body):
@@ -136,7 +136,7 @@ async def test_the_loop_stays_awake_for_a_lone_message_for_so_long(
     world, monkeypatch, busy_wait_s, message_count
 ):
     broker = world.brokers["broker-a"]
-    settings = ProducerSettings(busy_wait_s=busy_wait_s)
+    settings = ProducerSettings(busy_wait_s=busy_wait_s, call_timeout_s=60, send_timeout_s=60)
     awake = busy_wait_s > 0 and message_count == 1
     async with Producer(world.name_servers, settings=settings) as producer:
         await producer.send(Message("orders", b"first"))

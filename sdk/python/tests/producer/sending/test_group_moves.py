@@ -134,7 +134,7 @@ async def test_messages_of_no_group_are_repeated_until_the_name_server_knows(wor
 
 
 async def test_later_messages_wait_for_one_that_is_in_flight(world, broker, lower):
-    settings = ProducerSettings(calls_in_flight_max=4)
+    settings = ProducerSettings(calls_in_flight_max=4, call_timeout_s=60, send_timeout_s=60)
     async with Producer(world.name_servers, settings=settings) as producer:
         [before] = await producer.send_batch([Message("orders", b"0", message_group="g0")])
         other = next(
@@ -174,7 +174,7 @@ async def test_waiting_costs_the_same_whatever_else_is_sent(world, broker, lower
         return search(sending, topic)
 
     monkeypatch.setattr(Unsettled, "of_topic", counted)
-    settings = ProducerSettings(calls_in_flight_max=4)
+    settings = ProducerSettings(calls_in_flight_max=4, call_timeout_s=60, send_timeout_s=60)
     async with Producer(world.name_servers, settings=settings) as producer:
         before = await producer.send_batch(rounds(0, 1))
         called = len(broker.calls)
@@ -202,7 +202,7 @@ async def test_waiting_costs_the_same_whatever_else_is_sent(world, broker, lower
 
 
 async def test_what_was_stored_just_in_time_stays_and_others_follow(world, broker, lower):
-    settings = ProducerSettings(calls_in_flight_max=4)
+    settings = ProducerSettings(calls_in_flight_max=4, call_timeout_s=60, send_timeout_s=60)
     async with Producer(world.name_servers, settings=settings) as producer:
         before = await producer.send_batch(rounds(0, 1))
         called = len(broker.calls)
@@ -373,7 +373,7 @@ async def test_who_waits_to_move_stays_when_the_queues_come_back(world, broker, 
 
 
 async def test_rows_of_columns_do_not_overtake_what_waits_to_move(world, broker, lower):
-    settings = ProducerSettings(calls_in_flight_max=4)
+    settings = ProducerSettings(calls_in_flight_max=4, call_timeout_s=60, send_timeout_s=60)
     async with Producer(world.name_servers, settings=settings) as producer:
         group, _ = await two_groups(producer)
         first, answer = await in_flight(broker, producer, group)
@@ -415,7 +415,7 @@ async def test_later_messages_wait_for_one_that_may_be_stored(world, broker, low
 
 
 async def test_groups_keep_their_queues_while_a_topic_has_none_for_a_moment(world, broker, lower):
-    settings = ProducerSettings(calls_in_flight_max=4)
+    settings = ProducerSettings(calls_in_flight_max=4, call_timeout_s=60, send_timeout_s=60)
     async with Producer(world.name_servers, settings=settings) as producer:
         group, _ = await two_groups(producer)
         first, answer = await in_flight(broker, producer, group)
