@@ -82,7 +82,8 @@ def build_server(
     if settings.reflection_on:
         names = [service.descriptor.full_name for service in services]
         names += [HEALTH_NAME, reflection.SERVICE_NAME]
-        reflection.enable_server_reflection(names, accepting)
+        # Itself: gRPC sees by the server's class which servicer it takes.
+        reflection.enable_server_reflection(names, server)
     return server
 
 
