@@ -1,7 +1,10 @@
 """Settlements that nobody should send: the same twice, ranges without measure, receipts of old."""
 
+import base64
+
 import pytest
 
+from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from services.broker.tests.receive.receive_calls import Receiver, settlement
 
@@ -87,6 +90,52 @@ async def test_durations_without_measure_are_refused(broker, refused, seconds):
     failure = await refused(one.nack(first, delay_s=seconds))
     assert (failure.reason, failure.metadata["field"]) == ("FIELD_INVALID", "nack.delay")
     assert await one.ack(first) == [True]
+
+
+async def test_a_receipt_of_one_message_is_none_of_packed_records_nor_the_other_way(
+    broker, reason_of
+):
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a", b"b", b"c"])
+    one = Receiver(broker)
+    first, *_ = await one.receive(message_count_max=2)
+    (queue,) = await one.receive_packed()
+
+    as_packed = type(queue)(receipt=base64.urlsafe_b64decode(first.receipt_handle))
+    (result,) = await one.settle(settlement(as_packed))
+    assert (reason_of(result.error), result.settled_count) == ("RECEIPT_HANDLE_INVALID", 0)
+    assert await one.keep("c", receipts=[as_packed.receipt]) == [False]
+    as_plain = type(first)(receipt_handle=base64.urlsafe_b64encode(queue.receipt).decode())
+    assert await one.ack(as_plain) == [False]
+    assert await one.standing() == [(0, 3, 3, 0, 0)]
+
+
+@pytest.mark.parametrize("client_id", ["c" * 256, "c\x1b[2J"])
+async def test_a_client_has_a_name_that_can_be_shown(broker, refused, client_id):
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a"])
+    one = Receiver(broker)
+    failure = await refused(one.receive(client_id=client_id))
+    assert (failure.reason, failure.metadata["field"]) == ("FIELD_INVALID", "order.client_id")
+    (received,) = await one.receive()
+    failure = await refused(one.keep(client_id, received))
+    assert (failure.reason, failure.metadata["field"]) == ("FIELD_INVALID", "client_id")
+    pull = pull_pb.PullMessagesRequest(
+        consumer_group="g",
+        client_id=client_id,
+        positions=[pull_pb.PullPosition(topic="orders", queue_id=0)],
+    )
+    failure = await refused(broker.pulls.PullMessages(pull))
+    assert (failure.reason, failure.metadata["field"]) == ("FIELD_INVALID", "client_id")
+
+
+async def test_what_is_not_there_stands_nowhere(broker, refused):
+    await broker.create_topic("orders")
+    one = Receiver(broker)
+    assert (await refused(one.standing())).reason == "GROUP_NOT_FOUND"
+    await one.make_group()
+    assert await one.standing() == []
+    assert (await refused(one.standing("none"))).reason == "TOPIC_NOT_FOUND"
 
 
 async def test_a_receipt_from_before_the_topic_was_made_anew_settles_nothing(broker):

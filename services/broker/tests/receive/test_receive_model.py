@@ -168,7 +168,14 @@ class ReceiveMachine(RuleBasedStateMachine):
             ready=lambda group: None,
             freed=lambda group, queue: None,
         )
-        self.standings = Standings(self.store, self.table, self.offsets, now_ms=now_ms)
+        self.standings = Standings(
+            self.store,
+            self.table,
+            self.offsets,
+            topics=self.topics,
+            groups=self.groups,
+            now_ms=now_ms,
+        )
 
     def draw_bytes(self, count):
         """Bytes that no life before had, as chance gives them to a broker."""

@@ -118,7 +118,7 @@ class PullRecordsRequest(_message.Message):
     consumer_group: _builtins.str
     """The consumer's group."""
     client_id: _builtins.str
-    """The consumer's client id."""
+    """The consumer's client id, at most 255 characters, none of control. May be empty."""
     record_count_max: _builtins.int
     """At most this many records in all, 1 to 65536; 0 means 4096."""
     size_bytes_max: _builtins.int
@@ -450,7 +450,7 @@ class PullMessagesRequest(_message.Message):
     consumer_group: _builtins.str
     """The consumer's group."""
     client_id: _builtins.str
-    """The consumer's client id."""
+    """The consumer's client id, at most 255 characters, none of control. May be empty."""
     message_count_max: _builtins.int
     """At most this many messages in all, 1 to 65536; 0 means 4096."""
     size_bytes_max: _builtins.int

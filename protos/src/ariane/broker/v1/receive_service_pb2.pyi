@@ -66,7 +66,7 @@ class ReceiveOrder(_message.Message):
     consumer_group: _builtins.str
     """The group; it is made if the broker makes groups by itself."""
     client_id: _builtins.str
-    """The consumer's client id. Optional."""
+    """The consumer's client id, at most 255 characters, none of control. Optional."""
     message_count_max: _builtins.int
     """At most this many messages; 0 means 32. Plain: at most 1024. Packed: at most 65536."""
     size_bytes_max: _builtins.int
@@ -352,7 +352,7 @@ class KeepInvisibleRequest(_message.Message):
     consumer_group: _builtins.str
     """The group."""
     client_id: _builtins.str
-    """The client that has them, and is attached."""
+    """The client that has them, and is attached. Required."""
     @_builtins.property
     def receipt_handles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Handles of plain messages. With receipts together 1 to 4096."""

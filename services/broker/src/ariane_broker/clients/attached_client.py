@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from ariane_broker.clients.deaths.client_work import ClientWork
 from ariane_broker.clients.membership import Membership
 from ariane_broker.clients.outbox import Outbox
-
-CLIENT_ID_LENGTH_MAX: Final = 255
 
 
 @dataclass(slots=True, eq=False)

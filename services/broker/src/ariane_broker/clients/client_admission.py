@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ariane_broker.clients.attached_client import CLIENT_ID_LENGTH_MAX, AttachedClient, Hello
+from ariane_broker.clients.attached_client import AttachedClient, Hello
+from ariane_broker.clients.client_id import check_client_id
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.membership import ConsumeModel, Membership
 from ariane_broker.errors import broker_draining
 from ariane_broker.filters.filter import check_filter
 from ariane_broker.groups.group_changes import GroupChanges
-from ariane_record.control_characters import holds_control_character
 from ariane_record.names import retry_topic
 from ariane_servicekit import field_invalid
 
@@ -51,10 +51,9 @@ class ClientAdmission:
         """
         if self.draining:
             raise broker_draining()
-        client_id = hello.client_id
-        if not 1 <= len(client_id) <= CLIENT_ID_LENGTH_MAX or holds_control_character(client_id):
-            rule = f"must be 1 to {CLIENT_ID_LENGTH_MAX} characters, none of control"
-            raise field_invalid("hello.client_id", rule)
+        if not hello.client_id:
+            raise field_invalid("hello.client_id", "must be set")
+        check_client_id(hello.client_id, "hello.client_id")
         if len(hello.producer_groups) > GROUPS_MAX:
             raise field_invalid("hello.producer_groups", f"must be at most {GROUPS_MAX}")
         await self._check(hello.memberships)

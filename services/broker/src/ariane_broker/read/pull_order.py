@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_broker.clients.client_id import check_client_id
 from ariane_broker.filters.expression import FilterExpression
 from ariane_broker.log.held_requests import HOLD_SECONDS_MAX
 from ariane_broker.queue_key import QueueKey
@@ -123,6 +124,7 @@ def checked_order(order: PullOrder) -> PullOrder:
     Raises:
         ServiceError: FIELD_INVALID.
     """
+    check_client_id(order.client_id, "client_id")
     if not 1 <= len(order.positions) <= POSITIONS_MAX:
         raise field_invalid("positions", f"must be 1 to {POSITIONS_MAX}", len(order.positions))
     if not 0 <= order.record_count_max <= RECORD_COUNT_MAX:

@@ -50,11 +50,18 @@ def encode_receipt(receipt: Receipt, group: str, secret: bytes) -> bytes:
 
 
 def decode_receipt(octets: bytes, group: str, secret: bytes) -> Receipt:
-    """What a client of a group gave back.
+    """What a client of a group gave back of packed records.
 
     Raises:
-        ServiceError: RECEIPT_HANDLE_INVALID.
+        ServiceError: RECEIPT_HANDLE_INVALID, also for that of one message.
     """
+    receipt = _decoded(octets, group, secret)
+    if receipt.queue_offset != WHOLE:
+        raise receipt_invalid(octets.hex())
+    return receipt
+
+
+def _decoded(octets: bytes, group: str, secret: bytes) -> Receipt:
     said, mac = octets[:-_MAC_BYTES], octets[-_MAC_BYTES:]
     # Without a secret nothing was ever handed out.
     if (
@@ -68,21 +75,24 @@ def decode_receipt(octets: bytes, group: str, secret: bytes) -> Receipt:
 
 
 def encode_handle(receipt: Receipt, group: str, secret: bytes) -> str:
-    """A receipt as text."""
+    """A receipt of one message, as text."""
     return base64.urlsafe_b64encode(encode_receipt(receipt, group, secret)).decode()
 
 
 def decode_handle(handle: str, group: str, secret: bytes) -> Receipt:
-    """What a client of a group gave back as text.
+    """What a client of a group gave back of one message.
 
     Raises:
-        ServiceError: RECEIPT_HANDLE_INVALID.
+        ServiceError: RECEIPT_HANDLE_INVALID, also for that of packed records.
     """
     try:
         octets = base64.b64decode(handle, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         raise receipt_invalid(handle) from None
-    return decode_receipt(octets, group, secret)
+    receipt = _decoded(octets, group, secret)
+    if receipt.queue_offset == WHOLE:
+        raise receipt_invalid(handle)
+    return receipt
 
 
 def _mac(said: bytes, group: str, secret: bytes) -> bytes:

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_broker.clients.client_id import check_client_id
 from ariane_broker.filters.expression import FilterExpression
 from ariane_broker.log.held_requests import HOLD_SECONDS_MAX
 from ariane_broker.queue_key import QueueKey
@@ -95,6 +96,7 @@ def checked_order(order: ReceiveOrder, count_max: int = COUNT_MAX) -> ReceiveOrd
     Raises:
         ServiceError: FIELD_INVALID.
     """
+    check_client_id(order.client_id, "order.client_id")
     if not 1 <= len(order.filters) <= TOPICS_MAX:
         rule = f"must be 1 to {TOPICS_MAX} different topics"
         raise field_invalid("order.subscriptions", rule, len(order.filters))

@@ -93,7 +93,9 @@ def receiving_room(
             ready=lines.call,
             freed=partial(_wake_owners, changing.clients, storing.held),
         ),
-        standings=Standings(store, table, state.offsets, now_ms=now_ms),
+        standings=Standings(
+            store, table, state.offsets, topics=state.topics, groups=state.groups, now_ms=now_ms
+        ),
         table=table,
         upkeep=Loop("keep-up-receiving", upkeep.turn, interval_s=TURN_SECONDS, clock=clock),
     )

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.receive_table import ReceiveTable
+from ariane_broker.topics.topic_table import TopicTable
 from ariane_storage.store import Store
 
 
@@ -46,11 +48,15 @@ class Standings:
         table: ReceiveTable,
         offsets: ConsumerOffsets,
         *,
+        topics: TopicTable,
+        groups: ConsumerGroups,
         now_ms: Callable[[], int],
     ) -> None:
         self._store = store
         self._table = table
         self._offsets = offsets
+        self._topics = topics
+        self._groups = groups
         self._now_ms = now_ms
 
     def of_queue(self, group: str, queue: QueueKey) -> QueueStanding | None:
@@ -70,7 +76,14 @@ class Standings:
         return QueueStanding(queue, floor, unsettled, in_flight, delayed)
 
     def of_group(self, group: str, topic: str = "") -> list[QueueStanding]:
-        """Where a group stands in all queues that it received from, or those of a topic."""
+        """Where a group stands in all queues that it received from, or those of a topic.
+
+        Raises:
+            ServiceError: GROUP_NOT_FOUND, TOPIC_NOT_FOUND.
+        """
+        self._groups.get(group)
+        if topic:
+            self._topics.get(topic)
         queues = sorted(self._table.of_group(group))
         found = [self.of_queue(group, queue) for queue in queues if topic in {"", queue.topic}]
         return [standing for standing in found if standing is not None]

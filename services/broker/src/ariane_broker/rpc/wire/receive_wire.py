@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from ariane.broker.v1 import receive_service_pb2 as receive_pb
+from ariane_broker.clients.client_id import check_client_id
 from ariane_broker.receive.ranges import Ranges, apart
 from ariane_broker.receive.receipts import (
     Receipt,
@@ -240,6 +241,7 @@ def kept_settlements(
     """
     if not request.client_id:
         raise field_invalid("client_id", "must be set")
+    check_client_id(request.client_id, "client_id")
     count = len(request.receipt_handles) + len(request.receipts)
     if not 1 <= count <= HANDLES_MAX:
         raise field_invalid("receipts", f"must be 1 to {HANDLES_MAX} with handles", count)
