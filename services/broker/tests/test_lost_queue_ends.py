@@ -26,7 +26,8 @@ def log_only(running, monkeypatch):
     monkeypatch.setattr("ariane_broker.log.room.FLUSH_TICK_SECONDS", 3600)
 
     def run(**changes):
-        return running(flush_mode="sync", **({"producer_save_s": 3600} | changes))
+        rare = {"producer_save_s": 3600, "flush_interval_ms": 3_600_000}
+        return running(flush_mode="sync", **(rare | changes))
 
     return run
 
