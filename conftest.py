@@ -42,6 +42,11 @@ gc.disable()
 def pytest_configure(config: pytest.Config) -> None:
     """Draw few examples in a quick run, always the same so that none fails by chance."""
     settings.load_profile("quick" if config.option.markexpr == "not slow" else "ariane")
+    worker = getattr(config, "workerinput", None)
+    if worker is not None:
+        # In a fresh checkout each test file is compiled once, by whoever comes to it first.
+        first = len(config.args) * int(worker["workerid"][2:]) // worker["workercount"]
+        config.args = [*config.args[first:], *config.args[:first]]
 
 
 SHARED_CLUSTERS = {
@@ -72,9 +77,12 @@ def scope_of_item(item: pytest.Item) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put first what shares a cluster: these are the longest ways, and the rest runs beside."""
+    """Put first what shares a cluster: these are the longest ways, and the rest runs beside.
+
+    All processes have one order, whatever each has collected first.
+    """
     order = {folder: place for place, folder in enumerate(SHARED_CLUSTERS)}
-    items.sort(key=lambda item: order.get(scope_of_item(item), len(order)))
+    items.sort(key=lambda item: (order.get(scope_of_item(item), len(order)), str(item.path)))
 
 
 shared_fixtures: list[tuple[pytest.FixtureDef[object], pytest.FixtureRequest]] = []
