@@ -232,27 +232,6 @@ async def test_what_an_answer_brought_that_was_lost_comes_again(
         await one.ack(message)
 
 
-async def test_who_closes_waits_for_all_that_is_being_given_back(consumer_of):
-    one, goes_on, given_back = consumer_of(), asyncio.Event(), []
-    await one.start()
-    give_back = one.give_back
-
-    async def slowly():
-        await goes_on.wait()
-        await give_back()
-        given_back.append(True)
-
-    one.give_back = slowly
-    one._return_later()
-    one._return_later()
-    closing = asyncio.create_task(one.close())
-    await asyncio.sleep(0.05)
-    assert not closing.done()
-    goes_on.set()
-    await closing
-    assert len(given_back) == 3
-
-
 async def test_members_and_what_they_have_in_hand_are_shown(cluster, topic, consumer_of):
     await send(cluster, topic, 8)
     async with ClusterClient(cluster.name_servers) as client, consumer_of() as one:

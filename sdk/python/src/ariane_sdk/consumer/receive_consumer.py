@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from ariane.broker.v1.client_service_pb2 import CONSUME_MODEL_RECEIVING, Membership
 from ariane.broker.v1.receive_service_pb2 import (
     RECEIVE_START_NEWEST,
     RECEIVE_START_OLDEST,
-    Nack,
     ReceiveOrder,
 )
 from ariane_record.encoding.kept_memory import expect_large_blocks
@@ -26,32 +23,20 @@ from ariane_sdk.client.message_trace import MessageTrace
 from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S, StatelessClient
 from ariane_sdk.client.telemetry import Telemetry
-from ariane_sdk.consumer.group.attachments import Attachments
 from ariane_sdk.consumer.group.consumer_plan import filters_of
-from ariane_sdk.consumer.receiving.asking import HOLD_S, Asking, is_held
+from ariane_sdk.consumer.receiving.asking import HOLD_S, is_held
 from ariane_sdk.consumer.receiving.fetched import Fetched
+from ariane_sdk.consumer.receiving.idle_return import IdleReturn
 from ariane_sdk.consumer.receiving.invisible_span import check_span
-from ariane_sdk.consumer.receiving.keeping import Keeping
 from ariane_sdk.consumer.receiving.listening import Listening
 from ariane_sdk.consumer.receiving.message_listener import MessageListener, of_one
-from ariane_sdk.consumer.receiving.primaries import Primaries
-from ariane_sdk.consumer.receiving.receive_calls import (
-    DONE,
-    ReceiveCalls,
-    Settlement,
-    duration_of,
-)
-from ariane_sdk.errors import (
-    ArianeError,
-    CallError,
-    IllegalArgument,
-)
+from ariane_sdk.consumer.receiving.receive_calls import DONE, Settlement, duration_of, failed
+from ariane_sdk.consumer.receiving.receiving_member import ReceivingMember
+from ariane_sdk.errors import ArianeError, IllegalArgument
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.routing.name_servers import NameServerAddresses
-from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
-from ariane_sdk.runtime.tasks import start_task
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -61,7 +46,6 @@ RECEIVE_COUNT_DEFAULT: Final = 32
 ANSWER_BYTES_MAX: Final = 4 << 20
 """Bytes of records that a broker gives at once: more than the 1 MiB that it gives unasked, because
 each answer is written down, and settled, for itself."""
-FAILURE_CAUSE_LENGTH_MAX: Final = 1024
 
 
 class ReceiveConsumer(StatelessClient):
@@ -136,8 +120,6 @@ class ReceiveConsumer(StatelessClient):
         filters = filters_of(subscriptions)
         if not filters:
             raise IllegalArgument("subscriptions: at least one topic is expected")
-        self._topics = sorted(filters)
-        self._invisible_s = invisible_s
         self._stacks_on_request = stacks_on_request
         self._telemetry_of = partial(
             Telemetry.configured, tracer_provider, meter_provider, otlp_endpoint=otlp_endpoint
@@ -155,55 +137,33 @@ class ReceiveConsumer(StatelessClient):
         self._fetched = Fetched()
         self._order = ReceiveOrder(
             consumer_group=self._group,
-            subscriptions=[filters[topic].to_wire(topic) for topic in self._topics],
+            client_id=self._client_id,
+            subscriptions=[filters[topic].to_wire(topic) for topic in sorted(filters)],
             invisible_duration=duration_of(invisible_s),
             start=RECEIVE_START_OLDEST if from_oldest else RECEIVE_START_NEWEST,
             by_priority=by_priority,
             size_bytes_max=ANSWER_BYTES_MAX,
         )
         self._keeps = keep_invisible
-        self._refusal: CallError | None = None
-        self._idle: asyncio.TimerHandle | None = None
-        self._returning: set[asyncio.Task[None]] = set()
-        self._attachments: Attachments
-        self._keeping: Keeping
+        self._idle = IdleReturn(self.give_back, invisible_s)
+        self._joined: ReceivingMember | None = None
 
     async def start(self) -> None:
         """Prepare to receive; from now on, routes are refreshed."""
         expect_large_blocks()
         await super().start()
         self._session.routes.start()
-        self._order.client_id = self._client_id
-        self._keeping = Keeping(
-            self._calls, self._client_id, invisible_s=self._invisible_s, clock=self._clock
-        )
-        self._attachments = Attachments(
-            Membership(
-                consumer_group=self._group,
-                model=CONSUME_MODEL_RECEIVING,
-                subscriptions=self._order.subscriptions,
-            ),
-            self._session.connections,
-            client_id=self._order.client_id,
-            clock=self._clock,
-            call_timeout_s=self._call_timeout_s,
-            on_notice=_nothing,
-            on_fatal=self._refuse,
-            on_turn=_nothing,
-            answers=OperatorAnswers(facts=self._facts, stacks_allowed=self._stacks_on_request),
-        )
 
     async def close(self) -> None:
         """Give back messages that were fetched and not taken, and disconnect."""
-        if self._idle is not None:
-            self._idle.cancel()
         if self._running is not None:
-            await asyncio.gather(*self._returning)
+            await self._idle.close()
             await self.give_back()
-            await self._keeping.close()
             if self._trace is not None:
                 await self._trace.close()
-            await self._attachments.close()
+            joined, self._joined = self._joined, None
+            if joined is not None:
+                await joined.close()
         await super().close()
 
     @property
@@ -235,8 +195,7 @@ class ReceiveConsumer(StatelessClient):
         """
         checked_count("count_max", count_max)
         check_timeout(timeout_s)
-        if self._idle is not None:
-            self._idle.cancel()
+        self._idle.end()
         try:
             async with aclosing(self._batches(count_max, timeout_s)) as batches:
                 async for batch in batches:
@@ -245,10 +204,7 @@ class ReceiveConsumer(StatelessClient):
         finally:
             if self._keeps and self._fetched:
                 # Brokers would keep it invisible although nobody asks for it.
-                if self._idle is not None:
-                    self._idle.cancel()
-                loop = asyncio.get_running_loop()
-                self._idle = loop.call_later(self._invisible_s, self._return_later)
+                self._idle.begin()
 
     async def batches(
         self, count_max: int = RECEIVE_COUNT_DEFAULT
@@ -321,7 +277,7 @@ class ReceiveConsumer(StatelessClient):
                 acknowledged.
             CallError: For some messages, it is unknown whether they were acknowledged.
         """
-        await self._calls.settle(messages, DONE)
+        await self._member.calls.settle(messages, DONE)
 
     async def nack(
         self,
@@ -345,11 +301,8 @@ class ReceiveConsumer(StatelessClient):
         """
         if delay_s is not None:
             check_span("delay_s", delay_s)
-        printable = "".join(sign if sign.isprintable() else " " for sign in cause)
-        nack = Nack(dead_letter=dead_letter, cause=printable[:FAILURE_CAUSE_LENGTH_MAX])
-        if delay_s is not None:
-            nack.delay.CopyFrom(duration_of(delay_s))
-        await self._calls.settle(messages, Settlement(nack=nack))
+        outcome = failed(delay_s, dead_letter=dead_letter, cause=cause)
+        await self._member.calls.settle(messages, outcome)
 
     async def extend(self, *messages: ReceivedMessage, seconds: float) -> None:
         """Keep messages invisible to other members for this long from now on; 0 ends it at once.
@@ -364,8 +317,8 @@ class ReceiveConsumer(StatelessClient):
             CallError: For some messages, the outcome is unknown.
         """
         check_span("seconds", seconds)
-        await self._keeping.say_before(messages)
-        await self._calls.settle(messages, Settlement(invisible_s=seconds))
+        await self._member.keeping.say_before(messages)
+        await self._member.calls.settle(messages, Settlement(invisible_s=seconds))
 
     async def give_back(self, *messages: ReceivedMessage) -> None:
         """Give back these messages at once, and those that were fetched and not taken."""
@@ -411,19 +364,17 @@ class ReceiveConsumer(StatelessClient):
         return listener if self._trace is None else self._trace.traced(listener)
 
     @property
-    def _calls(self) -> ReceiveCalls:
-        connections = self._session.connections
-        return ReceiveCalls(
-            connections,
-            self._group,
-            self._primaries,
-            timeout_s=self._call_timeout_s,
-            clock=self._clock,
-        )
-
-    @property
-    def _primaries(self) -> Primaries:
-        return Primaries(self._session.routes, self._topics)
+    def _member(self) -> ReceivingMember:
+        session = self._session  # Raises where this does not run.
+        if self._joined is None:
+            self._joined = ReceivingMember(
+                session,
+                self._order,
+                call_timeout_s=self._call_timeout_s,
+                clock=self._clock,
+                answers=OperatorAnswers(facts=self._facts, stacks_allowed=self._stacks_on_request),
+            )
+        return self._joined
 
     async def _give_back(self, messages: list[ReceivedMessage]) -> None:
         """Let others have messages at once; those that fail come when their time is over."""
@@ -432,41 +383,9 @@ class ReceiveConsumer(StatelessClient):
         except ArianeError as error:
             logger.warning("%d messages come again later: %s", len(messages), error)
 
-    async def _brokers(self) -> dict[str, BrokerRoute]:
-        """The brokers of the topics by their addresses, as far as they are known now.
-
-        A replica is asked while there is no primary: it may be about to become it.
-        """
-        if self._refusal is not None:
-            refusal, self._refusal = self._refusal, None
-            raise refusal
-        routes = [await self._session.routes.get(topic) for topic in self._topics]
-        self._attachments.follow(routes)
-        return {
-            each.read_address: each
-            for route in routes
-            for each in route.brokers
-            if each.read_address
-        }
-
-    async def _keeping_brokers(self) -> dict[str, BrokerRoute]:
-        """The same, once they know this consumer: they keep nothing invisible for strangers."""
-        brokers = await self._brokers()
-        await self._attachments.wait_tried()
-        return brokers
-
-    def _return_later(self) -> None:
-        if self._running is not None:
-            returning = start_task(self.give_back(), "give-back-messages")
-            self._returning.add(returning)
-            returning.add_done_callback(self._returning.discard)
-
     def _facts(self) -> dict[str, str]:
         kept = sum(map(len, self._fetched.kept))
         return {"consumes": "receives, owns no queues", "messages_kept": str(kept)}
-
-    def _refuse(self, error: CallError) -> None:
-        self._refusal = error
 
     def _batches(
         self, count_max: int, timeout_s: float | None, *, keep_invisible: bool = False
@@ -478,22 +397,8 @@ class ReceiveConsumer(StatelessClient):
             timeout_s: Ends after this time without any; nothing: never.
             keep_invisible: Whether brokers keep them invisible, also where it was not said so.
         """
-        order = ReceiveOrder()
-        order.CopyFrom(self._order)
-        order.message_count_max = count_max
         keeps = self._keeps or keep_invisible
-        asking = Asking(
-            self._keeping.receive if keeps else self._calls.receive,
-            self._keeping_brokers if keeps else self._brokers,
-            order,
-            self._fetched,
-            clock=self._clock,
-            timeout_s=timeout_s,
-            doubt=self._primaries.doubt,
-            keeps=keeps,
+        asking = self._member.asking(
+            self._fetched, count_max=count_max, timeout_s=timeout_s, keeps=keeps
         )
         return asking.batches()
-
-
-def _nothing(*_: object) -> None:
-    """Brokers say nothing that a member without queues needs."""

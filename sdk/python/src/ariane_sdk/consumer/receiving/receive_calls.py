@@ -44,6 +44,7 @@ from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock
 
 _SIZE_BYTES: Final = 4
+CAUSE_LENGTH_MAX: Final = 1024
 SETTLEMENTS_MAX: Final = 8192
 """A broker takes so many in one call."""
 ANSWER_SECONDS: Final = 5.0
@@ -66,6 +67,21 @@ class Settlement(NamedTuple):
 
 
 DONE: Final = Settlement()
+
+
+def failed(delay_s: float | None, *, dead_letter: bool, cause: str) -> Settlement:
+    """What becomes of messages that failed.
+
+    Args:
+        delay_s: How long they wait; nothing: as the group's retry policy says.
+        dead_letter: Whether they become dead letters at once.
+        cause: The reason, for people; cut to what brokers take.
+    """
+    printable = "".join(sign if sign.isprintable() else " " for sign in cause)
+    nack = Nack(dead_letter=dead_letter, cause=printable[:CAUSE_LENGTH_MAX])
+    if delay_s is not None:
+        nack.delay.CopyFrom(duration_of(delay_s))
+    return Settlement(nack=nack)
 
 
 def duration_of(seconds: float) -> Duration:

@@ -1,0 +1,39 @@
+"""Giving back what was fetched and nobody asks for, after a while."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ariane_sdk.runtime.tasks import start_task
+
+
+class IdleReturn:
+    """Gives back when nobody has asked for so long."""
+
+    def __init__(self, give_back: Callable[[], Coroutine[Any, Any, None]], after_s: float) -> None:
+        self._give_back = give_back
+        self._after_s = after_s
+        self._timer: asyncio.TimerHandle | None = None
+        self._returning: set[asyncio.Task[None]] = set()
+
+    def begin(self) -> None:
+        """Nobody asks from now on."""
+        self.end()
+        self._timer = asyncio.get_running_loop().call_later(self._after_s, self._return)
+
+    def end(self) -> None:
+        """Somebody asks."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def close(self) -> None:
+        """Give back nothing more; wait for what is on its way."""
+        self.end()
+        await asyncio.gather(*self._returning)
+
+    def _return(self) -> None:
+        returning = start_task(self._give_back(), "give-back-messages")
+        self._returning.add(returning)
+        returning.add_done_callback(self._returning.discard)

@@ -1,0 +1,136 @@
+"""A receiving consumer while it runs: a member of its group that owns no queues."""
+
+from __future__ import annotations
+
+from ariane.broker.v1.client_service_pb2 import CONSUME_MODEL_RECEIVING, Membership
+from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
+from ariane_sdk.client.operator_answers import OperatorAnswers
+from ariane_sdk.client.session import Session
+from ariane_sdk.consumer.group.attachments import Attachments
+from ariane_sdk.consumer.receiving.asking import Asking
+from ariane_sdk.consumer.receiving.fetched import Fetched
+from ariane_sdk.consumer.receiving.keeping import Keeping
+from ariane_sdk.consumer.receiving.primaries import Primaries
+from ariane_sdk.consumer.receiving.receive_calls import ReceiveCalls
+from ariane_sdk.errors import CallError
+from ariane_sdk.net.timestamps import duration_s
+from ariane_sdk.routing.route import BrokerRoute
+from ariane_sdk.runtime.clock import Clock
+
+
+class ReceivingMember:
+    """Asks the brokers of its topics, and is attached to them.
+
+    Attributes:
+        calls: Settles messages.
+        keeping: Has brokers keep messages invisible.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        order: ReceiveOrder,
+        *,
+        call_timeout_s: float,
+        clock: Clock,
+        answers: OperatorAnswers,
+    ) -> None:
+        """Be attached to nothing yet.
+
+        Args:
+            session: Where connections and routes come from.
+            order: What is received, by whom.
+            call_timeout_s: How long one call may take, beyond its hold.
+            clock: Paces.
+            answers: Answers what operators ask.
+        """
+        self._routes = session.routes
+        self._order = order
+        self._topics = [subscription.topic for subscription in order.subscriptions]
+        self._clock = clock
+        self._refusal: CallError | None = None
+        self._primaries = Primaries(session.routes, self._topics)
+        self.calls = ReceiveCalls(
+            session.connections,
+            order.consumer_group,
+            self._primaries,
+            timeout_s=call_timeout_s,
+            clock=clock,
+        )
+        invisible_s = duration_s(order.invisible_duration)
+        self.keeping = Keeping(self.calls, order.client_id, invisible_s=invisible_s, clock=clock)
+        self._attachments = Attachments(
+            Membership(
+                consumer_group=order.consumer_group,
+                model=CONSUME_MODEL_RECEIVING,
+                subscriptions=order.subscriptions,
+            ),
+            session.connections,
+            client_id=order.client_id,
+            clock=clock,
+            call_timeout_s=call_timeout_s,
+            on_notice=_nothing,
+            on_fatal=self._refuse,
+            on_turn=_nothing,
+            answers=answers,
+        )
+
+    def asking(
+        self, fetched: Fetched, *, count_max: int, timeout_s: float | None, keeps: bool
+    ) -> Asking:
+        """What asks all brokers for messages.
+
+        Args:
+            fetched: What nobody took comes first, and what nobody takes is left there in the end.
+            count_max: Messages of a batch.
+            timeout_s: Ends after this time without any; nothing: never.
+            keeps: Whether brokers keep messages invisible by themselves.
+        """
+        order = ReceiveOrder()
+        order.CopyFrom(self._order)
+        order.message_count_max = count_max
+        return Asking(
+            self.keeping.receive if keeps else self.calls.receive,
+            self._attached_brokers if keeps else self._brokers,
+            order,
+            fetched,
+            clock=self._clock,
+            timeout_s=timeout_s,
+            doubt=self._primaries.doubt,
+            keeps=keeps,
+        )
+
+    async def close(self) -> None:
+        """Leave the group."""
+        await self.keeping.close()
+        await self._attachments.close()
+
+    async def _brokers(self) -> dict[str, BrokerRoute]:
+        """The brokers of the topics by their addresses, as far as they are known now.
+
+        A replica is asked while there is no primary: it may be about to become it.
+        """
+        if self._refusal is not None:
+            refusal, self._refusal = self._refusal, None
+            raise refusal
+        routes = [await self._routes.get(topic) for topic in self._topics]
+        self._attachments.follow(routes)
+        return {
+            each.read_address: each
+            for route in routes
+            for each in route.brokers
+            if each.read_address
+        }
+
+    async def _attached_brokers(self) -> dict[str, BrokerRoute]:
+        """The same, once they know this member: they keep nothing invisible for strangers."""
+        brokers = await self._brokers()
+        await self._attachments.wait_tried()
+        return brokers
+
+    def _refuse(self, error: CallError) -> None:
+        self._refusal = error
+
+
+def _nothing(*_: object) -> None:
+    """Brokers say nothing that a member without queues needs."""
