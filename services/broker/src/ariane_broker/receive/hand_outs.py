@@ -7,7 +7,6 @@ has happened.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,9 @@ from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.look_ahead import LookAhead
-from ariane_broker.receive.offset_reading import FoundRecords, read_from, read_offsets
+from ariane_broker.receive.offset_reading import read_from, read_offsets
+from ariane_broker.receive.open_windows import OpenWindows
+from ariane_broker.receive.queue_selection import HandOutRequest, QueueSelection, highest_of
 from ariane_broker.receive.queue_window import UNSETTLED_MAX, QueueWindow
 from ariane_broker.receive.ranges import ranges_of
 from ariane_broker.receive.receive_events import EventFlag, EventKind, ReceiveEvent
@@ -28,58 +29,8 @@ from ariane_broker.topics.readable_topics import readable_topic
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_record.names import retry_topic
 from ariane_storage.errors import QueueUnderRepair
-from ariane_storage.log.records.fields import Int64s
 from ariane_storage.reading.filter import Filter
 from ariane_storage.store import Store
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """What is asked of all queues together.
-
-    Attributes:
-        order: By whom.
-        filters: Which messages, by topic; nothing: all.
-        bytes_max: Bytes of records at most, but always one.
-        attempts_max: So often a message is handed out again.
-        in_order: Whether by message group.
-        now_ms: Milliseconds since the epoch.
-    """
-
-    order: ReceiveOrder
-    filters: Mapping[str, Filter | None]
-    bytes_max: int
-    attempts_max: int
-    in_order: bool
-    now_ms: int
-
-
-@dataclass(slots=True)
-class _Part:
-    """What is taken of one queue.
-
-    Attributes:
-        queue: The queue.
-        window: What its group has not settled of it.
-        began: The first queue offset that nobody had looked at before.
-        found: The records.
-        dropped: Messages that come to nobody: a filter leaves them out, or they are gone.
-        end: The first queue offset that nobody has looked at.
-        passed: Whether all below it that is not found, and was not known before, is dropped.
-    """
-
-    queue: QueueKey
-    window: QueueWindow
-    began: int
-    found: FoundRecords = field(default_factory=FoundRecords)
-    dropped: list[Int64s] = field(default_factory=list)
-    end: int = 0
-    passed: bool = False
-
-    @property
-    def advanced(self) -> bool:
-        """Whether something was found out, if only that nobody wants it."""
-        return max(self.end, self.window.end) > self.began or bool(self.dropped)
 
 
 class HandOuts:
@@ -116,7 +67,7 @@ class HandOuts:
         self._table = table
         self._topics = topics
         self._groups = groups
-        self._offsets = offsets
+        self._windows = OpenWindows(store, log, table, offsets)
         self._statistics = statistics
         self._now_ms = now_ms
         self._draw = draw
@@ -158,7 +109,7 @@ class HandOuts:
             StorageError: Nothing is handed out.
         """
         group = self._groups.get(order.group)
-        request = _Request(
+        request = HandOutRequest(
             order,
             filters,
             bytes_max,
@@ -170,9 +121,9 @@ class HandOuts:
         first = self._draw(len(queues))
         turns = queues[first:] + queues[:first]
         choose = self._by_priority if order.by_priority else self._in_turn
-        parts = choose(request, turns)
-        advanced = any(part.advanced for part in parts)
-        handed = self._write_down(request, parts)
+        selections = choose(request, turns)
+        advanced = any(selection.advanced for selection in selections)
+        handed = self._write_down(request, selections)
         return handed, advanced and not handed
 
     def give_back(self, group: str, handed: Sequence[HandedOut]) -> None:
@@ -197,32 +148,38 @@ class HandOuts:
 
     # Choosing and reading.
 
-    def _in_turn(self, request: _Request, queues: Iterable[QueueKey]) -> list[_Part]:
-        parts = []
+    def _in_turn(self, request: HandOutRequest, queues: Iterable[QueueKey]) -> list[QueueSelection]:
+        selections = []
         count, size = request.order.count_max, request.bytes_max
         for queue in queues:
             if count <= 0 or size <= 0:
                 break
             try:
-                window = self._window(request, queue)
-                take = self._ahead_part if request.in_order else self._plain_part
-                part = take(request, queue, window, count=count, size=size)
+                window = self._windows.open(request.order, queue)
+                take = self._select_ahead if request.in_order else self._select_plainly
+                selection = take(request, queue, window, count=count, size=size)
             except QueueUnderRepair:
                 continue  # Nothing for now; whoever repairs it wakes those who wait.
-            count -= len(part.found.offsets)
-            size -= part.found.size_bytes
-            parts.append(part)
-        return parts
+            count -= len(selection.found.offsets)
+            size -= selection.found.size_bytes
+            selections.append(selection)
+        return selections
 
-    def _plain_part(
-        self, request: _Request, queue: QueueKey, window: QueueWindow, *, count: int, size: int
-    ) -> _Part:
+    def _select_plainly(
+        self,
+        request: HandOutRequest,
+        queue: QueueKey,
+        window: QueueWindow,
+        *,
+        count: int,
+        size: int,
+    ) -> QueueSelection:
         """First those that come again, then new ones."""
         passed = bool((window.rows["attempts"] > 0).all())
-        part = _Part(queue, window, window.end, end=window.end, passed=passed)
+        selection = QueueSelection(queue, window, window.end, end=window.end, passed=passed)
         rows = self._not_exhausted(request, window, window.visible(request.now_ms))[:count]
-        self._read_rows(request, part, rows, size)
-        found = part.found
+        self._read_rows(request, selection, rows, size)
+        found = selection.found
         count, size = count - len(found.offsets), size - found.size_bytes
         count = min(count, UNSETTLED_MAX - len(window.rows))
         _, end = self._store.queue_bounds(*queue)
@@ -235,172 +192,146 @@ class HandOuts:
                 bytes_max=max(1, size),
                 wanted=request.filters.get(queue.topic),
             )
-            part.end = fresh.end
+            selection.end = fresh.end
             found.add(fresh)
-        return part
+        return selection
 
-    def _ahead_part(
-        self, request: _Request, queue: QueueKey, window: QueueWindow, *, count: int, size: int
-    ) -> _Part:
+    def _select_ahead(
+        self,
+        request: HandOutRequest,
+        queue: QueueKey,
+        window: QueueWindow,
+        *,
+        count: int,
+        size: int,
+    ) -> QueueSelection:
         """Those that may be handed out although others before them may not."""
         wanted = request.filters.get(queue.topic)
         began = window.end
         rows = self._ahead.in_order(queue, window, wanted, count, request.now_ms)
         # What the filter leaves out has moved the floor: owners of the queue begin there.
-        self._table.tell_floor(request.order.group, queue, window)
-        part = _Part(queue, window, began, end=window.end)
-        self._read_rows(request, part, self._not_exhausted(request, window, rows)[:count], size)
-        return part
+        self._table.advance_consumer_offset(request.order.group, queue, window)
+        selection = QueueSelection(queue, window, began, end=window.end)
+        self._read_rows(
+            request, selection, self._not_exhausted(request, window, rows)[:count], size
+        )
+        return selection
 
-    def _by_priority(self, request: _Request, queues: Sequence[QueueKey]) -> list[_Part]:
+    def _by_priority(
+        self, request: HandOutRequest, queues: Sequence[QueueKey]
+    ) -> list[QueueSelection]:
         """The highest of all queues together; among equal ones, the queue whose turn it is."""
-        parts, rows_of_parts = [], []
+        selections, rows_of_selections = [], []
         for queue in queues:
             wanted = request.filters.get(queue.topic)
             try:
-                window = self._window(request, queue)
+                window = self._windows.open(request.order, queue)
                 began = window.end
                 rows = self._ahead.by_priority(queue, window, wanted, request.now_ms)
                 if request.in_order:
                     count = request.order.count_max
                     first = self._ahead.in_order(queue, window, wanted, count, request.now_ms)
                     rows = np.intersect1d(rows, first, assume_unique=True)
-                self._table.tell_floor(request.order.group, queue, window)
+                self._table.advance_consumer_offset(request.order.group, queue, window)
             except QueueUnderRepair:
                 continue
-            parts.append(_Part(queue, window, began, end=window.end))
-            rows_of_parts.append(self._not_exhausted(request, window, rows))
-        chosen = _highest(parts, rows_of_parts, request.order.count_max)
+            selections.append(QueueSelection(queue, window, began, end=window.end))
+            rows_of_selections.append(self._not_exhausted(request, window, rows))
+        chosen = highest_of(selections, rows_of_selections, request.order.count_max)
         size = request.bytes_max
-        for part, rows in zip(parts, chosen, strict=True):
+        for selection, rows in zip(selections, chosen, strict=True):
             if size > 0:
-                self._read_rows(request, part, rows, size)
-                size -= part.found.size_bytes
-        return parts
+                self._read_rows(request, selection, rows, size)
+                size -= selection.found.size_bytes
+        return selections
 
     def _read_rows(
-        self, request: _Request, part: _Part, rows: NDArray[np.int64], size: int
+        self, request: HandOutRequest, selection: QueueSelection, rows: NDArray[np.int64], size: int
     ) -> None:
         """Read messages that are known, and see which of them are not to be had."""
         if not len(rows):
             return
-        offsets = np.ascontiguousarray(part.window.rows["offset"][rows])
-        wanted = request.filters.get(part.queue.topic)
-        part.found = read_offsets(self._store, part.queue, offsets, bytes_max=size, wanted=wanted)
-        looked = offsets[: np.searchsorted(offsets, part.found.end)]
-        dropped = np.setdiff1d(looked, part.found.offsets, assume_unique=True)
+        offsets = np.ascontiguousarray(selection.window.rows["offset"][rows])
+        wanted = request.filters.get(selection.queue.topic)
+        selection.found = read_offsets(
+            self._store, selection.queue, offsets, bytes_max=size, wanted=wanted
+        )
+        looked = offsets[: np.searchsorted(offsets, selection.found.end)]
+        dropped = np.setdiff1d(looked, selection.found.offsets, assume_unique=True)
         if len(dropped):
-            part.dropped.append(dropped)
+            selection.dropped.append(dropped)
 
     def _not_exhausted(
-        self, request: _Request, window: QueueWindow, rows: NDArray[np.int64]
+        self, request: HandOutRequest, window: QueueWindow, rows: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Without those that become dead letters."""
         return rows[window.rows["attempts"][rows] <= request.attempts_max]
 
-    # Windows.
-
-    def _window(self, request: _Request, queue: QueueKey) -> QueueWindow:
-        """The window of the group, which agrees with its consumer offset."""
-        group = request.order.group
-        low, high = self._store.queue_bounds(*queue)
-        window = self._log.window(group, queue)
-        if window is None:
-            begin = self._begin(request, queue, low, high)
-            epoch = self._offsets.reset_epoch(group, queue)
-            self._log.write(
-                [ReceiveEvent(EventKind.BEGIN, group, queue, offset=begin, serial=epoch)]
-            )
-            window = self._table.of_group(group)[queue]
-        window.raise_floor(low)
-        return window
-
-    def _begin(self, request: _Request, queue: QueueKey, low: int, high: int) -> int:
-        """Where a group begins in a queue."""
-        group = request.order.group
-        stored = self._offsets.find(group, queue)
-        if stored is not None:
-            # What the primary before has handed out may not be confirmed here yet.
-            return min(max(stored, low), self._store.queue_end(*queue))
-        # A queue that was added later holds nothing that the group did not want.
-        known = bool(self._offsets.of_group(group, queue.topic))
-        if request.order.start_newest and not known and queue.topic != retry_topic(group):
-            return high
-        return low
-
     # Writing down.
 
-    def _write_down(self, request: _Request, parts: Sequence[_Part]) -> list[HandedOut]:
+    def _write_down(
+        self, request: HandOutRequest, selections: Sequence[QueueSelection]
+    ) -> list[HandedOut]:
         serial = self._table.next_serial(request.now_ms)
         until_ms = request.now_ms + request.order.invisible_ms
         events, handed = [], []
-        for part in parts:
+        for selection in selections:
             events += [
                 ReceiveEvent(
-                    EventKind.SETTLE, request.order.group, part.queue, ranges=ranges_of(dropped)
+                    EventKind.SETTLE,
+                    request.order.group,
+                    selection.queue,
+                    ranges=ranges_of(dropped),
                 )
-                for dropped in part.dropped
+                for dropped in selection.dropped
             ]
-            if not len(part.found.offsets):
-                if part.passed and part.end > part.window.end:
+            if not len(selection.found.offsets):
+                if selection.passed and selection.end > selection.window.end:
                     # Known to memory alone: whoever comes after a crash looks again.
-                    part.window.look(part.found.offsets, part.end)
+                    selection.window.look(selection.found.offsets, selection.end)
                 continue
-            out = self._handed(request, part, serial, until_ms)
+            out = self._handed(request, selection, serial, until_ms)
             handed.append(out)
-            events.append(_event_of(request.order.group, out, part))
+            events.append(_event_of(request.order.group, out, selection))
         if events:
             self._log.write(events)
         for out in handed:
             self._statistics.count_pull(len(out.offsets), out.size_bytes)
         return handed
 
-    def _handed(self, request: _Request, part: _Part, serial: int, until_ms: int) -> HandedOut:
-        offsets, window = part.found.offsets, part.window
+    def _handed(
+        self, request: HandOutRequest, selection: QueueSelection, serial: int, until_ms: int
+    ) -> HandedOut:
+        offsets, window = selection.found.offsets, selection.window
         attempts = np.zeros(len(offsets), np.int32)
-        if part.queue.topic == retry_topic(request.order.group):
+        if selection.queue.topic == retry_topic(request.order.group):
             # Tries that a copy has behind it count on.
-            attempts[:] = part.found.column("attempts", ">i4")
+            attempts[:] = selection.found.column("attempts", ">i4")
         at = np.searchsorted(window.rows["offset"], offsets)
         known = at < len(window.rows)
         known[known] = window.rows["offset"][at[known]] == offsets[known]
         attempts[known] = np.maximum(attempts[known], window.rows["attempts"][at[known]])
         return HandedOut(
-            part.queue,
+            selection.queue,
             serial,
             until_ms,
             offsets,
             attempts + 1,
-            part.found.chunks,
-            part.found.sizes,
+            selection.found.chunks,
+            selection.found.sizes,
         )
 
 
-def _event_of(group: str, out: HandedOut, part: _Part) -> ReceiveEvent:
+def _event_of(group: str, out: HandedOut, selection: QueueSelection) -> ReceiveEvent:
     attempts = out.attempts
     return ReceiveEvent(
         EventKind.HAND,
         group,
         out.queue,
-        EventFlag.PASSED if part.passed else EventFlag.NONE,
+        EventFlag.PASSED if selection.passed else EventFlag.NONE,
         ranges_of(out.offsets),
         out.serial,
         out.until_ms,
-        part.end,
+        selection.end,
         attempts[:1] if bool((attempts == attempts[0]).all()) else attempts,
     )
-
-
-def _highest(
-    parts: Sequence[_Part], rows: Sequence[NDArray[np.int64]], count: int
-) -> list[NDArray[np.int64]]:
-    """The rows of the highest priority of all queues, in the order of their offsets."""
-    if not parts:
-        return []
-    priorities = np.concatenate(
-        [part.window.rows["priority"][each] for part, each in zip(parts, rows, strict=True)]
-    )
-    places = np.concatenate([np.full(len(each), place) for place, each in enumerate(rows)])
-    own = np.concatenate(rows)
-    best = np.lexsort((own, places, -priorities))[:count]
-    return [np.sort(own[best[places[best] == place]]) for place in range(len(parts))]

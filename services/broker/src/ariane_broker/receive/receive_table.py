@@ -108,7 +108,7 @@ class ReceiveTable(SnapshotState):
             begin = int(event.ranges[0, 0]) if len(event.ranges) else event.offset
             window = windows[queue] = QueueWindow(begin, self._offsets.reset_epoch(group, queue))
         self._change(window, event)
-        self.tell_floor(group, queue, window)
+        self.advance_consumer_offset(group, queue, window)
 
     def forget_group(self, group: str) -> None:
         """A group is deleted."""
@@ -179,7 +179,7 @@ class ReceiveTable(SnapshotState):
             queue = QueueKey(str(topic), int(queue_id))
             window = QueueWindow(int(end), int(reset_epoch), kept)
             self._windows.setdefault(str(group), {})[queue] = window
-            self.tell_floor(str(group), queue, window)
+            self.advance_consumer_offset(str(group), queue, window)
 
     def _shift(self, span_ms: int) -> None:
         for _, _, window in self._all():
@@ -208,7 +208,7 @@ class ReceiveTable(SnapshotState):
                 passed=bool(event.flags & EventFlag.PASSED),
             )
 
-    def tell_floor(self, group: str, queue: QueueKey, window: QueueWindow) -> None:
+    def advance_consumer_offset(self, group: str, queue: QueueKey, window: QueueWindow) -> None:
         """Have the group's consumer offset say the same, unless that was set anew meanwhile."""
         if window.reset_epoch != self._offsets.reset_epoch(group, queue):
             return

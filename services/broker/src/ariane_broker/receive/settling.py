@@ -228,12 +228,12 @@ class Settling:
 
     async def _bury(self, group: str, settlement: Settlement, dead: Int64s) -> None:
         outcome = settlement.outcome
-        told = isinstance(outcome, Failed) and outcome.dead_letter
+        rejected = isinstance(outcome, Failed) and outcome.dead_letter
         await self._dead_letters.bury(
             group,
             settlement.queue,
             dead,
-            reason=DeadLetterReason.REJECTED if told else DeadLetterReason.ATTEMPTS_EXHAUSTED,
+            reason=DeadLetterReason.REJECTED if rejected else DeadLetterReason.ATTEMPTS_EXHAUSTED,
             cause=outcome.cause if isinstance(outcome, Failed) else "",
         )
 
