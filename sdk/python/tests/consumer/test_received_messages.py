@@ -1,7 +1,6 @@
 """Pulled records become messages, whatever they look like."""
 
 import dataclasses
-import gc
 from itertools import chain
 
 import numpy as np
@@ -76,27 +75,6 @@ def test_records_of_one_topic_are_cut_at_once_and_their_headers_wait():
     assert messages[0].queue_offset == 7
     with pytest.raises(AttributeError, match="no_such"):
         messages[0].no_such  # noqa: B018 - asking is the matter.
-
-
-@pytest.mark.parametrize("collects", [True, False])
-def test_no_garbage_is_looked_for_while_messages_are_made(collects):
-    records, sizes = packed([encode_record(RecordFields(topic="orders", body=b"x"))] * 8000)
-    lookings = []
-
-    def looking(phase, _told):
-        lookings.append(phase)
-
-    (gc.enable if collects else gc.disable)()
-    gc.callbacks.append(looking)
-    try:
-        messages = received_messages(records, sizes, QUEUE)
-        # Python may look once when it is on again.
-        assert lookings in ([], ["start", "stop"])
-        assert gc.isenabled() is collects
-    finally:
-        gc.callbacks.remove(looking)
-        gc.enable()
-    assert len(messages) == 8000
 
 
 def test_a_few_records_are_not_worth_columns():

@@ -449,18 +449,16 @@ class ClusterClient(StatelessClient):
     ) -> SinkMoved:
         """Have the sink of an exactly-once write write to another broker from its next batch on.
 
-        The broker before takes nothing for it any more, and says what it has committed, so that a
-        batch which comes again is recognised at the new one. What it has only staged is dropped:
-        Spark repeats the batch.
+        The old broker takes nothing more for it and says what it has committed, so that the new one
+        recognises a repeated batch. What is only staged is dropped: Spark repeats the batch.
 
         Args:
             name: Of the sink.
             broker_name: Where it shall write; it must have queues of the sink's topic.
-            home_is_gone: Whether it is moved although the broker before does not answer. Nobody
-                knows then whether the batch that Spark repeats was committed there: it is written
-                again. If that broker comes back with its store, the batch may be there twice.
-            committed_batch: The last batch that is known to be committed all the same; it is not
-                written again.
+            home_is_gone: Move it although the old broker does not answer. The batch that Spark
+                repeats is written again, and is there twice if the old broker had committed it
+                and comes back with its store.
+            committed_batch: The last batch known to be committed; it is not written again.
 
         Raises:
             SinkNotFound: No broker knows where it writes.
@@ -480,8 +478,7 @@ class ClusterClient(StatelessClient):
     async def delete_sink(self, name: str) -> SinkDeleted:
         """Have all brokers forget the sink of an exactly-once write, and drop what it has staged.
 
-        What is committed stays. If the sink is written to once more, its first batch counts as new,
-        although it may have been committed before.
+        What is committed stays. If it is written to again, its first batch counts as new.
 
         Raises:
             SinkNotFound: No broker knows it.
