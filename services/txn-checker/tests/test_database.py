@@ -1,35 +1,26 @@
-"""The database layer's contract, on SQLite and on a real PostgreSQL."""
+"""Half messages and checks in the database, on SQLite and on a real PostgreSQL."""
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from sqlalchemy import create_engine, event, inspect, select, text
+from sqlalchemy import event, select
 from sqlalchemy.engine import make_url
 
 from ariane_servicekit import SystemClock
 from ariane_servicekit.database import (
     DATABASE_ERROR_RULES,
     Database,
-    DatabaseUnusable,
-    SchemaNewer,
 )
 from ariane_servicekit.rpc.error_status import ErrorTranslator
 from ariane_txn_checker.database import (
     SCHEMA,
     CheckStore,
     InquiryStore,
-    LeaseStore,
     Stretch,
     SurveyStore,
     TransactionSelection,
 )
-from ariane_txn_checker.database.tables import CHECK, METADATA, TRANSACTION
-from ariane_txn_checker.errors import LeaseLost
+from ariane_txn_checker.database.tables import CHECK, TRANSACTION
 from ariane_txn_checker.transaction import (
     Answer,
     BrokerKey,
@@ -60,200 +51,6 @@ def due_ids(database, lease, **limits):
 def rows(database, table):
     with database.reading() as connection:
         return connection.execute(select(table)).all()
-
-
-# --- the schema ---
-
-
-def test_the_revisions_make_the_tables_as_the_code_has_them(database):
-    with database.reading() as connection:
-        options = {
-            "version_table": VERSION_TABLE,
-            "compare_type": True,
-            "compare_server_default": True,
-        }
-        context = MigrationContext.configure(connection, opts=options)
-        assert compare_metadata(context, METADATA) == []
-        assert VERSION_TABLE in inspect(connection).get_table_names()
-
-
-async def test_a_second_start_changes_nothing(database, database_url, lease, half):
-    SurveyStore(database).take_in(lease, stretch(half()))
-    again = Database(database_url, SCHEMA, SystemClock())
-    await again.open(wait_s=0)
-    assert len(rows(again, TRANSACTION)) == 1
-    again.close()
-
-
-async def test_many_starts_at_once_make_one_schema(database_url):
-    databases = [Database(database_url, SCHEMA, SystemClock()) for _ in range(4)]
-    await asyncio.gather(*(each.open(wait_s=5) for each in databases))
-    with databases[0].reading() as connection:
-        versions = connection.execute(text(f"SELECT * FROM {VERSION_TABLE}")).all()  # noqa: S608 - a constant
-    assert versions == [("0001",)]
-    for each in databases:
-        each.close()
-
-
-async def test_a_later_versions_schema_is_refused(database, database_url):
-    with database.writing() as connection:
-        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))  # noqa: S608 - a constant
-    older = Database(database_url, SCHEMA, SystemClock())
-    with pytest.raises(SchemaNewer, match="9999"):
-        await older.open(wait_s=0)
-    older.close()
-
-
-async def test_a_postgresql_that_takes_any_bytes_for_text_is_read_as_utf8(postgresql_url):
-    server = create_engine(postgresql_url, isolation_level="AUTOCOMMIT")
-    with server.connect() as connection:
-        connection.execute(
-            text("CREATE DATABASE ascii ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C'")
-        )
-    server.dispose()
-    url = make_url(postgresql_url).set(database="ascii").render_as_string(hide_password=False)
-    database = Database(url, SCHEMA, SystemClock())
-    await database.open(wait_s=0)
-    with database.reading() as connection:
-        assert connection.scalar(text("SELECT 'Ångström'")) == "Ångström"
-    database.close()
-
-
-@pytest.mark.parametrize(
-    ("own", "used_ms"), [({}, "10000"), ({"tcp_user_timeout": "3000"}, "3000")]
-)
-def test_a_postgresql_that_is_cut_off_fails_calls_soon(postgresql_url, own, used_ms):
-    url = make_url(postgresql_url).update_query_dict(own).render_as_string(hide_password=False)
-    database = Database(url, SCHEMA, SystemClock())
-    with database.reading() as connection:
-        options = connection.connection.driver_connection.info.get_parameters()
-    database.close()
-    assert options["tcp_user_timeout"] == used_ms
-    assert {options[f"keepalives_{name}"] for name in ("idle", "interval", "count")} == {"10", "3"}
-
-
-@pytest.mark.parametrize(
-    ("url", "words"),
-    [("nonsense", "none of SQLAlchemy's"), ("mysql://localhost/x", "mysql: the database is")],
-)
-def test_a_database_of_another_kind_is_refused(url, words):
-    with pytest.raises(DatabaseUnusable, match=words):
-        Database(url, SCHEMA, SystemClock())
-
-
-async def test_an_unreachable_database_is_told_without_its_password():
-    database = Database("postgresql+psycopg://me:secret@127.0.0.1:1/x", SCHEMA, SystemClock())
-    with pytest.raises(DatabaseUnusable) as refused:
-        await database.open(wait_s=0)
-    assert "me:***@127.0.0.1" in str(refused.value)
-    assert "secret" not in str(refused.value)
-    database.close()
-
-
-@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_connections_that_the_server_dropped_are_made_anew(database, lease, half):
-    with database.reading() as connection:
-        pid = connection.scalar(text("SELECT pg_backend_pid()"))
-    killer = create_engine(database._engine.url)
-    with killer.connect() as connection:
-        connection.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
-    killer.dispose()
-    assert SurveyStore(database).take_in(lease, stretch(half())) == 1
-
-
-# --- leases ---
-
-
-def test_a_lease_is_one_checkers_until_it_runs_out(database):
-    leases = LeaseStore(database)
-    first = leases.take(BROKER, "one", 60_000)
-    assert first.fencing_token == 1
-    assert leases.free([BROKER]) == []
-    assert leases.take(BROKER, "two", 60_000) is None
-    leases.release(first)
-    assert leases.free([BROKER]) == [BROKER]
-    second = leases.take(BROKER, "two", 60_000)
-    assert (second.checker_id, second.fencing_token) == ("two", 2)
-    leases.release(first)
-    assert leases.free([BROKER]) == []
-
-
-async def test_a_lease_runs_out_by_itself(database):
-    leases = LeaseStore(database)
-    assert leases.take(BROKER, "one", 20) is not None
-    async with asyncio.timeout(60):
-        while (taken := leases.take(BROKER, "two", 60_000)) is None:  # noqa: ASYNC110 - time passes
-            await asyncio.sleep(0.01)
-    assert taken.fencing_token == 2
-
-
-def test_a_lease_that_nobody_took_can_be_prolonged_late(database):
-    leases = LeaseStore(database)
-    leases.take(BROKER, "one", -1)
-    [renewed] = leases.renew("one", 60_000)
-    assert renewed.fencing_token == 1
-    assert leases.take(BROKER, "two", 60_000) is None
-    leases.release(renewed)
-    assert leases.renew("one", 60_000) == []
-
-
-def test_of_many_takers_one_gets_the_lease(database):
-    leases = LeaseStore(database)
-    with ThreadPoolExecutor(4) as pool:
-        for broker in (BrokerKey("c1", f"broker-{number}") for number in range(5)):
-            taken = list(pool.map(lambda name, of=broker: leases.take(of, name, 60_000), "abcd"))
-            assert sum(lease is not None for lease in taken) == 1
-
-
-def test_checkers_know_of_each_other(database):
-    leases = LeaseStore(database)
-    assert leases.beat("one", 60_000) == ["one"]
-    assert leases.beat("two", 60_000) == ["one", "two"]
-    lease = leases.take(BROKER, "two", 60_000)
-    leases.leave("two")
-    assert leases.beat("one", 60_000) == ["one"]
-    assert leases.take(BROKER, "one", 60_000).fencing_token == lease.fencing_token + 1
-    leases.beat("three", -1)
-    assert leases.beat("one", 60_000) == ["one"]
-
-
-def test_leases_are_listed_by_broker(database):
-    leases = LeaseStore(database)
-    brokers = [BrokerKey("c1", "b"), BrokerKey("c2", "a"), BrokerKey("c1", "a")]
-    for broker in brokers:
-        leases.take(broker, "one", 60_000)
-    listed = [lease.broker for lease in leases.all(after=None, limit=10)]
-    assert listed == sorted(brokers)
-    [second] = leases.all(after=listed[0], limit=1)
-    assert second.broker == listed[1]
-    leases.note_progress(second, half_queue_offset=7, op_queue_offset=5)
-    [second] = leases.all(after=listed[0], limit=1)
-    assert (second.half_queue_offset, second.op_queue_offset) == (7, 5)
-
-
-def test_who_lost_the_lease_writes_nothing_more(database, lease, half):
-    leases = LeaseStore(database)
-    surveys, checks = SurveyStore(database), CheckStore(database)
-    surveys.take_in(lease, stretch(half()))
-    number = checks.begin_check(lease, key(), interval_ms=0)
-    leases.release(lease)
-    leases.take(BROKER, "checker-2", 60_000)
-    before = rows(database, TRANSACTION), rows(database, CHECK)
-    for write in (
-        lambda: surveys.take_in(lease, stretch(half(2))),
-        lambda: surveys.purge(lease, keep_ms=-1),
-        lambda: leases.note_progress(lease, half_queue_offset=1, op_queue_offset=1),
-        lambda: checks.begin_check(lease, key(), interval_ms=0),
-        lambda: checks.end_check(lease, key(), number, Answer(Outcome.UNKNOWN, "p")),
-        lambda: checks.undo_check(lease, key(), number, wait_ms=0),
-        lambda: checks.postpone(lease, key(), wait_ms=0),
-        lambda: checks.note_listed(lease, key(), interval_ms=0),
-        lambda: checks.park(lease, key()),
-        lambda: checks.decide(lease, key(), Outcome.COMMIT),
-    ):
-        with pytest.raises(LeaseLost):
-            write()
-    assert (rows(database, TRANSACTION), rows(database, CHECK)) == before
 
 
 # --- surveys ---

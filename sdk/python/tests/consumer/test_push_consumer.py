@@ -509,38 +509,9 @@ async def test_a_cancellation_inside_the_listener_is_a_failure_like_others(
     assert len(book.messages) == 3
 
 
-async def test_nobody_to_ask_is_an_error_at_once():
-    consumer = PushConsumer(
-        "127.0.0.1:1", group="lost", subscriptions={"nowhere": "*"}, listener=print
-    )
-    with pytest.raises(errors.NameServersUnreachable):
-        await consumer.start()
-    with pytest.raises(errors.ClientNotRunning):
-        await consumer.start()
-
-
 async def test_members_must_agree(make_consumer):
     async with make_consumer(Book(), group="strict", tags="a"):
         with pytest.raises(errors.GroupRefused) as caught:
             await make_consumer(Book(), group="strict", tags="b").start()
 
     assert caught.value.reason == "SUBSCRIPTION_CONFLICT"
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"group": "no good"},
-        {"start": "yesterday"},
-        {"start": datetime(2024, 1, 1)},  # noqa: DTZ001 - that is the mistake.
-        {"batch_size": 0},
-        {"ordered": True, "model": "broadcasting"},
-        {"ordered": True, "settings": PushSettings(queue_concurrency=2)},
-        {"tags": "a ||"},
-    ],
-)
-def test_nonsense_is_refused_before_anything_starts(arguments):
-    tags = arguments.pop("tags", "*")
-    options = {"group": "g", "listener": print} | arguments
-    with pytest.raises(errors.IllegalArgument):
-        PushConsumer("127.0.0.1:1", subscriptions={"orders": tags}, **options)
