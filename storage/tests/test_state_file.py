@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_storage import OsDisk, StateFile, StateFileDamaged
+from ariane_storage.disk.disk import is_exhausted
 from ariane_storage.state_file import decode_state, encode_state
 from ariane_storage.testing import FaultyDisk, PowerLost
 
@@ -210,6 +212,40 @@ def test_power_lost_at_every_step_leaves_before_or_after(saves):
                 assert state_file(disk.lose_power(seed)).load() == states[saves]
                 assert step > 5
                 return
+    raise AssertionError("saving never ends")
+
+
+@pytest.mark.parametrize("length", [1, 99], ids=["once", "for ever"])
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EMFILE])
+@pytest.mark.parametrize("saves", [1, 2, 3])
+def test_an_error_at_every_step_leaves_before_or_after(saves, error, length):
+    states = [None, OLD, NEW, NEWEST]
+    outcomes = set()
+    for step in range(1, 100):
+        disk = FaultyDisk()
+        file = state_file(disk)
+        for state in states[1:saves]:
+            file.save(state)
+        disk.error, disk.failing = error, range(disk.steps + step, disk.steps + step + length)
+        try:
+            file.save(states[saves])
+        except OSError as raised:
+            refused = is_exhausted(raised)
+            disk.failing = range(0)
+            possible = [states[saves - 1]] if refused else states[saves - 1 : saves + 1]
+            assert file.load() in possible, step
+            after = state_file(disk.copy().kill())
+            assert after.load() in possible, step
+            assert state_file(disk.copy().lose_power(step)).load() in possible, step
+            after.save({"on": step})
+            outcomes.add(refused)
+            file.save({"on": step})
+            assert state_file(disk.lose_power(step)).load() == {"on": step}
+        else:
+            assert step > 5
+            # Without space only what comes after the change is no refusal.
+            assert outcomes == ({False} if error == errno.EIO else {True, False})
+            return
     raise AssertionError("saving never ends")
 
 

@@ -9,7 +9,7 @@
 Saving: the new generation is written to a file of its own; the sidecar gets its checksum; the
 current generation gets ``.bak`` as a second name; then the new one is renamed to the current one.
 Every step is durable before the next, and after each of them a generation that the sidecar knows
-has its name.
+has its name. Whatever takes space comes before the last renaming, which makes the change.
 
 RocketMQ's fastjson writes integer keys without quotes, which is no JSON: reading adds the quotes. A
 file of another program has no sidecar, or one that does not know it. Without a sidecar it is valid
@@ -20,6 +20,7 @@ bit in our file is still noticed. To edit a file of ours by hand, remove the sid
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ariane_record.checksums.checksum import crc32
-from ariane_storage.disk.disk import Disk, is_unreadable
+from ariane_storage.disk.disk import Disk, is_exhausted, is_unreadable
 from ariane_storage.errors import StateFileDamaged
 
 # A string, or a bare integer that is a key; the contents of strings are left alone.
@@ -97,7 +98,8 @@ class StateFile:
         """Replace the file durably; the present generation becomes ``.bak``.
 
         Raises:
-            OSError: The disk failed; one of the two generations is valid.
+            OSError: The disk failed; one of the two generations is valid. If space or descriptors
+                have run out (see ``is_exhausted``), it is the old one.
         """
         content = encode_state(state)
         folder = self._path.parent
@@ -108,26 +110,35 @@ class StateFile:
         # An invalid generation takes no part, and never replaces a valid one.
         sums, _ = self._load_sums()
         current, backup = self._believed(self._path, sums), self._believed(self._backup, sums)
-        if current is None and backup is None:
-            # The first generation: a sidecar written before it would report it as missing.
-            disk.rename(written, self._path)
+        sums_written = self._write_sums(
+            [one for one in (content, current, backup) if one is not None]
+        )
+        is_first = current is None and backup is None
+        if not is_first:
+            disk.rename(sums_written, self._sums)
             disk.sync(folders=[folder])
-            self._save_sums([content])
-            return
-        self._save_sums([one for one in (content, current, backup) if one is not None])
         if current is not None:
             linked = self._backup.with_name(self._backup.name + ".tmp")
             disk.link(self._path, linked)
             disk.rename(linked, self._backup)
         disk.rename(written, self._path)
-        disk.sync(folders=[folder])
+        try:
+            disk.sync(folders=[folder])
+            if is_first:
+                # A sidecar that has its name before would report the first generation as missing.
+                disk.rename(sums_written, self._sums)
+                disk.sync(folders=[folder])
+        except OSError as error:
+            if is_exhausted(error):
+                # The next start finds the new generation: this is no refusal.
+                raise OSError(errno.EIO, f"saved, but not durably: {error.strerror}") from error
+            raise
 
-    def _save_sums(self, generations: list[bytes]) -> None:
+    def _write_sums(self, generations: list[bytes]) -> Path:
         written = self._sums.with_name(self._sums.name + ".tmp")
         sums = {"crc32": [crc32(generation) for generation in generations]}
         self._disk.write(written, json.dumps(sums).encode())
-        self._disk.rename(written, self._sums)
-        self._disk.sync(folders=[self._path.parent])
+        return written
 
     def remove(self) -> None:
         """Remove all generations durably."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import replace
@@ -44,6 +45,21 @@ def test_a_blip_deletes_nothing(bench, any_hour):
     bench.clock.advance(4 * DAY_MS)
     assert any_hour.keeping.apply_retention().deleted != ()
     any_hour.close()
+
+
+def test_a_doubt_that_a_full_disk_cannot_note_keeps_nothing_from_being_deleted(bench, any_hour):
+    fill(any_hour)
+    any_hour.flush_derived()
+    bench.clock.jump(15 * DAY_MS)
+    bench.disk.used_ratio = 0.86
+    bench.disk.error = errno.ENOSPC
+    bench.disk.failing = range(bench.disk.steps + 1, bench.disk.steps + 2)
+    assert any_hour.keeping.apply_retention().reason is RetentionReason.DISK_FORCE
+    assert not any_hour.is_poisoned
+    # The next turn notes it.
+    any_hour.keeping.apply_retention()
+    bench.disk = bench.disk.kill()
+    assert bench.open().clock_doubt is not None
 
 
 def test_a_jump_that_stands_as_long_as_messages_are_kept_is_believed(bench, any_hour):

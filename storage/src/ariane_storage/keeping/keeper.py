@@ -210,7 +210,9 @@ class Keeper:
         parts = self._parts
         if now_ms is None:
             now_ms = parts.believed_time.now_ms()
-        parts.guard.watch(parts.believed_time.save)
+        with contextlib.suppress(StoreFull):
+            # Unsaved, a doubt ends with the process: no reason to leave a full disk full.
+            self._watched("no space left to note a doubt of the clock", parts.believed_time.save)
         durable_end = self.flush()
         safe_end = durable_end if keep_from is None else min(durable_end, keep_from)
         plan = self._choose(now_ms, safe_end)

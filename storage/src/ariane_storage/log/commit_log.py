@@ -27,6 +27,7 @@ from ariane_storage.errors import StoreFormatError, StoreFull
 from ariane_storage.log.segment import Segment, segment_name
 
 _SEGMENTS_OPEN_MAX: Final = 64
+_WRITTEN_AT_ONCE: Final = 1 << 20
 
 
 class CommitLog:
@@ -263,6 +264,25 @@ class CommitLog:
         """Continue in a new segment, behind a gap: everything in between is lost."""
         self._following(commit_log_offset)
         self.write_offset = self.flushed_offset = commit_log_offset
+
+    def write_again(self, begin: int, end: int) -> None:
+        """Write what is there between two offsets once more, for the next flush to make durable.
+
+        After a failed flush the system may hold bytes in memory that it takes for written: other
+        processes read them, and no flush writes them. Unreadable bytes are left alone.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        for segment in self.walk(begin):
+            if segment.start >= end:
+                break
+            position, stop = max(0, begin - segment.start), min(end, segment.end) - segment.start
+            for first in range(position, stop, _WRITTEN_AT_ONCE):
+                window = segment.window(first, min(_WRITTEN_AT_ONCE, stop - first))
+                for low, high in window.readable():
+                    segment.write(low, window.content[low - first : high - first])
+        self.flushed_offset = min(self.flushed_offset, begin)
 
     def cut(self, commit_log_offset: int) -> None:
         """Durably remove everything at and behind an offset, and continue writing there."""

@@ -16,6 +16,7 @@ A window shows a range of a file, with zeros for bytes that could not be read::
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,6 +53,14 @@ class FileWindow:
     def unreadable_end(self) -> int:
         """Behind the last byte that could not be read, 0 if all could."""
         return self.unreadable[-1][1] if self.unreadable else 0
+
+    def readable(self) -> Iterator[tuple[int, int]]:
+        """Ranges of the file that could be read, in order."""
+        begin = self.position
+        for low, high in (*self.unreadable, (self.end, self.end)):
+            if begin < low:
+                yield begin, low
+            begin = high
 
     def unreadable_in(self, begin: int, end: int) -> tuple[int, int] | None:
         """The first unreadable range that has a byte of a range of the file, or None."""

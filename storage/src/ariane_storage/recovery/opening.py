@@ -91,6 +91,10 @@ def _recovered(
     if rebuild:
         IdleQueues(disk, files.idle_queues).check()
     crashed = mark_running(disk, files)
+    if crashed:
+        # A process that is killed while it saves state may leave names that only memory has: what
+        # is read now must still be there after a loss of power.
+        disk.sync(folders=[files.root, files.config])
     size = config.segment_bytes
     found = find_segments(disk, files.commit_log, size, checkpoint, crashed=crashed)
     foreign = set_aside(disk, files.commit_log, found.foreign)

@@ -15,8 +15,10 @@ beginning of a batch whose first record announces more is cut as well: the produ
 stored as a whole, and not a second time in part.
 5. If no valid record is left up to the end that was known to be flushed, that is damage and no torn
 tail: the log continues behind it, so that no offset that consumers have seen is used again.
-6. Everything found is made durable and a new checkpoint written. If this is interrupted at any
-point, it happens again; repeating it changes nothing.
+6. Everything found is made durable and a new checkpoint written. After a crash, what was not known
+to be flushed is written once more before it is flushed: if the crash followed a failed flush, the
+system takes these bytes for written, and a flush alone would leave them in memory. If this is
+interrupted at any point, it happens again; repeating it changes nothing.
 """
 
 from __future__ import annotations
@@ -391,6 +393,8 @@ class Recovery:
             log.cut(ending.commit_log_offset)
         log.write_offset = ending.commit_log_offset
         log.flushed_offset = min(log.flushed_offset, ending.commit_log_offset)
+        if self.crashed and self.checkpoint is not None:
+            log.write_again(self.checkpoint.flushed_offset, ending.commit_log_offset)
         log.flush()
         self.quarantine.keep_below(ending.commit_log_offset)
         self.quarantine.save()

@@ -10,7 +10,8 @@ dice say:
 
 Further faults: an error at the k-th flush, after which the kernel takes the pages for clean and
 never writes them; an error halfway through the k-th write to the log; no space beyond a limit; the
-plug pulled at the k-th step; flipped bits; pages that nobody can read any more.
+plug pulled at the k-th step; an error at each of some steps; flipped bits; pages that nobody can
+read any more.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class FaultyDisk:
         flushes: Flushes and syncs so far.
         writes: Writes so far to files of more than a page whose space was taken before.
         power_fails_at: The step at which the plug is pulled, or None.
+        failing: The steps that fail: half of a write is done, and nothing of anything else.
+        error: What they fail with; a step that gives space back never fails with ENOSPC.
         flush_fails_at: The flush, counted from 1, that fails with EIO, or None.
         write_fails_at: The write, counted from 1, that fails with EIO halfway, or None.
         space_bytes: Bytes that all files together may take, or None.
@@ -62,6 +65,8 @@ class FaultyDisk:
         self.flushes = 0
         self.writes = 0
         self.power_fails_at = power_fails_at
+        self.failing = range(0)
+        self.error = errno.EIO
         self.flush_fails_at = flush_fails_at
         self.write_fails_at = write_fails_at
         self.space_bytes = space_bytes
@@ -143,14 +148,16 @@ class FaultyDisk:
 
     # Its state.
 
-    def step(self) -> None:
-        """Count a step that changes something; the power may fail at it."""
+    def step(self, *, gives_space: bool = False) -> None:
+        """Count a step that changes something; it may fail, and so may the power."""
         if self._is_off:
             raise PowerLost
         self.steps += 1
         if self.steps == self.power_fails_at:
             self._is_off = True
             raise PowerLost
+        if self.steps in self.failing and not (gives_space and self.error == errno.ENOSPC):
+            raise OSError(self.error, os.strerror(self.error))
 
     def write_fails(self) -> bool:
         """Count a write to space that is allocated already; returns whether this one fails."""
@@ -255,11 +262,15 @@ class FaultyDisk:
         inode.cached = bytearray(content)
         inode.unreadable.clear()
         inode.space = len(content)
-        self.step()
         self.flush(inode)
 
     def flush(self, inode: Inode) -> None:
         """Make a file durable, or fail to."""
+        try:
+            self.step()
+        except OSError:
+            inode.flush(fails=True)
+            raise
         fails = self._flush_fails()
         inode.flush(fails=fails)
         if fails:
@@ -283,7 +294,6 @@ class FaultyDisk:
                 self.remove(path)
             raise
         inode.cached = inode.cached.ljust(size_bytes, b"\0")
-        self.step()
         self.flush(inode)
         self.sync(folders=[path.parent])
 
@@ -293,7 +303,6 @@ class FaultyDisk:
         inode = self._inode(path)
         inode.overwrite(keep_bytes, len(inode.cached))
         inode.cached = inode.cached[:keep_bytes].ljust(len(inode.cached), b"\0")
-        self.step()
         self.flush(inode)
 
     def open(self, path: Path, *, writable: bool) -> OpenFile:  # noqa: ARG002 - as on a real disk.
@@ -317,7 +326,7 @@ class FaultyDisk:
 
     def remove(self, path: Path) -> None:
         """Remove a file if it is there."""
-        self.step()
+        self.step(gives_space=True)
         if self.size_of(path) is not None:
             self._folders[path.parent].change((path.name, None))
 
@@ -325,14 +334,13 @@ class FaultyDisk:
         """Remove a folder and all in it, if it is there; files first, as file systems do."""
         for below in sorted(self._folders, reverse=True):
             if below == path or path in below.parents:
-                self.step()
+                self.step(gives_space=True)
                 folder = self._folders.pop(below)
                 folder.cached.clear()
 
     def sync(self, *, files: Iterable[Path] = (), folders: Iterable[Path] = ()) -> None:
         """Make contents of files and names in folders durable."""
         for path in files:
-            self.step()
             self.flush(self._inode(path))
         for path in folders:
             self.step()
@@ -387,13 +395,17 @@ class _Descriptor:
             yield begin, len(self._inode.cached)
 
     def write_at(self, position: int, content: ByteBuffer) -> None:
-        self._disk.step()
         inode, end = self._inode, position + len(content)
+        half = memoryview(content)[: len(content) // 2]
+        try:
+            self._disk.step()
+        except OSError:
+            inode.cached[position : position + len(half)] = half
+            raise
         inode.overwrite(position, end)
         if end <= inode.space:
             if len(inode.cached) > _PAGE_BYTES and self._disk.write_fails():
-                half = len(content) // 2
-                inode.cached[position : position + half] = memoryview(content)[:half]
+                inode.cached[position : position + len(half)] = half
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
             inode.cached[position:end] = content
             return
@@ -407,7 +419,6 @@ class _Descriptor:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def flush(self) -> None:
-        self._disk.step()
         self._disk.flush(self._inode)
 
     def close(self) -> None:

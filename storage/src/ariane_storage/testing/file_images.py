@@ -39,7 +39,12 @@ class Inode:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def overwrite(self, begin: int, end: int) -> None:
-        """Bring lost pages back that are written as a whole; others are read first, and fail."""
+        """Bring lost pages back that are written as a whole; others are read first, and fail.
+
+        What a failed flush has lost is written with the next one, if it is overwritten before.
+        """
+        if self.clean != self.durable:
+            self._make_dirty(begin, end)
         if not self.unreadable:
             return
         whole = range((begin + PAGE_BYTES - 1) // PAGE_BYTES, end // PAGE_BYTES)
@@ -47,6 +52,14 @@ class Inode:
             whole = range(whole.start, (end + PAGE_BYTES - 1) // PAGE_BYTES)
         self.unreadable.difference_update(whole)
         self.check_readable(begin, end)
+
+    def _make_dirty(self, begin: int, end: int) -> None:
+        """Let the kernel know again that a range differs from the medium."""
+        begin -= begin % SECTOR_BYTES
+        end = min(len(self.clean), end + -end % SECTOR_BYTES)
+        if begin < end:
+            on_medium = self.durable[begin:end].ljust(end - begin, b"\0")
+            self.clean = self.clean[:begin] + on_medium + self.clean[end:]
 
     def copy(self) -> Inode:
         """The same file, on another disk."""
