@@ -36,8 +36,18 @@ def test_docstring_is_free(repository):
 
 def test_logic_in_init(repository):
     clean = '"""A package."""\n\nfrom a import b\n\n__all__ = ["b"]\n__version__ = "1"\n'
-    sources = repository({"a/__init__.py": clean, "b/__init__.py": f"{clean}LIMIT = 3\n"})
-    assert rules_broken(python_rules.logic_in_init, sources) == [("b/__init__.py", 7)]
+    chosen = "if TYPE_CHECKING:\n    from a import c\nelse:\n    from a import d as __getattr__\n"
+    lazy = clean + chosen
+    sources = repository(
+        {
+            "a/__init__.py": clean,
+            "b/__init__.py": f"{clean}LIMIT = 3\n",
+            "c/__init__.py": lazy,
+            "d/__init__.py": f"{lazy}    LIMIT = 3\n",
+        }
+    )
+    broken = [("b/__init__.py", 7), ("d/__init__.py", 7)]
+    assert rules_broken(python_rules.logic_in_init, sources) == broken
 
 
 def test_vague_names(repository):

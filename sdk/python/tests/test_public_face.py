@@ -1,11 +1,15 @@
 """What stands before the applications: names that are the same everywhere."""
 
+import ast
 import inspect
 
 import pytest
 import sqlalchemy.orm
 
+import ariane_record
+import ariane_record.public_names
 import ariane_sdk
+import ariane_sdk.public_names
 from ariane_sdk import errors, sql, sync
 
 MODULES = (ariane_sdk, sync, sql)
@@ -19,6 +23,22 @@ CLIENTS = sorted(
     },
     key=lambda named: (named.__module__, named.__name__),
 )
+
+
+@pytest.mark.parametrize("package", [ariane_sdk, ariane_record], ids=lambda each: each.__name__)
+def test_names_that_load_late_are_those_that_type_checkers_read(package):
+    read = {
+        alias.name: node.module
+        for node in ast.walk(ast.parse(inspect.getsource(package)))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname is None and alias.name != "TYPE_CHECKING"
+    }
+    assert read == package.public_names._HOME_OF
+    assert dir(package) == sorted(package.__all__) == sorted(read)
+    assert all(getattr(package, name) is not None for name in package.__all__)
+    with pytest.raises(AttributeError, match=rf"'{package.__name__}' has no attribute 'Prodcer'"):
+        _ = package.Prodcer
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: f"{client.__module__}")

@@ -1,67 +1,69 @@
 """The Python client of ArianeMQ."""
 
-import ariane_sdk.runtime.before_grpc  # noqa: F401 - it must come before whatever imports gRPC.
+import ariane_sdk.runtime.before_grpc
 
 # isort: split
-from ariane_record.decoding.columns import RecordColumns
-from ariane_record.layout import Host
-from ariane_record.single.compression import Compression
-from ariane_sdk.checks.limits import RESERVED_PROPERTIES
-from ariane_sdk.checks.local_filter import Local
-from ariane_sdk.checks.sql_filter import Sql
-from ariane_sdk.checks.uploaded_filter import Uploaded
-from ariane_sdk.client.conflicts import ConflictSide, SubscriptionConflict
-from ariane_sdk.client.listener import Listener
-from ariane_sdk.cluster.cluster_client import ClusterClient
-from ariane_sdk.cluster.dead_letters import (
-    DeadLetter,
-    DeadLetterChunk,
-    DeadLetterFilter,
-    DeadLetters,
-    Redrive,
-)
-from ariane_sdk.cluster.group_report import GroupMember, QueueLag
-from ariane_sdk.cluster.offset_resets import ResetTarget
-from ariane_sdk.cluster.sinks import SinkDeleted, SinkMoved, SinkReport
-from ariane_sdk.consumer.group.allocation import (
-    AllocationStrategy,
-    Averaging,
-    CircularAveraging,
-    Configured,
-    GroupFacts,
-)
-from ariane_sdk.consumer.group.consistent_hash import ConsistentHash
-from ariane_sdk.consumer.group.consumer_plan import MessageModel
-from ariane_sdk.consumer.group.machine_room import MachineRoom, MachineRoomNearby
-from ariane_sdk.consumer.group.sticky import Sticky
-from ariane_sdk.consumer.offsets.start_position import StartPosition
-from ariane_sdk.consumer.pull_consumer import PullConsumer
-from ariane_sdk.consumer.push_consumer import PushConsumer
-from ariane_sdk.consumer.receive_consumer import ReceiveConsumer
-from ariane_sdk.consumer.receiving.message_listener import MessageListener
-from ariane_sdk.message import (
-    AcknowledgedLevel,
-    Message,
-    MessageQueue,
-    Receipt,
-    ReceivedMessage,
-    SendResult,
-)
-from ariane_sdk.producer.batches.topic_lane import QueueSelector
-from ariane_sdk.producer.producer import Producer
-from ariane_sdk.producer.transactions.transaction import (
-    HalfMessage,
-    TransactionCheck,
-    TransactionChecker,
-    TransactionOutcome,
-)
-from ariane_sdk.producer.transactions.transaction_block import Transaction
-from ariane_sdk.reading.queue_reader import QueueReader, TimeBoundary
-from ariane_sdk.routing.live_broker import LiveBroker
-from ariane_sdk.routing.name_servers import NameServerAddresses
-from ariane_sdk.routing.route import BrokerRoute, Route
-from ariane_sdk.runtime.clock import Clock
-from ariane_sdk.settings import ProducerSettings, PullSettings, PushSettings
+from typing import TYPE_CHECKING
+
+import ariane_sdk.errors  # noqa: F401 - It is found without an import of its own.
+
+if TYPE_CHECKING:
+    from ariane_record.decoding.columns import RecordColumns
+    from ariane_record.layout import Host
+    from ariane_record.single.compression import Compression
+    from ariane_sdk.checks.local_filter import Local
+    from ariane_sdk.checks.property_names import RESERVED_PROPERTIES
+    from ariane_sdk.checks.sql_filter import Sql
+    from ariane_sdk.checks.uploaded_filter import Uploaded
+    from ariane_sdk.client.conflicts import ConflictSide, SubscriptionConflict
+    from ariane_sdk.client.listener import Listener
+    from ariane_sdk.cluster.cluster_client import ClusterClient
+    from ariane_sdk.cluster.dead_letters import (
+        DeadLetter,
+        DeadLetterChunk,
+        DeadLetterFilter,
+        DeadLetters,
+        Redrive,
+    )
+    from ariane_sdk.cluster.group_report import GroupMember, QueueLag
+    from ariane_sdk.cluster.offset_resets import ResetTarget
+    from ariane_sdk.cluster.sinks import SinkDeleted, SinkMoved, SinkReport
+    from ariane_sdk.consumer.group.allocation import (
+        AllocationStrategy,
+        Averaging,
+        CircularAveraging,
+        Configured,
+        GroupFacts,
+    )
+    from ariane_sdk.consumer.group.consistent_hash import ConsistentHash
+    from ariane_sdk.consumer.group.consumer_plan import MessageModel
+    from ariane_sdk.consumer.group.machine_room import MachineRoom, MachineRoomNearby
+    from ariane_sdk.consumer.group.sticky import Sticky
+    from ariane_sdk.consumer.offsets.start_position import StartPosition
+    from ariane_sdk.consumer.pull_consumer import PullConsumer
+    from ariane_sdk.consumer.push_consumer import PushConsumer
+    from ariane_sdk.consumer.receive_consumer import ReceiveConsumer
+    from ariane_sdk.consumer.receiving.message_listener import MessageListener
+    from ariane_sdk.message import AcknowledgedLevel, Message, Receipt, ReceivedMessage, SendResult
+    from ariane_sdk.message_queue import MessageQueue
+    from ariane_sdk.producer.batches.topic_lane import QueueSelector
+    from ariane_sdk.producer.producer import Producer
+    from ariane_sdk.producer.transactions.transaction import (
+        HalfMessage,
+        TransactionCheck,
+        TransactionChecker,
+        TransactionOutcome,
+    )
+    from ariane_sdk.producer.transactions.transaction_block import Transaction
+    from ariane_sdk.reading.queue_reader import QueueReader, TimeBoundary
+    from ariane_sdk.routing.live_broker import LiveBroker
+    from ariane_sdk.routing.name_servers import NameServerAddresses
+    from ariane_sdk.routing.route import BrokerRoute, Route
+    from ariane_sdk.runtime.clock import Clock
+    from ariane_sdk.settings import ProducerSettings, PullSettings, PushSettings
+else:
+    from ariane_sdk.public_names import found as __getattr__  # noqa: F401 - Python looks for it.
+    from ariane_sdk.public_names import names as __dir__  # noqa: F401 - Python looks for it.
 
 __all__ = [
     "RESERVED_PROPERTIES",

@@ -63,7 +63,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ariane_sdk.message import MessageQueue, ReceivedMessage, SendResult
+    from ariane_sdk.message import ReceivedMessage, SendResult
+    from ariane_sdk.message_queue import MessageQueue
 
 _NO_METADATA: Mapping[str, str] = MappingProxyType({})
 

@@ -17,26 +17,10 @@ from ariane_record.layout import PropertyName, SystemFlag
 from ariane_record.single.message_id import encode_offset_message_id
 from ariane_record.single.view import MessageView
 from ariane_sdk.errors import BodyDamaged
+from ariane_sdk.message_queue import MessageQueue
 
 _INT32: Final = Struct("<i")
 _COMPRESSED: Final = int(SystemFlag.COMPRESSED)
-
-
-class MessageQueue(NamedTuple):
-    """One ordered shard of a topic on one broker; sorts by topic, broker, queue.
-
-    Attributes:
-        topic: The topic.
-        broker_name: The broker that holds it.
-        queue_id: Its number within topic and broker, from 0.
-    """
-
-    topic: str
-    broker_name: str
-    queue_id: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}@{self.broker_name}#{self.queue_id}"
 
 
 class _NoProperties(dict[str, str]):

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from ariane_record.encoding.columns.arrow_texts import lengths_of, own_octets
 from ariane_record.encoding.columns.message_columns import MessageColumns
 from ariane_record.errors import IllegalColumn
-from ariane_sdk.checks.limits import RESERVED_PROPERTIES, checked_tag
+from ariane_sdk.checks.limits import checked_tag
+from ariane_sdk.checks.property_names import RESERVED_PROPERTIES
 from ariane_sdk.errors import ColumnIllegal, FeatureNotAvailable, IllegalArgument, MessageIllegal
 
 PART_OF: Final[Mapping[str, str]] = {

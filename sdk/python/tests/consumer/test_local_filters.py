@@ -27,7 +27,7 @@ from ariane_sdk import (
 from ariane_sdk.checks.local_filter import LocalFilter
 from ariane_sdk.consumer.pulling.received_messages import received_messages
 from ariane_sdk.errors import FilterFailed, FilterIllegal, RouteNotFound
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sql92.testing.reference import judge_plainly
 
 LATE = "origin = 'JFK' AND dep_delay > 60"

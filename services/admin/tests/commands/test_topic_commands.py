@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
@@ -250,3 +252,20 @@ def test_queues_that_nobody_reads_need_force_and_are_told(ariane, ariane_json, c
     assert "no consumer gets them" in capfd.readouterr().out
     ariane("topic", "update", "hidden", "--queues", "3")
     assert "no consumer gets them" not in ariane("doctor")
+
+
+def test_a_list_loads_neither_numpy_nor_what_sends_and_consumes(cluster):
+    """Of 0.4 seconds for an answer, loading what is not needed would take more than half."""
+    program = (
+        "import sys\n"
+        "from ariane_admin.cli import main\n"
+        f"assert main(['topic', 'list', '--name-servers', {cluster.name_servers!r}]) == 0\n"
+        "heavy = {'numpy', 'pyarrow', 'rich', 'yaml', 'sqlalchemy', 'opentelemetry', 'pyspark',"
+        " 'ariane_sdk.producer', 'ariane_sdk.message', 'ariane_sdk.consumer.consumer_life',"
+        " 'ariane_admin.servicers', 'ariane_admin.asking.changes'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")

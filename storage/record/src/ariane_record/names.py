@@ -137,6 +137,11 @@ def retry_topic(group: str) -> str:
     return RETRY_PREFIX + group
 
 
+def reply_topic(cluster_name: str) -> str:
+    """The topic that carries the replies of a cluster."""
+    return cluster_name + REPLY_SUFFIX
+
+
 def dead_letter_topic(group: str) -> str:
     """The topic of a group's dead letters."""
     return DEAD_LETTER_PREFIX + group

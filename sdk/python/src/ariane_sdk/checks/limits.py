@@ -9,14 +9,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from ariane_record import (
-    IllegalName,
-    RecordTooLarge,
-    check_group_name,
-    check_topic_name,
-)
 from ariane_record.control_characters import holds_control_character
-from ariane_record.errors import RecordError
+from ariane_record.errors import IllegalName, RecordError, RecordTooLarge
+from ariane_record.names import check_group_name, check_topic_name
 from ariane_sdk.errors import (
     ArianeError,
     IllegalArgument,
@@ -24,60 +19,12 @@ from ariane_sdk.errors import (
     MessageTooLarge,
     NameIllegal,
 )
-from ariane_sdk.message import Message, SystemMessage
 
 BODY_BYTES_MAX: Final = 4 << 20
 """RocketMQ's limit, and the default of our brokers."""
 
 TAG_SEPARATOR: Final = "||"
 ALL_TAGS: Final = "*"
-
-RESERVED_PROPERTIES: Final = frozenset(
-    {
-        "BUYER_ID",
-        "CLUSTER",
-        "CONSUME_START_TIME",
-        "CORRELATION_ID",
-        "DELAY",
-        "DLQ_ORIGIN_MESSAGE_ID",
-        "DLQ_ORIGIN_TOPIC",
-        "EXTEND_UNIQ_INFO",
-        "INNER_NUM",
-        "INSTANCE_ID",
-        "MAX_OFFSET",
-        "MAX_RECONSUME_TIMES",
-        "MIN_OFFSET",
-        "MSG_REGION",
-        "MSG_TYPE",
-        "ORIGIN_MESSAGE_ID",
-        "PGROUP",
-        "REAL_QID",
-        "REAL_TOPIC",
-        "RECONSUME_TIME",
-        "REPLY_TO_CLIENT",
-        "RETRY_TOPIC",
-        "TIMER_DELAY_MS",
-        "TIMER_DELAY_SEC",
-        "TIMER_DELIVER_MS",
-        "TIMER_DEL_UNIQKEY",
-        "TIMER_OUT_MS",
-        "TRACE_ON",
-        "TRANSACTION_CHECK_TIMES",
-        "TRANSFER_FLAG",
-        "TRAN_COMMITTED_AT",
-        "TRAN_FIRST_STORED_MS",
-        "TRAN_MSG",
-        "TRAN_OUTCOME",
-        "TRAN_PARKED",
-        "TRAN_PREPARED_QUEUE_OFFSET",
-        "TTL",
-        "WAIT",
-        "__PSEQ#",
-        "__transactionId__",
-    }
-)
-"""Properties that the system reads or writes: RocketMQ's ``MessageConst.STRING_HASH_SET``, and our
-own."""
 
 
 def checked_topic(name: str) -> str:
@@ -154,19 +101,6 @@ def check_body_size(size_bytes: int, limit_bytes: int) -> None:
             f"a body of {size_bytes} bytes; {limit_bytes} are allowed",
             metadata={"size_bytes": str(size_bytes), "limit_bytes": str(limit_bytes)},
         )
-
-
-def check_property_names(message: Message) -> None:
-    """Refuse properties that the system would take for its own.
-
-    Raises:
-        MessageIllegal: There are some.
-    """
-    if isinstance(message, SystemMessage):
-        return
-    if not RESERVED_PROPERTIES.isdisjoint(message.properties):
-        names = ", ".join(sorted(RESERVED_PROPERTIES.intersection(message.properties)))
-        raise MessageIllegal(f"properties of the system may not be set: {names}")
 
 
 def refusal_of(error: RecordError) -> ArianeError:

@@ -29,7 +29,7 @@ from ariane.broker.v1.pull_service_pb2 import FindQueueOffsetsRequest, ListQueue
 from ariane_sdk.client.caution import NO_CAUTION, Caution, InWork
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.pages import PAGE_SIZE_MAX, collect_pages
 from ariane_sdk.net.status import error_from_rpc, error_from_status

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, DeleteTopicRequest, Topic
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO, MESSAGE_TYPE_UNSPECIFIED
-from ariane_record import is_system_topic
-from ariane_record.names import is_system_group
+from ariane_record.names import is_system_group, is_system_topic, reply_topic
 from ariane_sdk.checks.limits import checked_group, checked_topic
 from ariane_sdk.client.broker_calls import answer_of
 from ariane_sdk.client.conflicts import SubscriptionConflict, conflicts_at
@@ -22,8 +21,7 @@ from ariane_sdk.cluster.primaries import at_every_primary
 from ariane_sdk.cluster.queue_owners import QueueOwners
 from ariane_sdk.cluster.sinks import SinkCalls, SinkDeleted, SinkMoved, SinkReport
 from ariane_sdk.errors import CallError, IllegalArgument, RouteNotFound, TopicExists, TopicNotFound
-from ariane_sdk.message import MessageQueue
-from ariane_sdk.producer.requests.request_reply import reply_topic
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.live_broker import LiveBroker, live_broker_of, route_to
 from ariane_sdk.routing.route import PRIMARY_ID, Route
 

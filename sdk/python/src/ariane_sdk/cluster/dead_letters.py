@@ -21,7 +21,8 @@ from ariane_record.names import dead_letter_topic
 from ariane_sdk.checks.limits import checked_group
 from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
 from ariane_sdk.errors import CallError, RouteNotFound
-from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.reading.queue_reader import QueueReader
 from ariane_sdk.routing.routes import find_broker
 

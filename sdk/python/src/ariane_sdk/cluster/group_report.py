@@ -9,7 +9,7 @@ from typing import Final
 
 from ariane.broker.v1 import client_service_pb2, offset_service_pb2
 from ariane_sdk.client.conflicts import subscriptions_of
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.timestamps import moment_from
 
 

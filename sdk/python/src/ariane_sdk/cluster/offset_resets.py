@@ -18,7 +18,7 @@ from ariane_sdk.checks.queue_arguments import checked_offsets
 from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
 from ariane_sdk.consumer.offsets.start_position import StartPosition, checked_start
 from ariane_sdk.errors import CallError, GroupNotFound, IllegalArgument
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.timestamps import timestamp_from
 from ariane_sdk.routing.route import BrokerRoute, Route

@@ -6,7 +6,7 @@ import asyncio
 
 from ariane_sdk.client.broker_calls import BrokerCalls
 from ariane_sdk.errors import CallError
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.live_broker import LiveBroker, route_to
 
 

@@ -32,7 +32,7 @@ from ariane_sdk.errors import (
     QueueNotFound,
     RouteNotFound,
 )
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.route import Route
 from ariane_sdk.routing.routes import broker_of
 from ariane_sdk.runtime.fork import ForkGuard

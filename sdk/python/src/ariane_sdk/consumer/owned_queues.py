@@ -39,7 +39,7 @@ from ariane_sdk.consumer.offsets.start_position import GroupStart, StartPosition
 from ariane_sdk.consumer.pulling.pull_loop import LOST_REASONS
 from ariane_sdk.consumer.pulling.pull_loops import PullLoops
 from ariane_sdk.errors import ArianeError, CallError, ConsumerOffsetRefused
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.routing.routes import broker_of
 from ariane_sdk.runtime.clock import Clock

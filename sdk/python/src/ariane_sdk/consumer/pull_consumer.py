@@ -43,7 +43,8 @@ from ariane_sdk.consumer.polling.polled_columns import PolledColumns
 from ariane_sdk.consumer.polling.polled_line import PolledLine
 from ariane_sdk.consumer.polling.polled_queue import PolledQueue
 from ariane_sdk.errors import ArianeError, ClientNotRunning, IllegalArgument
-from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.reading.columns_out import columns_wanted
 from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random

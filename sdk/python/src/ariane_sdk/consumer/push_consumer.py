@@ -36,7 +36,7 @@ from ariane_sdk.consumer.group.consumer_plan import (
 )
 from ariane_sdk.consumer.offsets.start_position import StartPosition, checked_start
 from ariane_sdk.errors import IllegalArgument
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random

@@ -15,13 +15,8 @@ from ariane_sdk.errors import (
     SendBufferFull,
     SendError,
 )
-from ariane_sdk.message import (
-    AcknowledgedLevel,
-    Message,
-    MessageQueue,
-    ReceivedMessage,
-    SendResult,
-)
+from ariane_sdk.message import AcknowledgedLevel, Message, ReceivedMessage, SendResult
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.send_results import JoinedResults, SendResults
 from ariane_sdk.producer.batches.topic_lane import (
     NO_OPTIONS,

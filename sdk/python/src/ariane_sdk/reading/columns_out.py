@@ -24,7 +24,7 @@ from ariane_record.decoding.header_columns import decode_headers
 from ariane_record.errors import RecordCorrupted
 from ariane_record.layout import HOST_FLAGS
 from ariane_sdk.errors import IllegalArgument, RecordDamaged
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.reading.damaged_rows import body_damaged, some_rows
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ariane_record.decoding.columns import RecordColumns
 from ariane_sdk.errors import BodyDamaged
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 
 
 def body_damaged(queue: MessageQueue, queue_offset: int, cause: str) -> BodyDamaged:

@@ -20,7 +20,8 @@ from ariane_record.single.message_id import decode_offset_message_id
 from ariane_record.single.view import iter_messages
 from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
 from ariane_sdk.errors import CallError
-from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.timestamps import timestamp_ms
 from ariane_sdk.routing.route import BrokerRoute

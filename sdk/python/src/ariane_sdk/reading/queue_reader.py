@@ -32,7 +32,8 @@ from ariane_sdk.errors import (
     IllegalArgument,
     MessageNotFound,
 )
-from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.timestamps import timestamp_from
 from ariane_sdk.reading.columns_out import RangeColumns
 from ariane_sdk.reading.message_query import MessageQueries

@@ -20,7 +20,7 @@ from ariane_sdk.checks.queue_arguments import checked_count, checked_offset, che
 from ariane_sdk.client.broker_calls import read_addresses
 from ariane_sdk.client.session import Session
 from ariane_sdk.errors import CallError, RecordDamaged
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.living_stream import LivingStream
 from ariane_sdk.net.status import error_from_rpc
 from ariane_sdk.routing.routes import find_broker

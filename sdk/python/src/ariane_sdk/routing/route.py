@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 from ariane_ordering import queues_in_order
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 
 PRIMARY_ID = 0
 """The broker id of a primary; replicas have others."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from ariane_record.names import TEMPLATE_TOPIC
 from ariane_sdk.errors import CallError, QueueNotFound, RouteNotFound, ServiceUnavailable
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.name_servers import NameServers
 from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.routing.route_doubts import RouteDoubts

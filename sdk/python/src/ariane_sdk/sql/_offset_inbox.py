@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from ariane_sdk.errors import IllegalArgument
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.runtime.clock import utc_now
 from ariane_sdk.sql._consumer_name import checked_consumer
 from ariane_sdk.sql._tables import INBOX_OFFSET

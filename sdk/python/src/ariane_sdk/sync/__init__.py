@@ -14,8 +14,8 @@ survive a fork: a child that touches one of its parent's is told so, and makes i
 from ariane_record.decoding.columns import RecordColumns
 from ariane_record.layout import Host
 from ariane_record.single.compression import Compression
-from ariane_sdk.checks.limits import RESERVED_PROPERTIES
 from ariane_sdk.checks.local_filter import Local
+from ariane_sdk.checks.property_names import RESERVED_PROPERTIES
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.client.conflicts import ConflictSide, SubscriptionConflict
@@ -37,14 +37,8 @@ from ariane_sdk.consumer.group.machine_room import MachineRoom, MachineRoomNearb
 from ariane_sdk.consumer.group.sticky import Sticky
 from ariane_sdk.consumer.offsets.start_position import StartPosition
 from ariane_sdk.consumer.receiving.message_listener import MessageListener
-from ariane_sdk.message import (
-    AcknowledgedLevel,
-    Message,
-    MessageQueue,
-    Receipt,
-    ReceivedMessage,
-    SendResult,
-)
+from ariane_sdk.message import AcknowledgedLevel, Message, Receipt, ReceivedMessage, SendResult
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.topic_lane import QueueSelector
 from ariane_sdk.producer.transactions.transaction import (
     HalfMessage,

@@ -6,7 +6,8 @@ import asyncio
 import concurrent.futures
 
 from ariane_sdk.errors import ClientNotRunning
-from ariane_sdk.message import AcknowledgedLevel, Message, MessageQueue, SendResult
+from ariane_sdk.message import AcknowledgedLevel, Message, SendResult
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer import producer as _producer
 from ariane_sdk.producer.batches.topic_lane import QueueSelector
 from ariane_sdk.producer.transactions.transaction import TransactionChecker

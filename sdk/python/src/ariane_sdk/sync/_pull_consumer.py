@@ -14,7 +14,8 @@ from ariane_sdk.consumer.group.allocation import AllocationStrategy
 from ariane_sdk.consumer.group.consumer_plan import MessageModel
 from ariane_sdk.consumer.offsets.start_position import StartPosition
 from ariane_sdk.errors import ClientNotRunning
-from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking
 from ariane_sdk.settings import PullSettings

@@ -13,7 +13,7 @@ from ariane_sdk.consumer import push_consumer as _push_consumer
 from ariane_sdk.consumer.group.allocation import AllocationStrategy
 from ariane_sdk.consumer.group.consumer_plan import MessageModel
 from ariane_sdk.consumer.offsets.start_position import StartPosition
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking
 from ariane_sdk.runtime.stop_signals import stop_signals

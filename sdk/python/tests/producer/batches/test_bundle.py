@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ariane.broker.v1.send_service_pb2 import AppendRecordsRequest, AppendResult
 from ariane_record.encoding.plain_topic import PlainTopic
 from ariane_record.single.message_id import UniqueIdGenerator
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.bundle import Bundle, BundleSettings
 from ariane_sdk.producer.batches.singles_batch import SinglesBatch, encode_together
 from ariane_sdk.producer.sending.append_wire import request_parts

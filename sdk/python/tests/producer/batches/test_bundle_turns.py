@@ -9,7 +9,7 @@ from ariane_record import ProducerSequence
 from ariane_record.encoding.plain_topic import PlainTopic
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_sdk import ProducerSettings
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.bundle import Bundle, BundleSettings
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.sending.broker_sender import BrokerSender

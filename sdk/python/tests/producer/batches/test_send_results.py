@@ -5,7 +5,8 @@ import pytest
 
 from ariane_record.single.message_id import IdRun, UniqueIds
 from ariane_sdk import SendResult
-from ariane_sdk.message import AcknowledgedLevel, MessageQueue
+from ariane_sdk.message import AcknowledgedLevel
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.send_results import JoinedResults, SendResults, StoredBatch
 
 QUEUE = MessageQueue("orders", "broker-a", 3)

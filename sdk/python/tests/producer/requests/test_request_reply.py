@@ -5,8 +5,9 @@ import itertools
 
 import pytest
 
+from ariane_record.names import reply_topic
 from ariane_sdk import ClusterClient, Message, Producer, PushConsumer, errors, sync
-from ariane_sdk.producer.requests.request_reply import reply_to, reply_topic
+from ariane_sdk.producer.requests.request_reply import reply_to
 
 _numbers = itertools.count()
 

@@ -4,7 +4,7 @@ import pytest
 
 from ariane_record.encoding.plain_topic import PlainTopic
 from ariane_record.single.message_id import UniqueIdGenerator
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.bundle import Bundle, BundleSettings
 from ariane_sdk.producer.sending.staggered_calls import BATCHES_PER_CALL_MAX, TURNS, turn_size
 from ariane_sdk.producer.sending.waiting_bundles import (

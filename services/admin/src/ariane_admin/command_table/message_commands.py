@@ -203,7 +203,7 @@ MESSAGE_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
                 "Delete topic NAME with its messages and the offsets of its groups.",
             ),
             "list": LazyCommand(
-                "ariane_admin.commands.topic.topic:list_topics",
+                "ariane_admin.commands.topic.topic_list:list_topics",
                 "List topics by name, with their queues on all brokers.",
             ),
             "order": LazyCommand(

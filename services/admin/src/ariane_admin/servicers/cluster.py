@@ -30,8 +30,7 @@ from ariane_admin.doctor.diagnosis import diagnose
 from ariane_admin.doctor.findings import Severity
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_admin.servicers.rates import RateMemory, Rates
-from ariane_record import is_system_topic
-from ariane_record.names import is_system_group
+from ariane_record.names import is_system_group, is_system_topic
 from ariane_sdk import LiveBroker, QueueLag
 from ariane_sdk.errors import CallError, NameServersUnreachable
 from ariane_servicekit import Clock, ServiceError, take_page

@@ -21,8 +21,7 @@ from ariane_admin.asking.cluster_doors import (
 )
 from ariane_admin.asking.pages import all_pages
 from ariane_admin.servicers.cluster_access import ClusterAccess
-from ariane_record import is_system_topic
-from ariane_record.names import is_system_group
+from ariane_record.names import is_system_group, is_system_topic
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import ArianeError
 from ariane_servicekit import field_invalid

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from ariane_sdk.consumer.delivery.failed_messages import FailedMessages
 from ariane_sdk.consumer.delivery.message_returns import REJECTED, MessageReturns
 from ariane_sdk.errors import BodyDamaged
-from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.runtime.log import logger
 
 

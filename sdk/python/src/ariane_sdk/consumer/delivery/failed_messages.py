@@ -8,7 +8,8 @@ from typing import Final
 
 from ariane_record.layout import PropertyName
 from ariane_sdk.errors import MessagesFailed
-from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.runtime.log import logger
 
 

@@ -19,7 +19,8 @@ from ariane_sdk.client.listener import Deliver
 from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
 from ariane_sdk.consumer.delivery.window import QueueWindow
 from ariane_sdk.errors import CallError
-from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.runtime.log import logger
 
 TELL_DELAY_S: Final = 1.0

@@ -19,7 +19,8 @@ from ariane.broker.v1.retry_service_pb2 import (
 from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
 from ariane_sdk.consumer.delivery.failed_messages import FailedMessages
 from ariane_sdk.errors import ArianeError, CallError
-from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.status import error_from_status
 from ariane_sdk.routing.route import BrokerRoute

@@ -15,7 +15,8 @@ from ariane_sdk.consumer.delivery.message_returns import EXHAUSTED, REJECTED, Me
 from ariane_sdk.consumer.delivery.queue_work import QueueWork
 from ariane_sdk.consumer.delivery.window import Delivery
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
-from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.settings import PushSettings
 
 

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 from ariane.broker.v1.client_question_pb2 import ClientQueueState
 from ariane_sdk.consumer.delivery.window import QueueWindow
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 
 
 class OwnedQueue(Protocol):

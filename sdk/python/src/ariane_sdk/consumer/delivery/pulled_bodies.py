@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ariane.broker.v1.pull_service_pb2 import BodyRun
 from ariane_record.errors import RecordCorrupted
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -28,7 +28,8 @@ from ariane_sdk.consumer.delivery.hand_out import CARELESS, DeliveryCare, GivenU
 from ariane_sdk.consumer.delivery.message_returns import REJECTED, MessageReturns
 from ariane_sdk.consumer.delivery.window import Delivery, QueueWindow
 from ariane_sdk.errors import MessagesFailed
-from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.backoff import Backoff
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task

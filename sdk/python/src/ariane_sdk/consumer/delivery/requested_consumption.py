@@ -22,7 +22,8 @@ from ariane_sdk.client.listener import Deliver
 from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
 from ariane_sdk.consumer.delivery.failed_messages import restore_topics
 from ariane_sdk.errors import MessagesFailed
-from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 

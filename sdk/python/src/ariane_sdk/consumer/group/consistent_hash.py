@@ -8,7 +8,7 @@ from hashlib import md5
 from typing import Final
 
 from ariane_sdk.errors import IllegalArgument
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 
 VIRTUAL_NODES_DEFAULT: Final = 10
 

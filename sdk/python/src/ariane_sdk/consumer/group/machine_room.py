@@ -13,7 +13,7 @@ from ariane_sdk.consumer.group.allocation import (
     InformedStrategy,
 )
 from ariane_sdk.errors import IllegalArgument
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 
 ROOM_SEPARATOR = "@"
 

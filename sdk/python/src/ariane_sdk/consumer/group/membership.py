@@ -18,7 +18,7 @@ from ariane_sdk.checks.message_filter import MessageFilter
 from ariane_sdk.client.broker_calls import BrokerCalls
 from ariane_sdk.consumer.group.allocation import AllocationStrategy, GroupFacts, InformedStrategy
 from ariane_sdk.errors import ArianeError, CallError
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.route import Route
 
 BROKERS_ASKED_MAX: Final = 3

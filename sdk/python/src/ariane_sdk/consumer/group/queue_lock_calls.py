@@ -10,7 +10,7 @@ from ariane.broker.v1.client_service_pb2 import (
     UnlockQueuesRequest,
 )
 from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.timestamps import duration_s
 from ariane_sdk.routing.route import BrokerRoute

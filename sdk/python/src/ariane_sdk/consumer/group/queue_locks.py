@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ariane_sdk.errors import CallError
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger

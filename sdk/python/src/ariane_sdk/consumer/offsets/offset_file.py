@@ -30,7 +30,7 @@ from typing import IO, Final, Self
 from ariane_sdk.client.caution import NO_CAUTION, Caution, InWork
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.errors import CallError, OffsetFileDamaged, OffsetFileInUse
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.disk import Disk, SystemDisk
 from ariane_sdk.runtime.log import logger

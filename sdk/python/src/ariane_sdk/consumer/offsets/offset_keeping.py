@@ -9,7 +9,7 @@ from ariane_sdk.client.broker_calls import BrokerCalls, OffsetEpochs
 from ariane_sdk.client.caution import NO_CAUTION, Caution, InWork
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.errors import CallError
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.route import BrokerRoute
 
 

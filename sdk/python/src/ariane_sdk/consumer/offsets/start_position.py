@@ -13,7 +13,7 @@ from ariane_sdk.client.broker_calls import BrokerCalls
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.consumer.offsets.offset_keeping import OffsetKeeping
 from ariane_sdk.errors import IllegalArgument, QueueNotFound
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.route import BrokerRoute, Route
 
 StartPosition: TypeAlias = Literal["earliest", "latest"] | datetime

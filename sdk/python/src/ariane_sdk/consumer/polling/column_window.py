@@ -15,7 +15,8 @@ from ariane_sdk.consumer.delivery.damaged_bodies import BodiesDamaged
 from ariane_sdk.consumer.delivery.pulled_bodies import OF_BODIES, PulledBodies
 from ariane_sdk.consumer.delivery.window import QueueWindow
 from ariane_sdk.errors import RecordDamaged
-from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.reading.columns_out import record_batch
 from ariane_sdk.reading.damaged_rows import some_rows
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ariane_sdk.consumer.polling.column_window import ColumnWindow
 from ariane_sdk.consumer.polling.polled_queue import PolledQueue
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.settings import ConsumerSettings
 
 if TYPE_CHECKING:

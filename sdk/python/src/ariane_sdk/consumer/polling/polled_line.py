@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from ariane_sdk.consumer.polling.polled_columns import PolledColumns
 from ariane_sdk.consumer.polling.polled_queue import PolledQueue
-from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.consumer.delivery.window import QueueWindow
-from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.settings import ConsumerSettings
 

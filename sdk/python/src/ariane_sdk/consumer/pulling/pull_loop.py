@@ -39,7 +39,7 @@ from ariane_sdk.consumer.pulling.pull_wire import PullAnswer, PulledRecords
 from ariane_sdk.consumer.pulling.pulled import damage_before_filter, fill, move_into_range
 from ariane_sdk.consumer.pulling.replica_reads import ReplicaReads
 from ariane_sdk.errors import CallError, FilterFailed, QueueOffsetOutOfRange, RecordDamaged
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.reconnecting import RECONNECT_DELAY_S_MAX, reconnect_delay_s
 from ariane_sdk.net.status import error_from_status

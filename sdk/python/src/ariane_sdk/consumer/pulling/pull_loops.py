@@ -20,7 +20,7 @@ from ariane_sdk.consumer.group.queue_locks import QueueLocks
 from ariane_sdk.consumer.pulling.pull_loop import PullLoop
 from ariane_sdk.consumer.pulling.pull_source import BrokerSource, FilterServerSource, PullSource
 from ariane_sdk.errors import CallError
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ConsumerSettings

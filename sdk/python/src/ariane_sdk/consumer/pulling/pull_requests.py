@@ -10,7 +10,7 @@ from ariane.broker.v1.pull_service_pb2 import PullPosition, PullRecordsRequest
 from ariane_sdk.checks.message_filter import MessageFilter
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
 from ariane_sdk.consumer.pulling.pulled import projection_of
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.timestamps import duration_from
 from ariane_sdk.settings import ConsumerSettings
 

@@ -24,7 +24,8 @@ from ariane_sdk.consumer.polling.column_window import ColumnWindow
 from ariane_sdk.consumer.pulling.pull_wire import PulledRecords
 from ariane_sdk.consumer.pulling.received_messages import received_messages
 from ariane_sdk.errors import CallError
-from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.runtime.log import logger
 
 

@@ -33,7 +33,8 @@ from ariane_record.layout import (
     SystemFlag,
 )
 from ariane_record.single.view import iter_messages
-from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 
 _LONG_WAY: Final = int(HOST_FLAGS | SystemFlag.COMPRESSED)
 """Bits of the system flag of records that are taken apart one by one."""

@@ -31,7 +31,7 @@ from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
 from ariane_sdk.consumer.pulling.pull_requests import QueueKey
 from ariane_sdk.consumer.pulling.pull_wire import PulledRecords
 from ariane_sdk.errors import CallError, DeadlinePassed
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.status import error_from_rpc
 from ariane_sdk.runtime.clock import Clock

@@ -36,7 +36,8 @@ from ariane_sdk.errors import (
     RecordDamaged,
     ServiceUnavailable,
 )
-from ariane_sdk.message import MessageQueue, Receipt, ReceivedMessage
+from ariane_sdk.message import Receipt, ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.status import error_from_status
 from ariane_sdk.net.timestamps import duration_s

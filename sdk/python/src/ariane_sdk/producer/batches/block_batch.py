@@ -9,7 +9,7 @@ from ariane.broker.v1.send_service_pb2 import AppendResult
 from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.single.message_id import UniqueIds
 from ariane_sdk.checks.delay import AT_ONCE, AT_TIMES
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.send_batch import (
     COLUMN_BYTES,
     DELIVERY_TIME_BYTES,

@@ -41,7 +41,8 @@ from ariane_record.encoding.plain_topic import PlainTopic, TagShape
 from ariane_record.layout import ByteBuffer
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_record.single.producer_sequence import SEQUENCE_BYTES
-from ariane_sdk.message import MessageQueue, SendResult, send_results
+from ariane_sdk.message import SendResult, send_results
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.bundle_wire import table_parts, table_places
 from ariane_sdk.producer.batches.send_batch import LEVELS, ChooseQueue
 from ariane_sdk.producer.batches.singles_batch import NEVER_CUT, SinglesBatch

@@ -25,7 +25,7 @@ from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.encoding.plain_blocks import PlainBlocks
 from ariane_record.layout import ByteBuffer
 from ariane_record.single.wire_fields import length_prefix, length_tag
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.sending.append_wire import head_parts, on_wire, pieces_of, prefix
 
 _TABLE: Final = length_tag(StreamAppendsRequest.TABLE_FIELD_NUMBER)

@@ -8,7 +8,8 @@ from ariane_record.encoding.plain_topic import PlainTopic
 from ariane_record.layout import ByteBuffer
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_sdk.errors import SendError
-from ariane_sdk.message import Message, MessageQueue, SendResult
+from ariane_sdk.message import Message, SendResult
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.batches.singles_batch import NEVER_CUT, SinglesBatch
 

@@ -14,7 +14,8 @@ from ariane_record.encoding.plain_topic import TagShape
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_sdk.checks.delay import AT_ONCE
 from ariane_sdk.checks.demand import Demand
-from ariane_sdk.message import MessageQueue, SendResult
+from ariane_sdk.message import SendResult
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.grouped_batch import GroupedBatch
 from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, ChooseQueue, SendBatch
 from ariane_sdk.producer.batches.singles_batch import NEVER_CUT, SinglesBatch

@@ -14,7 +14,7 @@ from math import gcd
 from typing import Final
 
 from ariane_ordering import group_position
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 
 SPREAD_CALLS_MAX: Final = 16
 """So many large sends in a row are divided among the queues. Those that follow go to one queue

@@ -20,13 +20,8 @@ from ariane_record.single.recall_handle import RecallHandle
 from ariane_sdk.checks.delay import AT_ONCE, AT_TIMES, delivery_time_ms
 from ariane_sdk.checks.demand import Demand
 from ariane_sdk.errors import CallError, SendError
-from ariane_sdk.message import (
-    AcknowledgedLevel,
-    Message,
-    MessageQueue,
-    SendResult,
-    send_results,
-)
+from ariane_sdk.message import AcknowledgedLevel, Message, SendResult, send_results
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.sending.append_wire import EncodedBatch, encoded_batch
 
 RECORD_OVERHEAD_BYTES_MAX: Final = 1024 + PROPERTIES_BYTES_MAX

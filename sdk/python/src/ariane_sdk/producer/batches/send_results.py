@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from ariane.broker.v1.send_service_pb2 import AppendResult
 from ariane_record.single.message_id import UniqueIds
-from ariane_sdk.message import AcknowledgedLevel, MessageQueue, SendResult, send_results
+from ariane_sdk.message import AcknowledgedLevel, SendResult, send_results
+from ariane_sdk.message_queue import MessageQueue
 
 
 class StoredBatch(NamedTuple):

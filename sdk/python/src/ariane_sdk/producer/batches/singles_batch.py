@@ -18,7 +18,8 @@ from ariane_record.encoding.plain_topic import PlainTopic, TagShape
 from ariane_record.layout import ByteBuffer
 from ariane_record.single.message_id import UniqueIdGenerator, UniqueIds
 from ariane_sdk.checks.delay import AT_ONCE
-from ariane_sdk.message import Message, MessageQueue, SendResult
+from ariane_sdk.message import Message, SendResult
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, ChooseQueue, SendBatch
 from ariane_sdk.producer.batches.send_results import SendResults, StoredBatch
 

@@ -14,7 +14,8 @@ from ariane_sdk.errors import (
     QueueOrderUnknown,
     SendError,
 )
-from ariane_sdk.message import Message, MessageQueue, SendResult
+from ariane_sdk.message import Message, SendResult
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.bundle import Bundle
 from ariane_sdk.producer.batches.queue_choice import (
     SPREAD_SHARES_MAX,

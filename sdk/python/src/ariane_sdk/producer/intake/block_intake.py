@@ -15,7 +15,7 @@ from ariane_record.encoding.plain_block import encode_plain_block
 from ariane_record.encoding.plain_topic import PlainTopic, TagShape
 from ariane_record.single.message_id import UniqueIdGenerator, UniqueIds
 from ariane_sdk.errors import DeadlinePassed
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.block_batch import BlockBatch
 from ariane_sdk.producer.batches.singles_batch import SinglesBatch
 from ariane_sdk.producer.batches.topic_lane import TopicLane

@@ -24,7 +24,7 @@ from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.encoding.plain_topic import PlainTopic
 from ariane_record.single.message_id import UniqueIds
 from ariane_sdk.errors import ArianeError
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.message_tables import TablePart, table_parts
 from ariane_sdk.producer.batches.block_batch import BlockBatch
 from ariane_sdk.producer.batches.column_outcomes import ColumnOutcomes

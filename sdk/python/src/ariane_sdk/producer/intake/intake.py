@@ -14,7 +14,8 @@ from ariane_sdk.checks.demand import Demand
 from ariane_sdk.checks.limits import checked_tag, checked_topic
 from ariane_sdk.checks.message_types import TYPE_ERRORS, check_sequence, check_types
 from ariane_sdk.errors import MessageIllegal, NameIllegal
-from ariane_sdk.message import Message, MessageQueue, SendResult
+from ariane_sdk.message import Message, SendResult
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.open_batches import OpenBatches
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.batches.topic_lane import NO_OPTIONS, SendOptions, TopicLane

@@ -8,12 +8,8 @@ from typing import Final
 from ariane_record.errors import RecordError
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_sdk.checks.delay import check_delay, check_delivery_time, is_delayed
-from ariane_sdk.checks.limits import (
-    check_body_size,
-    check_property_names,
-    checked_tag,
-    refusal_of,
-)
+from ariane_sdk.checks.limits import check_body_size, checked_tag, refusal_of
+from ariane_sdk.checks.property_names import check_property_names
 from ariane_sdk.errors import MessageIllegal
 from ariane_sdk.message import Message, SendResult
 from ariane_sdk.producer.batches.open_batches import OpenBatches

@@ -22,7 +22,8 @@ from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.client.session import Session
 from ariane_sdk.errors import CallError, RouteNotFound, ServiceUnavailable, TopicExists
-from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.status import error_from_status
 from ariane_sdk.net.timestamps import duration_from
 from ariane_sdk.routing.route import PRIMARY_ID, BrokerRoute, Route

@@ -18,9 +18,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from ariane_record.layout import ByteBuffer
-from ariane_record.names import REPLY_SUFFIX
-from ariane_sdk.checks.limits import check_property_names
+from ariane_record.names import reply_topic
 from ariane_sdk.checks.message_types import check_types
+from ariane_sdk.checks.property_names import check_property_names
 from ariane_sdk.errors import CallError, IllegalArgument, RequestTimeout, SendError
 from ariane_sdk.message import Message, ReceivedMessage, SendResult, SystemMessage
 from ariane_sdk.net.error_copy import error_copy
@@ -36,11 +36,6 @@ REPLY_TYPE: Final = "reply"
 
 Send = Callable[[Message, float], Awaitable[SendResult]]
 """Sends a message within some seconds."""
-
-
-def reply_topic(cluster_name: str) -> str:
-    """The name of the topic that carries the replies of a cluster."""
-    return cluster_name + REPLY_SUFFIX
 
 
 def reply_to(

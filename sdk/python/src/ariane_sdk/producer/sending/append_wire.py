@@ -25,7 +25,7 @@ from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.layout import ByteBuffer
 from ariane_record.single.wire_fields import length_prefix, length_tag, number_field
 from ariane_sdk.checks.demand import Demand
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 
 
 class EncodedBatch(NamedTuple):

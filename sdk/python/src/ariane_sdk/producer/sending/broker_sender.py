@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.bundle import Bundle
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.batches.singles_batch import NEVER_CUT

@@ -24,7 +24,8 @@ from typing import TypeAlias
 
 from ariane_sdk.checks.demand import Demand
 from ariane_sdk.errors import ArianeError, SendError
-from ariane_sdk.message import Message, MessageQueue, SendResult
+from ariane_sdk.message import Message, SendResult
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.grouped_batch import GroupedBatch
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.batches.topic_lane import TopicLane

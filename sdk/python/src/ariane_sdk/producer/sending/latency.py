@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ariane_sdk.errors import IllegalArgument
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.queue_choice import StickyRoundRobin
 from ariane_sdk.runtime.clock import Clock
 

@@ -16,7 +16,7 @@ from random import Random
 from typing import Final
 
 from ariane_record import ProducerSequence
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 
 _as_sequence: Final[Callable[[tuple[int, int, int]], ProducerSequence]] = partial(
     tuple.__new__, ProducerSequence

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.bundle import Bundle
 from ariane_sdk.producer.sending.staggered_calls import turn_size
 

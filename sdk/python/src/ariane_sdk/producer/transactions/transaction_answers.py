@@ -25,7 +25,8 @@ from ariane_sdk.client.attachment import Attachment
 from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.client.session import Session
 from ariane_sdk.errors import CallError
-from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.transactions.transaction import (
     HalfMessage,
     TransactionCheck,

@@ -17,12 +17,8 @@ from ariane.broker.v1.transaction_service_pb2 import HalfMessageToStore, Transac
 from ariane.common.v1 import message_pb2
 from ariane_sdk.checks.delay import is_delayed
 from ariane_sdk.checks.demand import Demand, demand_of
-from ariane_sdk.checks.limits import (
-    check_body_size,
-    check_property_names,
-    checked_tag,
-    checked_topic,
-)
+from ariane_sdk.checks.limits import check_body_size, checked_tag, checked_topic
+from ariane_sdk.checks.property_names import check_property_names
 from ariane_sdk.client.message_trace import MessageTrace
 from ariane_sdk.errors import (
     CallError,
@@ -31,7 +27,8 @@ from ariane_sdk.errors import (
     SendError,
     ServiceUnavailable,
 )
-from ariane_sdk.message import AcknowledgedLevel, Message, MessageQueue, SendResult
+from ariane_sdk.message import AcknowledgedLevel, Message, SendResult
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.backoff import Backoff
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.error_copy import error_copy

@@ -30,14 +30,15 @@ from ariane_sdk.checks.delay import is_delayed
 from ariane_sdk.checks.limits import (
     BODY_BYTES_MAX,
     check_body_size,
-    check_property_names,
     checked_tag,
     checked_topic,
     refusal_of,
 )
 from ariane_sdk.checks.message_types import check_types
+from ariane_sdk.checks.property_names import check_property_names
 from ariane_sdk.errors import IllegalArgument, MessageIllegal
-from ariane_sdk.message import Message, MessageQueue
+from ariane_sdk.message import Message
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.runtime.clock import fork_proof_random, utc_now
 from ariane_sdk.sql._outbox.parked import (

@@ -16,7 +16,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from ariane_sdk.errors import IllegalArgument
-from ariane_sdk.message import Message, MessageQueue
+from ariane_sdk.message import Message
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.sql._outbox.parked import Refusal, is_parked
 from ariane_sdk.sql._outbox.tables import OUTBOX, OUTBOX_PARKED, OUTBOX_PARTITION, OUTBOX_STREAM
 

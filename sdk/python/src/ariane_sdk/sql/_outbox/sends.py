@@ -12,7 +12,8 @@ from ariane_record.errors import RecordError
 from ariane_sdk.client.broker_calls import answer_of
 from ariane_sdk.client.session import Session
 from ariane_sdk.errors import ArianeError, CallError, SendError, ServiceUnavailable
-from ariane_sdk.message import Message, MessageQueue
+from ariane_sdk.message import Message
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.status import error_from_status
 from ariane_sdk.producer.batches.send_batch import RECORD_OVERHEAD_BYTES_MAX, SendBatch
 from ariane_sdk.producer.batches.topic_lane import NO_OPTIONS, TopicLane

@@ -24,7 +24,7 @@ from sqlalchemy.orm import Session
 
 from ariane_record import ProducerSequence
 from ariane_sdk.errors import ArianeError, RouteNotFound
-from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.routes import exists_perhaps
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger

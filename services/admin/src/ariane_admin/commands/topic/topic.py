@@ -19,12 +19,9 @@ from ariane_admin.asking.cluster_doors import (
 )
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.previews import topic_content
-from ariane_admin.asking.roll_call import RollCall, write_rows
+from ariane_admin.asking.roll_call import RollCall
 from ariane_admin.commands.topic.layouts import (
-    LIST_COLUMNS,
-    LIST_TOTALS,
     layout_row,
-    list_layouts,
     placement_row,
     unknown_layout,
 )
@@ -125,25 +122,6 @@ def create(
 
     run_async(ask())
     output.done(f"Topic {name} exists.", {"topic": name})
-
-
-@click.command("list")
-@click.option("--system", is_flag=True, help="Include the system's own topics.")
-@name_servers_option
-@output_option
-def list_topics(*, system: bool, name_servers: str, output: Output) -> int:
-    """List topics by name, with their queues on all brokers.
-
-    "differs" marks a value that brokers do not agree on; see ariane topic show --brokers. A warning
-    names each broker that does not answer; totals then cover the others only, and the exit status
-    is 3.
-
-    \b
-    Example:
-      ariane topic list -o json
-    """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    roll, rows = run_async(list_layouts(name_servers, include_system=system))
-    return write_rows(output, roll, LIST_COLUMNS, rows, totals=LIST_TOTALS)
 
 
 @click.command("show")

@@ -1,0 +1,22 @@
+"""The name of a queue: light to import, for all who ask about queues and read no message."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class MessageQueue(NamedTuple):
+    """One ordered shard of a topic on one broker; sorts by topic, broker, queue.
+
+    Attributes:
+        topic: The topic.
+        broker_name: The broker that holds it.
+        queue_id: Its number within topic and broker, from 0.
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}@{self.broker_name}#{self.queue_id}"
