@@ -309,6 +309,34 @@ async def test_from_the_sender_to_who_polls(cluster, seen):
     assert [dict(key)["messaging.operation.name"] for key in operations].count("poll") == 1
 
 
+async def test_each_batch_of_columns_is_a_poll(cluster, seen):
+    topic = f"traced-{next(_numbers)}"
+    async with ClusterClient(cluster.name_servers) as client:
+        await client.create_topic(topic, queue_count=1)
+    async with Producer(cluster.name_servers) as producer:
+        await producer.send_batch([Message(topic, b"x"), Message(topic, b"y")])
+    async with PullConsumer(
+        cluster.name_servers,
+        group=f"traced-{topic}",
+        subscriptions={topic: "*"},
+        start="earliest",
+        column_names=["body"],
+        settings=PullSettings(**seen.both),
+    ) as consumer:
+        rows = 0
+        async for batch in consumer.columns():
+            rows += batch.num_rows
+            if rows == 2:
+                break
+    polls = [span for span in seen.spans() if span.name == f"poll {topic}"]
+    assert sum(span.attributes["messaging.batch.message_count"] for span in polls) == 2
+    assert {span.kind for span in polls} == {SpanKind.CLIENT}
+    assert {span.attributes["messaging.consumer.group.name"] for span in polls} == {
+        f"traced-{topic}"
+    }
+    assert sum(seen.points("messaging.client.consumed.messages").values()) == 2
+
+
 async def test_several_messages_are_linked(seen):
     telemetry = _telemetry.Telemetry.configured(
         seen.producer.tracer_provider, seen.producer.meter_provider, client_id="c"

@@ -11,7 +11,7 @@ from ariane.admin.v1.dead_letter_service_pb2_grpc import DeadLetterServiceStub
 from ariane.admin.v1.group_service_pb2 import DeleteGroupRequest
 from ariane.admin.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane_admin.servicers import dead_letters
-from ariane_sdk import ClusterClient, Message, Producer, PushConsumer
+from ariane_sdk import ClusterClient, DeadLetters, Message, Producer, PushConsumer, Redrive
 from ariane_sdk.errors import MessagesFailed
 
 GROUP = "adm-judges"
@@ -94,6 +94,23 @@ async def test_a_search_that_takes_long_tells_how_far_it_has_come(stub, judged, 
     rare = letter_pb.DeadLetterQuery(key="k17")
     found = [x for page in await pages_of(stub, query=rare) for x in page.dead_letters]
     assert [letter.message.body for letter in found] == [b"body 17"]
+
+
+async def test_a_redrive_is_not_stuck_for_longer_than_callers_wait(stub, judged, monkeypatch):
+    entered = asyncio.Event()
+
+    async def never(*_, on_progress, **__):
+        on_progress(Redrive(redriven_count=3))
+        entered.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(DeadLetters, "redrive", never)
+    monkeypatch.setattr(dead_letters, "REDRIVE_STUCK_S", -dead_letters.REDRIVE_SECONDS_MAX)
+    with pytest.raises(AioRpcError) as stuck:
+        await stub.RedriveDeadLetters(letter_pb.RedriveDeadLettersRequest(consumer_group=GROUP))
+    assert stuck.value.code() is StatusCode.UNAVAILABLE
+    assert "does not go on; 3 dead letters were sent back" in stuck.value.details()
+    assert entered.is_set()
 
 
 async def redriven(stub, **which):

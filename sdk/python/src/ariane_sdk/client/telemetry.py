@@ -23,6 +23,7 @@ from ariane_sdk.client import messaging_names as semconv
 from ariane_sdk.client.span_export import span_provider
 from ariane_sdk.errors import ArianeError
 from ariane_sdk.message import Message, ReceivedMessage, SendResult
+from ariane_sdk.message_queue import MessageQueue
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -241,6 +242,31 @@ class Telemetry:
             del attributes[semconv.DESTINATION_NAME]
         if len({each.message_queue for each in messages}) > 1:
             del attributes[semconv.PARTITION_ID]
+        self._tell_poll(attributes, messages, len(messages), began_s)
+        return messages
+
+    def polled_rows(
+        self, queue: MessageQueue, row_count: int, group: str, *, began_s: float
+    ) -> None:
+        """Tell of rows of one queue that an application gets; nobody reads their contexts for it.
+
+        Args:
+            queue: The queue.
+            row_count: How many they are.
+            group: The consumer group.
+            began_s: When the application asked, by ``perf_counter``.
+        """
+        attributes = self._of_queue(queue.topic, queue, group, "poll", "receive")
+        attributes[semconv.BATCH_COUNT] = row_count
+        self._tell_poll(attributes, (), row_count, began_s)
+
+    def _tell_poll(
+        self,
+        attributes: Attributes,
+        messages: Sequence[ReceivedMessage],
+        message_count: int,
+        began_s: float,
+    ) -> None:
         name = attributes.get(semconv.DESTINATION_NAME)
         span = self._tracer.start_span(
             f"poll {name}" if name else "poll",
@@ -253,9 +279,8 @@ class Telemetry:
         counted = _only(
             attributes, semconv.OPERATION_NAME, semconv.DESTINATION_NAME, semconv.CONSUMER_GROUP
         )
-        self._consumed.add(len(messages), counted)
+        self._consumed.add(message_count, counted)
         self._operation_s.record(perf_counter() - began_s, counted)
-        return messages
 
     @contextmanager
     def _processing(self, messages: Sequence[ReceivedMessage], group: str) -> Iterator[None]:
@@ -290,21 +315,26 @@ class Telemetry:
     ) -> Attributes:
         """What is said of an operation with messages of one queue."""
         first = messages[0]
-        attributes: Attributes = {
-            semconv.MESSAGING_SYSTEM: SYSTEM,
-            semconv.OPERATION_NAME: name,
-            semconv.OPERATION_TYPE: kind,
-            semconv.DESTINATION_NAME: first.topic,
-            semconv.PARTITION_ID: _partition_id(first),
-            semconv.CONSUMER_GROUP: group,
-            semconv.CLIENT_ID: self._client_id,
-        }
+        attributes = self._of_queue(first.topic, first.message_queue, group, name, kind)
         if len(messages) == 1:
             attributes[semconv.MESSAGE_ID] = first.unique_id
             attributes[semconv.BODY_SIZE] = len(first.stored_body)
         else:
             attributes[semconv.BATCH_COUNT] = len(messages)
         return attributes
+
+    def _of_queue(
+        self, topic: str, queue: MessageQueue, group: str, name: str, kind: str
+    ) -> Attributes:
+        return {
+            semconv.MESSAGING_SYSTEM: SYSTEM,
+            semconv.OPERATION_NAME: name,
+            semconv.OPERATION_TYPE: kind,
+            semconv.DESTINATION_NAME: topic,
+            semconv.PARTITION_ID: _partition_id(queue),
+            semconv.CONSUMER_GROUP: group,
+            semconv.CLIENT_ID: self._client_id,
+        }
 
     def _of_send(self, topic: str) -> Attributes:
         attributes: Attributes = {
@@ -410,8 +440,8 @@ def _of_result(result: SendResult) -> Attributes:
     }
 
 
-def _partition_id(message: ReceivedMessage) -> str:
-    return f"{message.message_queue.broker_name}#{message.message_queue.queue_id}"
+def _partition_id(queue: MessageQueue) -> str:
+    return f"{queue.broker_name}#{queue.queue_id}"
 
 
 def _only(attributes: Attributes, *names: str) -> Attributes:

@@ -12,6 +12,7 @@ from collections.abc import (
     Sequence,
 )
 from random import Random
+from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -309,9 +310,13 @@ class PullConsumer:
             while True:
                 self._life.check_running()
                 self._count_last_as_done()
-                while (batch := self._line.take_batch()) is None:
+                began_s = perf_counter()
+                while (taken := self._line.take_batch()) is None:
                     await self._line.wait()
                     self._life.check_running()
+                queue, batch = taken
+                if self._telemetry is not None:
+                    self._telemetry.polled_rows(queue, batch.num_rows, self.group, began_s=began_s)
                 yield batch
         except ClientNotRunning:
             return

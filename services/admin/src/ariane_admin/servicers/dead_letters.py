@@ -40,6 +40,9 @@ _Context = aio.ServicerContext[Any, Any]
 PLACES_MAX: Final = 1000
 REDRIVEN_DEFAULT: Final = 10_000
 REDRIVE_SECONDS_MAX: Final = 10.0
+
+REDRIVE_STUCK_S: Final = 5.0
+"""How much longer it may be stuck at a broker: clients of brokers ask again for half a minute."""
 """How long one call sends back: callers wait for 15 s and more, and ask again."""
 
 SEARCH_SECONDS_MAX: Final = 3.0
@@ -109,9 +112,13 @@ class DeadLetterServicer(DeadLetterServiceServicer):
         for number, one in enumerate(wanted, 1):
             progress = _Progress(is_enough)
             try:
-                await self._cluster.reader.redrive(
-                    request.consumer_group, one, to_group=request.to_group, on_progress=progress
-                )
+                async with asyncio.timeout_at(end_s + REDRIVE_STUCK_S):
+                    await self._cluster.reader.redrive(
+                        request.consumer_group, one, to_group=request.to_group, on_progress=progress
+                    )
+            except TimeoutError:
+                _take(done, progress.latest)
+                raise await self._stuck(request.consumer_group, done) from None
             except _Enough:
                 if not request.places and progress.latest.reached is not None:
                     answer.continue_after.CopyFrom(_place_at(*progress.latest.reached))
@@ -137,6 +144,21 @@ class DeadLetterServicer(DeadLetterServiceServicer):
         )
         answer.failures.extend(list(failures)[:FAILURES_MAX])
         return answer
+
+    async def _stuck(self, group: str, done: Redrive) -> DeadlinePassed:
+        """Why sending back does not go on, and what to do.
+
+        Raises:
+            CallError: No broker answers.
+        """
+        answers = await self._cluster.answers()
+        await self._with_dead_letters(group, answers)
+        who = " and ".join(f"broker {name}" for name in answers.unanswered) or "a broker"
+        return DeadlinePassed(
+            f"{who} does not go on; {done.redriven_count} dead letters were sent back:"
+            " ask again for the others",
+            retriable=True,
+        )
 
     async def _look(self, search: _Search, brokers: Sequence[LiveBroker], answers: Answers) -> None:
         """Look for a page of dead letters, broker by broker, for as long as one call may."""

@@ -51,13 +51,13 @@ class PolledLine:
                 self._hand_out(polled)
         return messages
 
-    def take_batch(self) -> pa.RecordBatch | None:
-        """What waits of the queue whose turn it is; nothing when none has anything."""
+    def take_batch(self) -> tuple[MessageQueue, pa.RecordBatch] | None:
+        """What waits of the queue whose turn it is, with it; nothing when none has anything."""
         while (polled := self._next()) is not None:
             batch = polled.take_batch() if isinstance(polled, PolledColumns) else None
             if batch is not None:
                 self._hand_out(polled)
-                return batch
+                return polled.queue, batch
         return None
 
     def in_hand(self) -> Iterator[tuple[MessageQueue, PolledQueue]]:
