@@ -63,7 +63,7 @@ there are no spans, and nothing is loaded for them:
 | producer | `ProducerSettings(otlp_endpoint=...)` | `send orders`: a call that sends |
 | broker | `--otlp-endpoint` | `append orders`: a call with sampled spans |
 | consumer | `PushSettings(otlp_endpoint=...)` | `process orders`: a call of the listener |
-| | `PullSettings(otlp_endpoint=...)` | `poll orders`: a poll that returned messages |
+| | `PullSettings(otlp_endpoint=...)` | `poll orders`: a poll that returned messages or columns |
 | Spark | `otlpEndpoint` of a read | `read orders`: a task that reads messages of sampled spans |
 | | `otlpEndpoint` of a write | `write copies`: a task that writes |
 
