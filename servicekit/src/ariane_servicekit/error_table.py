@@ -337,7 +337,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_BROKER_NOT_REGISTERED,
         StatusCode.NOT_FOUND,
-        "Register the broker again.",
+        "Check the broker's name, or start the broker: it registers by itself.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_ROUTE_NOT_FOUND,

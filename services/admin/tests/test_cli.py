@@ -140,6 +140,10 @@ def test_what_may_have_been_done_is_looked_at_before_it_is_said_again(failing, c
     failing(errors.DeadlinePassed("no answer in time", outcome_unknown=True))
     assert main(["fail"]) == ExitStatus.OUTCOME_UNKNOWN
     assert "it may have been done: check before you repeat it" in capsys.readouterr().err
+    # The text of this reason says it.
+    failing(errors.CallError("x", reason="CHANGE_UNCONFIRMED", outcome_unknown=True))
+    assert main(["fail"]) == ExitStatus.OUTCOME_UNKNOWN
+    assert "check before" not in capsys.readouterr().err
     failing(errors.DeadlinePassed("no answer in time"))
     assert main(["fail"]) == ExitStatus.UNREACHABLE
     assert "check before" not in capsys.readouterr().err

@@ -15,7 +15,7 @@ def test_a_file_that_holds_no_definitions_is_one_line(ariane, tmp_path, content)
     file = tmp_path / "definitions.json"
     file.write_text(content)
     said = ariane("definition", "import", str(file), "--yes", status=ExitStatus.USAGE)
-    assert str(file) in said
+    assert f"{file} holds no definitions: " in said
     assert len(said.splitlines()) == 1
 
 

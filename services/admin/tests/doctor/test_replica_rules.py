@@ -32,6 +32,11 @@ def found(*brokers):
     return [finding.finding for rule in RULES for finding in rule(facts)]
 
 
+def advised(*brokers):
+    facts = ClusterFacts((), brokers)
+    return [finding.advice for rule in RULES for finding in rule(facts)]
+
+
 def replica(seconds, *, attached=True):
     state = ReplicaState(broker_id=1, attached=attached, behind_bytes=5000)
     state.behind_for.FromTimedelta(timedelta(seconds=seconds))
@@ -56,6 +61,10 @@ def test_replicas_that_stand_in_routes_have_no_primary():
     ]
     [finding] = found(dead, *replicas)
     assert finding.endswith("accepts no messages: there is no primary: awaited")
+    [advice] = advised(dead, *replicas)
+    # Without --unclean it is refused: the others that are in sync would come by themselves.
+    assert "ariane broker ha elect broker-a --unclean" in advice
+    assert "(ariane broker ha status broker-a)" in advice
     assert found(broker(), *replicas) == []  # It has just come back.
 
 

@@ -97,7 +97,9 @@ def import_definitions(
             raise ParseError("expected an object with topics and groups")  # noqa: TRY301 - one end
         definitions = ParseDict(read, definition_pb.Definitions())
     except (ValueError, ParseError, RecursionError) as error:
-        raise CommandFailed(f"{file.name}: {error}", ExitStatus.USAGE) from error
+        raise CommandFailed(
+            f"{file.name} holds no definitions: {error}", ExitStatus.USAGE
+        ) from error
     if not dry_run:
         count = len(definitions.topics) + len(definitions.groups)
         confirm(f"Create or change {count} topics and groups as in {file.name}?", yes=yes)

@@ -65,9 +65,9 @@ def sets_without_primary(facts: ClusterFacts) -> Iterator[Finding]:
             Severity.ERROR,
             f"broker {name}",
             "has no primary, so it accepts no messages" + (f": {trouble}" if trouble else ""),
-            "start a broker that is in sync (ariane broker ha status); if none will come"
-            " back, elect a replica with ariane broker ha elect: messages that it lacks are"
-            " lost",
+            f"start a broker that is in sync (ariane broker ha status {name}); if none will come"
+            f" back, have another elected with ariane broker ha elect {name} --unclean: messages"
+            " that it lacks are lost",
         )
 
 
@@ -83,8 +83,8 @@ def sets_of_one(facts: ClusterFacts) -> Iterator[Finding]:
                 _subject(broker),
                 "is the only broker in sync: no replica can take over, and acknowledged"
                 " messages exist on it alone",
-                "start its replicas; ariane broker ha status shows what delays them, and"
-                " ariane broker ha remove removes one that will not come back",
+                f"start its replicas; ariane broker ha status {row.broker_name} shows what delays"
+                " them, and ariane broker ha remove removes one that will not come back",
             )
 
 

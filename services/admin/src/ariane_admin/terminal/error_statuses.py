@@ -95,6 +95,7 @@ def _advice(error: errors.ArianeError) -> str:
     """What to do about an error whose text does not say it: it is the same for all commands."""
     if error.reason in _NAME_SERVERS_WANTED:
         return f"; give their addresses with --name-servers or {NAME_SERVERS_VARIABLE}"
-    if error.outcome_unknown and not isinstance(error, errors.SendError):
+    says_it = isinstance(error, errors.SendError) or error.reason == "CHANGE_UNCONFIRMED"
+    if error.outcome_unknown and not says_it:
         return "; it may have been done: check before you repeat it"
     return ""
