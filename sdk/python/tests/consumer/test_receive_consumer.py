@@ -1,8 +1,9 @@
 """Receiving without owning queues: several members, settling, failures, and the listener."""
 
 import asyncio
+import sys
 import threading
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from uuid import uuid4
 
 import numpy as np
@@ -78,6 +79,18 @@ async def test_members_share_all_queues(cluster, topic, consumer_of):
         member.cancel()
     await asyncio.wait(members)
     assert sorted(got) == list(range(COUNT))
+
+
+async def test_no_batch_is_kept_while_the_next_one_comes(cluster, topic, consumer_of):
+    await send(cluster, topic, 4)
+    async with consumer_of() as consumer, aclosing(consumer.batches(4)) as batches:
+        batch = await anext(batches)
+        waiting = asyncio.create_task(anext(batches))
+        await asyncio.sleep(0)
+        count = sys.getrefcount(batch)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+    assert count == 2  # Of this test, and of the call that counts.
 
 
 async def test_batches_are_settled_as_one_says(cluster, topic, consumer_of):

@@ -225,6 +225,7 @@ class ReceiveConsumer(StatelessClient):
         async with aclosing(self._batches(count_max, None)) as batches:
             async for batch in batches:
                 yield batch
+                del batch
 
     async def receive(
         self, count_max: int = RECEIVE_COUNT_DEFAULT

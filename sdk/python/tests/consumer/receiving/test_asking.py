@@ -1,6 +1,7 @@
 """Asking for messages: what is fetched ahead, and what becomes of it in the end."""
 
 import asyncio
+import sys
 from contextlib import aclosing
 
 import numpy as np
@@ -294,3 +295,31 @@ async def test_a_broker_that_was_taken_over_is_asked_where_it_is_now(timeout_s):
     async with aclosing(asking.batches()) as batches, asyncio.timeout(10):
         assert bodies([await anext(batches)]) == [0, 1, 2, 3]
     assert len(doubts) == 1
+
+
+@pytest.mark.parametrize("was_kept", [False, True])
+async def test_who_waits_for_the_next_batch_has_nothing_of_the_last_one_kept(was_kept):
+    broker, fetched = Broker(BATCH - 1), Fetched()
+    answer = await broker.receive(None, None, 0)
+    broker.holds.clear()
+    answers = [] if was_kept else [answer]
+    if was_kept:
+        fetched.keep(answer)
+
+    async def receive(_route, _order, hold_s):
+        broker.holds.append(hold_s)
+        if not answers:
+            await asyncio.Event().wait()
+        return answers.pop()
+
+    broker.receive = receive
+    async with aclosing(asking_of(broker, fetched).batches()) as batches:
+        batch = await anext(batches)
+        waiting = asyncio.create_task(anext(batches))
+        async with asyncio.timeout(60):
+            while len(broker.holds) < 2 - was_kept:  # noqa: ASYNC110 - it is the other end.
+                await asyncio.sleep(0)
+        counts = [sys.getrefcount(batch), sys.getrefcount(answer)]
+        waiting.cancel()
+        await asyncio.wait([waiting])
+    assert counts == [2, 2]  # Of this test, and of the call that counts.

@@ -127,6 +127,7 @@ class Asking:
                         begin_s = self._clock.monotonic_s()
                         yield batch
                         self._pace(begin_s)
+                    del batch  # Whoever drops it while the next one comes has it dropped.
                 await self._follow()
                 if self._kept:
                     continue
@@ -143,10 +144,12 @@ class Asking:
                     raise found
                 # Only now: answers that wait are one piece of memory each, and cost nothing.
                 batch = self._first(messages_of(found))
+                del found
                 if is_held(batch[0], self._clock):
                     begin_s = self._clock.monotonic_s()
                     yield batch
                     self._pace(begin_s)
+                del batch
         finally:
             await self._end()
 
@@ -238,6 +241,7 @@ class Asking:
             except asyncio.CancelledError:
                 self._fetched.keep(answer)
                 raise
+            del answer
             if self._timeout_s is not None:
                 return
 
