@@ -96,7 +96,8 @@ def switchover(
       ariane broker ha switchover broker-a --to 1 --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if dry_run:
-        _tell_before(output, name_servers, name, broker_id, "would take over as primary")
+        would = "would take over as primary"
+        _tell_before(output, name_servers, name, broker_id, would, must_be_in_sync=True)
         return
     confirm(f"Make broker {broker_id} the primary of {name}?", yes=yes)
     request = admin_pb.TransferPrimaryRequest(broker_name=name, target_broker_id=broker_id)
@@ -147,7 +148,8 @@ def elect(
       ariane broker ha elect broker-a --id 2 --unclean --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if dry_run:
-        _tell_before(output, name_servers, name, broker_id, "would be elected")
+        would = "would be elected as soon as there is no primary"
+        _tell_before(output, name_servers, name, broker_id, would, must_be_in_sync=not unclean)
         return
     loss = " What only the others hold is lost." if unclean else ""
     confirm(f"Have broker {broker_id} elected as primary of {name}?{loss}", yes=yes)
@@ -192,7 +194,8 @@ def remove(
       ariane broker ha remove broker-a --id 1 --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if dry_run:
-        _tell_before(output, name_servers, name, broker_id, "would be removed")
+        would = "would be removed"
+        _tell_before(output, name_servers, name, broker_id, would, must_be_in_sync=False)
         return
     confirm(f"Remove broker {broker_id} from the replica set of {name}?", yes=yes)
     request = admin_pb.RemoveReplicaRequest(broker_name=name, broker_id=broker_id)
@@ -206,11 +209,19 @@ def remove(
     )
 
 
-def _tell_before(output: Output, name_servers: str, name: str, broker_id: int, would: str) -> None:
+def _tell_before(
+    output: Output,
+    name_servers: str,
+    name: str,
+    broker_id: int,
+    would: str,
+    *,
+    must_be_in_sync: bool,
+) -> None:
     """Say how a broker of a set stands that something would be done to.
 
     Raises:
-        CommandFailed: The set has no such broker.
+        CommandFailed: The set has no such broker, or it is not in sync where it must be.
     """
 
     async def ask() -> list[Member]:
@@ -224,6 +235,11 @@ def _tell_before(output: Output, name_servers: str, name: str, broker_id: int, w
             f"{name} has no broker {broker_id}; its ids are {known}", ExitStatus.NOT_FOUND
         )
     row = rows[broker_id]
+    if must_be_in_sync and not row["in_sync"]:
+        raise CommandFailed(
+            f"broker {broker_id} of {name} is not in sync, so this would be refused",
+            ExitStatus.REFUSED,
+        )
     behind = row["behind_bytes"]
     far = "how far it is behind is not known" if behind is None else f"{behind:,} bytes behind"
     synced = "in sync" if row["in_sync"] else "not in sync"
