@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 from pathlib import Path
 
@@ -191,6 +192,18 @@ def test_a_full_disk_leaves_the_keys_waiting():
     index.settle()
     assert found(index, "a") == list(range(39, -1, -1))
     assert index.pending_keys == 0
+
+
+def test_slots_that_a_full_disk_refused_are_written_with_the_next_flush():
+    disk = FaultyDisk()
+    file = new_file(disk)
+    file.insert(np.array([3, 5]), np.array([100, 200]), np.array([1000, 2000]))
+    disk.error, disk.failing = errno.ENOSPC, range(disk.steps + 1, disk.steps + 2)
+    with pytest.raises(OSError, match="No space left"):
+        file.flush()
+    file.flush()
+    again = IndexFile(disk.lose_power(1), PATH, slots=SLOTS, items=ITEMS)
+    assert [offset for offset, _ in again.find(5)] == [200]
 
 
 def test_a_chain_that_runs_in_circles_ends():

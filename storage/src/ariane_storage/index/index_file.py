@@ -328,11 +328,16 @@ class IndexFile:
             breaks = np.flatnonzero(np.diff(changed) != 1)
             firsts = changed[np.concatenate(([0], breaks + 1))].tolist()
             lasts = changed[np.concatenate((breaks, [len(changed) - 1]))].tolist()
-            for first, last in zip(firsts, lasts, strict=True):
-                part = self._slots[first * _SLOTS_OF_PAGE : (last + 1) * _SLOTS_OF_PAGE]
-                position = HEADER.size + first * _SLOTS_OF_PAGE * SLOT_BYTES
-                if len(part):
-                    self._file.write_at(position, part.tobytes())
+            try:
+                for first, last in zip(firsts, lasts, strict=True):
+                    part = self._slots[first * _SLOTS_OF_PAGE : (last + 1) * _SLOTS_OF_PAGE]
+                    position = HEADER.size + first * _SLOTS_OF_PAGE * SLOT_BYTES
+                    if len(part):
+                        self._file.write_at(position, part.tobytes())
+            except OSError:
+                # A disk that is only full is written to again.
+                self._changed[changed] = True
+                raise
         self._file.flush()
 
     def close(self) -> None:
