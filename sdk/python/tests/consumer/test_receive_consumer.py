@@ -16,6 +16,7 @@ from ariane_sdk.consumer.receiving import receive_calls
 from ariane_sdk.consumer.receiving.receive_calls import ReceiveCalls
 from ariane_sdk.errors import (
     CallError,
+    DeadlinePassed,
     GroupRefused,
     IllegalArgument,
     ReceiptExpired,
@@ -243,6 +244,63 @@ async def test_what_an_answer_brought_that_was_lost_comes_again(
         assert lost
         assert message.receipt.attempts == 2
         await one.ack(message)
+
+
+async def test_an_acknowledgement_without_an_answer_is_repeated(
+    cluster, topic, consumer_of, monkeypatch
+):
+    await send(cluster, topic, 8)
+    settle, tries = ReceiveCalls._settle, []
+
+    async def losing(calls, *arguments):
+        tries.append(arguments)
+        if len(tries) == 1:
+            raise DeadlinePassed("lost on its way")
+        await settle(calls, *arguments)
+        if len(tries) == 2:
+            raise DeadlinePassed("its answer was lost")
+
+    monkeypatch.setattr(ReceiveCalls, "_settle", losing)
+    async with ClusterClient(cluster.name_servers) as client, consumer_of() as one:
+        left = 8
+        while left:
+            batch = await one.receive_batch(8, timeout_s=60)
+            await one.ack(*batch)
+            left -= len(batch)
+        assert len(tries) > 2
+        assert sum(lag.message_count for lag in await client.consumer_lag(one.group)) == 0
+
+
+async def test_an_acknowledgement_is_not_repeated_when_others_may_have_the_message(
+    cluster, topic, consumer_of, monkeypatch
+):
+    await send(cluster, topic, 1)
+    clock, tries = ForwardClock(), []
+
+    async def losing(_calls, *arguments):
+        tries.append(arguments)
+        clock.forward_s += 25
+        raise DeadlinePassed("lost on its way")
+
+    monkeypatch.setattr(ReceiveCalls, "_settle", losing)
+    async with consumer_of(clock=clock, invisible_s=60) as one:
+        (message,) = await one.receive_batch(1, timeout_s=60)
+        with pytest.raises(DeadlinePassed):
+            await one.ack(message)
+    assert len(tries) == 3
+
+
+async def test_a_group_receives_in_order_when_it_is_told_so(cluster, topic, consumer_of):
+    async with Producer(cluster.name_servers) as producer:
+        for n in range(4):
+            await producer.send(Message(topic, b"%d" % n, message_group="one"))
+    async with ClusterClient(cluster.name_servers) as client, consumer_of() as one:
+        await client.set_receive_in_order(one.group, in_order=True)
+        (first,) = await one.receive_batch(8, timeout_s=60)
+        await one.ack(first)
+        await client.set_receive_in_order(one.group, in_order=False)
+        others = await one.receive_batch(8, timeout_s=60)
+    assert [message.body for message in (first, *others)] == [b"0", b"1", b"2", b"3"]
 
 
 async def test_members_and_what_they_have_in_hand_are_shown(cluster, topic, consumer_of):

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from ariane.broker.v1.group_service_pb2 import ConsumerGroupChange, UpdateConsumerGroupRequest
 from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, DeleteTopicRequest, Topic
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO, MESSAGE_TYPE_UNSPECIFIED
 from ariane_record.names import is_system_group, is_system_topic, reply_topic
@@ -255,6 +256,33 @@ class ClusterClient(StatelessClient):
 
         await self._at_every_primary(ask, broker_names)
         return sorted(name for name in groups if include_system or not is_system_group(name))
+
+    async def set_receive_in_order(self, group: str, *, in_order: bool) -> None:
+        """Say whether receiving members of a group get the messages of a message group in order.
+
+        Holds on every broker; those that do not know the group get it.
+
+        Args:
+            group: The group.
+            in_order: Whether the next message of a message group waits until the one before is
+                settled.
+
+        Raises:
+            NameIllegal: No name for a group.
+            ServiceUnavailable: There is no broker.
+            CallError: A broker did not take it; others may have.
+        """
+        change = ConsumerGroupChange(consumer_group=checked_group(group), receive_in_order=in_order)
+        request = UpdateConsumerGroupRequest(group=change, allow_missing=True)
+        groups = self._session.connections.groups
+
+        async def update(broker: LiveBroker) -> None:
+            await answer_of(
+                groups(broker.address).UpdateConsumerGroup(request, timeout=self._call_timeout_s),
+                f"broker {broker.broker_name} at {broker.address}",
+            )
+
+        await self._at_every_primary(update)
 
     async def list_members(
         self, group: str, *, broker_names: Collection[str] = ()

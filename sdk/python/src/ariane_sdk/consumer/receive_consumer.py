@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import math
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from random import Random
@@ -32,7 +33,7 @@ from ariane_sdk.consumer.receiving.listening import Listening
 from ariane_sdk.consumer.receiving.message_listener import MessageListener, of_one
 from ariane_sdk.consumer.receiving.receive_calls import DONE, Settlement, duration_of, failed
 from ariane_sdk.consumer.receiving.receiving_member import ReceivingMember
-from ariane_sdk.errors import ArianeError, IllegalArgument
+from ariane_sdk.errors import ArianeError, DeadlinePassed, IllegalArgument
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.clock import Clock
@@ -273,12 +274,20 @@ class ReceiveConsumer(StatelessClient):
     async def ack(self, *messages: ReceivedMessage) -> None:
         """Acknowledge messages; returns when that is as safe as the brokers guarantee.
 
+        If a broker does not answer in time, it is asked again while no other member gets the
+        messages. With ``keep_invisible`` it is asked once.
+
         Raises:
             ReceiptExpired: Another consumer has some of the messages by now; the others are
                 acknowledged.
             CallError: For some messages, it is unknown whether they were acknowledged.
         """
-        await self._member.calls.settle(messages, DONE)
+        while True:
+            try:
+                return await self._member.calls.settle(messages, DONE)
+            except DeadlinePassed:
+                if self._clock.monotonic_s() >= _held_until_s(messages):
+                    raise
 
     async def nack(
         self,
@@ -403,3 +412,12 @@ class ReceiveConsumer(StatelessClient):
             self._fetched, count_max=count_max, timeout_s=timeout_s, keeps=keeps
         )
         return asking.batches()
+
+
+def _held_until_s(messages: Sequence[ReceivedMessage]) -> float:
+    """Until when nobody else gets some messages; long ago if brokers keep one invisible.
+
+    Whoever listens settles those again by itself, without an end: no call may take so long.
+    """
+    until_s = max(message.receipt.held_until_s for message in messages)
+    return until_s if math.isfinite(until_s) else -math.inf

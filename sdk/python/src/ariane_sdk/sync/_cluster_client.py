@@ -42,6 +42,7 @@ class ClusterClient(BlockingClient[_cluster_client.ClusterClient]):
     list_brokers = blocking(_cluster_client.ClusterClient.list_brokers)
     route = blocking(_cluster_client.ClusterClient.route)
     list_groups = blocking(_cluster_client.ClusterClient.list_groups)
+    set_receive_in_order = blocking(_cluster_client.ClusterClient.set_receive_in_order)
     list_members = blocking(_cluster_client.ClusterClient.list_members)
     queue_owners = blocking(_cluster_client.ClusterClient.queue_owners)
     members_of_groups = blocking(_cluster_client.ClusterClient.members_of_groups)
