@@ -282,12 +282,14 @@ class ReceiveConsumer(StatelessClient):
                 acknowledged.
             CallError: For some messages, it is unknown whether they were acknowledged.
         """
+        timeout_s = self._call_timeout_s
         while True:
             try:
-                return await self._member.calls.settle(messages, DONE)
+                return await self._member.calls.settle(messages, DONE, timeout_s=timeout_s)
             except DeadlinePassed:
                 if self._clock.monotonic_s() >= _held_until_s(messages):
                     raise
+                timeout_s *= 2  # A broker that has too much to do is asked less often.
 
     async def nack(
         self,

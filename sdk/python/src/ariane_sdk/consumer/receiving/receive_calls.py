@@ -158,7 +158,13 @@ class ReceiveCalls:
         except DecodeError as error:
             raise RecordDamaged(f"{peer}: {error}") from error
 
-    async def settle(self, messages: Iterable[ReceivedMessage], outcome: Settlement) -> None:
+    async def settle(
+        self,
+        messages: Iterable[ReceivedMessage],
+        outcome: Settlement,
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
         """Settle messages of any brokers, those of one broker in one call.
 
         They are settled where the broker's primary is now: another process may have taken over
@@ -180,7 +186,7 @@ class ReceiveCalls:
         except AttributeError:
             raise IllegalArgument("only messages of a ReceiveConsumer can be settled") from None
         calls = [
-            self._at_primary(name, at[name], partial(self._settle, dict(some), outcome))
+            self._at_primary(name, at[name], partial(self._settle, dict(some), outcome, timeout_s))
             for name, receipts in by_broker.items()
             for some in _pieces(list(receipts.items()), SETTLEMENTS_MAX)
         ]
@@ -230,7 +236,11 @@ class ReceiveCalls:
             await call(now)
 
     async def _settle(
-        self, receipts: Mapping[Receipt, _Runs], outcome: Settlement, address: str
+        self,
+        receipts: Mapping[Receipt, _Runs],
+        outcome: Settlement,
+        timeout_s: float | None,
+        address: str,
     ) -> None:
         request = SettleRecordsRequest(consumer_group=self._group)
         for receipt, runs in receipts.items():
@@ -240,8 +250,9 @@ class ReceiveCalls:
             elif outcome.invisible_s is not None:
                 wanted.invisible_duration.CopyFrom(duration_of(outcome.invisible_s))
             request.settlements.append(wanted)
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
         response = await answer_of(
-            self._connections.receiving(address).SettleRecords(request, timeout=self._timeout_s),
+            self._connections.receiving(address).SettleRecords(request, timeout=timeout_s),
             f"the broker at {address}",
         )
         for result in response.results:
