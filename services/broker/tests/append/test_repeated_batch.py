@@ -8,6 +8,7 @@ import pytest
 from ariane_broker.append.repeated_batch import first_result, is_stored_as
 from ariane_broker.log.derived.producer_sequences import StoredBatch
 from ariane_record import BlockEncoder, ProducerSequence
+from ariane_record.layout import CRC_PROPERTY_BYTES
 from ariane_storage import Store
 from ariane_storage.testing import FaultyDisk, FixedClock, small_config
 
@@ -59,6 +60,15 @@ def test_the_same_bytes_are_the_same_batch_with_the_same_result(stored):
 def test_other_bytes_are_another_batch(stored, other):
     store, batch, _ = stored
     assert not is_stored_as(store, other, 0, batch, is_plain=False)
+
+
+def test_the_last_byte_before_the_checksum_counts(stored):
+    store, batch, _ = stored
+    block = block_of(b"one", b"", b"three")
+    changed = bytearray(block.records)
+    changed[int(block.sizes[0]) - CRC_PROPERTY_BYTES - 1] ^= 1
+    block.records = bytes(changed)
+    assert not is_stored_as(store, block, 0, batch, is_plain=False)
 
 
 def test_of_plain_messages_the_bodies_count(stored):
