@@ -220,7 +220,7 @@ async def test_what_goes_for_lack_of_space_is_named(machine, doctor):
         await send_plenty(producer)
         await one.has_said("messages_deleted_early")
         status, findings = await doctor(one)
-        (finding,) = [each for each in findings if "before their time" in each["finding"]]
+        (finding,) = [each for each in findings if "before their retention time" in each["finding"]]
         assert (status, finding["severity"]) == (1, "error")
         assert " of plenty" in finding["finding"]
         async with QueueReader(one.name_servers) as reader:
