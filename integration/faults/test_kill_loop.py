@@ -14,7 +14,7 @@ from ariane_storage import FlushMode, Store
 
 SEED = int(os.environ.get("KILL_SEED", "7"))
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.mark.parametrize("loops", [10, pytest.param(100, marks=pytest.mark.slow)])
