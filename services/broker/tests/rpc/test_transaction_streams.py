@@ -1,6 +1,7 @@
 """StreamTransactions over the wire: many under way on one stream, each by itself."""
 
 import asyncio
+from pathlib import Path
 
 import grpc
 import pytest
@@ -11,6 +12,8 @@ from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.common.v1 import message_pb2 as message_pb
 from ariane_broker.app import compose
 from ariane_servicekit import serving
+from ariane_storage.errors import StoreFull
+from ariane_storage.writing.appender import Appender
 
 COMMIT = client_pb.TRANSACTION_OUTCOME_COMMIT
 ROLLBACK = client_pb.TRANSACTION_OUTCOME_ROLLBACK
@@ -90,6 +93,23 @@ async def test_what_is_committed_is_visible_in_its_order_and_nothing_else(broker
         assert [place.queue_offset for place in places] == list(range(len(kept)))
         assert {place.queue_id for place in places} == {queue_id}
     assert [each.transaction_id for each in await waiting(broker)] == ["t-39"]
+    stream.call.cancel()
+
+
+async def test_a_full_disk_is_told_for_each_half_message(broker, monkeypatch, reasons):
+    def full(*_):
+        raise StoreFull(Path("/store"), "full")
+
+    await broker.create_topic("orders")
+    stream = Stream(broker)
+    with monkeypatch.context() as patch:
+        patch.setattr(Appender, "append", full)
+        sent = await stream.ask(half("t-1"), half("t-2"))
+    assert reasons(sent.half_messages) == ["STORE_FULL", "STORE_FULL"]
+    assert await waiting(broker) == []
+    sent = await stream.ask(half("t-2"))
+    assert [each.transaction_id for each in sent.half_messages] == ["t-2"]
+    assert not sent.half_messages[0].duplicate
     stream.call.cancel()
 
 

@@ -232,6 +232,14 @@ def test_what_retention_deleted_is_not_waited_for(begin, pending):
     assert progress.pending(np.arange(9, 12)).all()
 
 
+def test_what_retention_deleted_leaves_the_marks_of_later_deliveries():
+    progress = QueueProgress(begin=10)
+    progress.mark(np.array([11, 15]))
+    progress.raise_begin(12)
+    places = np.arange(10, 17)
+    assert places[progress.pending(places)].tolist() == [12, 13, 14, 16]
+
+
 def test_a_queue_that_ends_sooner_has_nothing_delivered_behind_its_end():
     progress = QueueProgress()
     progress.mark(np.array([0, 1, 2, 5]))
