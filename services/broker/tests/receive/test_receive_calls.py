@@ -219,6 +219,17 @@ async def test_a_new_group_begins_where_it_says(broker):
     assert bodies(await one.receive()) == ["a", "b"]
 
 
+async def test_a_new_group_begins_so_in_every_queue(broker):
+    await broker.create_topic("orders", 4)
+    for queue_id in range(4):
+        await broker.store("orders", [b"old"], queue_id)
+    late = Receiver(broker, "late")
+    assert await late.receive(start="RECEIVE_START_NEWEST") == []
+    for queue_id in range(4):
+        await broker.store("orders", [b"%d" % queue_id], queue_id)
+    assert sorted(bodies(await late.receive(start="RECEIVE_START_NEWEST"))) == ["0", "1", "2", "3"]
+
+
 async def test_packed_records_are_settled_by_ranges(clock, broker):
     await broker.create_topic("orders")
     await broker.store("orders", [b"%d" % n for n in range(10)])

@@ -118,6 +118,7 @@ class HandOuts:
             self._now_ms(),
         )
         queues = self.queues(order)
+        self._windows.open_newest(order, queues)
         first = self._draw(len(queues))
         turns = queues[first:] + queues[:first]
         choose = self._by_priority if order.by_priority else self._in_turn

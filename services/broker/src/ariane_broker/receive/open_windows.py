@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.queue_window import QueueWindow
@@ -31,27 +33,47 @@ class OpenWindows:
             StorageError: That the group begins there could not be written down.
         """
         group = order.group
-        low, high = self._store.queue_bounds(*queue)
+        low, _ = self._store.queue_bounds(*queue)
         window = self._log.window(group, queue)
         if window is None:
-            begin = self._begin(order, queue, low, high)
-            epoch = self._offsets.reset_epoch(group, queue)
-            self._log.write(
-                [ReceiveEvent(EventKind.BEGIN, group, queue, offset=begin, serial=epoch)]
-            )
+            self._log.write([self._beginning(group, queue, self._begin(group, queue, low))])
             window = self._table.of_group(group)[queue]
         window.raise_floor(low)
         return window
 
-    def _begin(self, order: ReceiveOrder, queue: QueueKey, low: int, high: int) -> int:
-        """Where a group begins in a queue."""
+    def open_newest(self, order: ReceiveOrder, queues: Iterable[QueueKey]) -> None:
+        """Have a group that asks for it begin in topics new to it with what comes from now on.
+
+        It does so in all queues at once: as soon as it stands in one, the topic is not new to it.
+
+        Raises:
+            StorageError: That it begins there could not be written down.
+        """
+        if not order.start_newest:
+            return
         group = order.group
+        unopened = [queue for queue in queues if self._table.window(group, queue) is None]
+        new = {
+            topic
+            for topic in {queue.topic for queue in unopened} - {retry_topic(group)}
+            if not self._offsets.of_group(group, topic)
+        }
+        events = [
+            self._beginning(group, queue, self._store.queue_bounds(*queue)[1])
+            for queue in unopened
+            if queue.topic in new
+        ]
+        if events:
+            self._log.write(events)
+
+    def _begin(self, group: str, queue: QueueKey, low: int) -> int:
+        """Where a group begins in a queue; one that was added later holds nothing unwanted."""
         stored = self._offsets.find(group, queue)
-        if stored is not None:
-            # What the primary before has handed out may not be confirmed here yet.
-            return min(max(stored, low), self._store.queue_end(*queue))
-        # A queue that was added later holds nothing that the group did not want.
-        known = bool(self._offsets.of_group(group, queue.topic))
-        if order.start_newest and not known and queue.topic != retry_topic(group):
-            return high
-        return low
+        if stored is None:
+            return low
+        # What the primary before has handed out may not be confirmed here yet.
+        return min(max(stored, low), self._store.queue_end(*queue))
+
+    def _beginning(self, group: str, queue: QueueKey, begin: int) -> ReceiveEvent:
+        epoch = self._offsets.reset_epoch(group, queue)
+        return ReceiveEvent(EventKind.BEGIN, group, queue, offset=begin, serial=epoch)
