@@ -27,6 +27,10 @@ CLIENT_VERSIONS = {
     "sdk/java/src/main/java/mq/ariane/client/Client.java": r'VERSION = "(.+)"',
     "sdk/typescript/package.json": r'"version": "(.+)"',
     "sdk/typescript/src/client.ts": r'VERSION = "(.+)"',
+    # What new users are told to install.
+    "sdk/go/README.md": r"go get \S+@v(\S+)",
+    "sdk/java/README.md": r"<artifactId>ariane-client</artifactId>\s*<version>(.+)</version>",
+    "sdk/typescript/README.md": r"arianemq-client-([\d.]+)\.tgz",
 }
 """Where the clients in other languages say theirs."""
 

@@ -1,9 +1,14 @@
-"""Clients in other languages install alone from what `make clients` lays into dist/."""
+"""Clients in other languages install alone from what `make clients` lays into dist/, and run.
+
+Each test does what its README tells a new user, word for word, in an empty folder.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +18,9 @@ from tools.papers import Paper
 from tools.workspace import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+MAVEN_HOME = ROOT / ".cache" / "maven-of-users"
+"""What Maven has fetched for projects of users, apart from what it has for ours."""
 
 
 def built(language: str) -> Path:
@@ -35,52 +43,63 @@ def run(*command: str, folder: Path, **variables: str) -> str:
     return done.stdout
 
 
-def program(language: str, word: str) -> str:
-    [text] = Paper(ROOT, f"sdk/{language}/README.md").blocks(word)
-    return text
+class NewUser:
+    """Somebody with an empty folder, a cluster and a README."""
+
+    def __init__(self, language: str, cluster: str, folder: Path) -> None:
+        self.paper = Paper(ROOT, f"sdk/{language}/README.md")
+        self.folder = folder
+        self.topic = f"orders-{language}"
+        self._cluster = cluster
+        ariane = str(Path(sys.executable).with_name("ariane"))
+        create = ("topic", "create", self.topic)
+        run(ariane, *create, folder=folder, ARIANE_NAME_SERVERS=cluster)
+
+    def write(self, word: str, name: str) -> None:
+        """The one block of a language of code as a file."""
+        [text] = self.paper.blocks(word)
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = text.replace("127.0.0.1:9876", self._cluster).replace('"orders"', f'"{self.topic}"')
+        path.write_text(text)
+
+    def follow(self, **variables: str) -> str:
+        """Type every command of the README; return what they say."""
+        script = "set -e\n" + "\n".join(self.paper.blocks("sh"))
+        return run("bash", "-c", script, folder=self.folder, ARIANEMQ=str(ROOT), **variables)
 
 
-def test_a_go_program_takes_the_module_from_a_proxy(tmp_path):
-    proxy = built("go")
-    (tmp_path / "main.go").write_text(program("go", "go"))
-    variables = {
-        # What is not ours comes from where this machine has it.
-        "GOPROXY": f"file://{proxy},{run('go', 'env', 'GOPROXY', folder=tmp_path).strip()}",
-        "GONOSUMDB": clients.GO_MODULE,
-        # A cache of its own: of this version the machine's may hold what an earlier run has built.
-        "GOMODCACHE": str(tmp_path / "modules"),
-        "GOFLAGS": "-mod=mod -modcacherw",
-    }
-    run("go", "mod", "init", "example.org/first", folder=tmp_path)
-    run(
-        "go",
-        "get",
-        f"{clients.GO_MODULE}@v{clients.version_of_all()}",
-        folder=tmp_path,
-        **variables,
-    )
-    run("go", "build", "./...", folder=tmp_path, **variables)
+def test_a_new_user_of_go_sends_and_receives(cluster, tmp_path):
+    built("go")
+    folder = tmp_path / "first"
+    folder.mkdir()
+    user = NewUser("go", cluster, folder)
+    user.write("go", "main.go")
+    # A cache of its own: of this version the machine's may hold what an earlier run has built.
+    modules = str(tmp_path / "modules")
+    said = user.follow(GOMODCACHE=modules, GOFLAGS="-modcacherw -buildvcs=false")
+    assert "table-7 wants one espresso" in said
 
 
-def test_a_node_program_installs_the_package(tmp_path):
-    [tarball] = built("typescript").glob("*.tgz")
-    (tmp_path / "package.json").write_text('{"type": "module"}')
-    options = ("--no-audit", "--no-fund", "--no-package-lock")
-    run("npm", "install", *options, str(tarball), folder=tmp_path)
+def test_a_new_user_of_node_sends_and_receives(cluster, tmp_path):
+    built("typescript")
+    user = NewUser("typescript", cluster, tmp_path)
+    user.write("ts", "first.ts")
+    assert "table-7 wants one espresso" in user.follow()
     installed = tmp_path / "node_modules" / "@arianemq" / "client"
     assert {"LICENSE", "CHANGELOG.md", "README.md"} <= {path.name for path in installed.iterdir()}
-    script = "import { VERSION } from '@arianemq/client'; console.log(VERSION);"
-    said = run("node", "--input-type=module", "-e", script, folder=tmp_path)
-    assert said.strip() == clients.version_of_all()
 
 
-def test_a_java_program_compiles_against_the_repository(tmp_path):
-    version = clients.version_of_all()
-    folder = built("java") / "mq" / "ariane" / "ariane-client" / version
-    jar = folder / f"ariane-client-{version}.jar"
-    assert (folder / f"ariane-client-{version}.pom").exists()
-    assert (folder / f"ariane-client-{version}-sources.jar").exists()
-    assert "META-INF/LICENSE" in run("jar", "tf", str(jar), folder=tmp_path)
-    (tmp_path / "First.java").write_text(program("java", "java"))
-    libraries = clients.JAVA / "target" / "lib" / "*"
-    run("javac", "-cp", f"{jar}:{libraries}", "First.java", folder=tmp_path)
+def test_a_new_user_of_java_sends_and_receives(cluster, tmp_path):
+    folder = built("java") / "mq" / "ariane" / "ariane-client" / clients.version_of_all()
+    names = {path.name.removeprefix(f"ariane-client-{folder.name}") for path in folder.iterdir()}
+    assert {".jar", ".pom", "-sources.jar"} <= names
+    jar = str(folder / f"ariane-client-{folder.name}.jar")
+    assert "META-INF/LICENSE" in run("jar", "tf", jar, folder=tmp_path)
+    user = NewUser("java", cluster, tmp_path)
+    user.write("java", "src/main/java/First.java")
+    user.write("xml", "pom.xml")
+    # Of this version it may hold what an earlier run has built.
+    shutil.rmtree(MAVEN_HOME / "mq", ignore_errors=True)
+    said = user.follow(MAVEN_OPTS=f"-Dmaven.repo.local={MAVEN_HOME}")
+    assert "table-7 wants one espresso" in said

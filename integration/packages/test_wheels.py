@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -104,23 +103,6 @@ def test_a_new_user_installs_starts_and_runs_the_first_program(version, wheels, 
     (tmp_path / "test_mine.py").write_text(example)
     tests = ("-m", "pytest", "-q", "test_mine.py")
     assert "2 passed" in run(bin_folder / "python", *tests, folder=tmp_path)
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[str]:
-    """A cluster of this work tree, for programs that have the client only: its name servers."""
-    place = tmp_path_factory.mktemp("cluster")
-    ariane = Path(sys.executable).with_name("ariane")
-    with subprocess.Popen(
-        (ariane, "dev", "--name-server-port", "0", "-o", "json"),
-        cwd=place,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield json.loads(process.stdout.readline())["name_servers"]
-        finally:
-            process.send_signal(signal.SIGINT)
 
 
 def installed_alone(member: str, version: str, wheels: Path, folder: Path) -> Path:

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from tools import clients
@@ -55,3 +57,43 @@ def test_a_client_whose_build_failed_is_built_again(workshop, monkeypatch):
     source.write_text("a.go")  # As at first.
     assert clients.build("go")
     assert len(built) == 2
+
+
+LAYERS = {
+    "Go": "go/ariane/*.go",
+    "Java": "java/src/main/java/mq/ariane/client/*.java",
+    "TypeScript": "typescript/src/*.ts",
+}
+PARTS = [
+    {"client", "limit", "index", "Client", "Deadline"},
+    {"errors", "ArianeException"},
+    {"message", "Message", "Delivery", "Receipt", "Nack", "Outcome", "Times"},
+    {"producer", "Producer"},
+    {"consumer", "Consumer"},
+    {"transaction", "transactions", "TransactionProducer"},
+    {"compression", "Bodies"},
+]
+"""Files of each row of the page's table, by name."""
+
+
+def lines_of_code(path):
+    """Lines that are no comment, not blank, and no import."""
+    text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
+    imports = r"^import \(\n.*?^\)\n|^package \w+$|^(?:import|package) [^;]*;$"
+    text = re.sub(imports, "", text, flags=re.MULTILINE | re.DOTALL)
+    lines = map(str.strip, text.splitlines())
+    return sum(1 for line in lines if line and not line.startswith("//"))
+
+
+def test_the_page_says_how_thick_the_layers_are():
+    rows = re.findall(
+        r"^\| [^|]+ \| (\d+) \| (\d+) \| (\d+) \|", (clients.SDK / "README.md").read_text(), re.M
+    )
+    for column, pattern in enumerate(LAYERS.values()):
+        counted = [0] * len(PARTS)
+        for path in clients.SDK.glob(pattern):
+            if not path.stem.endswith("_test") and (lines := lines_of_code(path)):
+                [part] = [each for each, names in enumerate(PARTS) if path.stem in names]
+                counted[part] += lines
+        said = [int(row[column]) for row in rows]
+        assert said == pytest.approx([*counted, sum(counted)], rel=0.05)

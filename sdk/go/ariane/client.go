@@ -1,6 +1,7 @@
 package ariane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,8 +10,8 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -38,26 +39,22 @@ type Options struct {
 	CallTimeout time.Duration
 	// MaxMessageBytes bounds what one answer may have. 0: 64 MiB.
 	MaxMessageBytes int
-	// Compression is how bodies are compressed that are large and become smaller by it. Every client
+	// Compression is how bodies of 4 KiB and more are compressed that become smaller by it. Every client
 	// decompresses what it receives. Zero: they are not.
 	Compression Compression
-	// CompressBytesMin is the size of a body from which it is compressed. 0: 4096.
-	CompressBytesMin int
-	// CompressionLevel is from 1, fast, to 9, small. 0: 5.
-	CompressionLevel int
 }
 
 // Client is one program's view of a cluster. Close it at the end.
 type Client struct {
 	nameServers []string
 	options     Options
-	packing     packing
 	id          string
 
 	mu          sync.Mutex
 	connections map[string]*grpc.ClientConn
 	known       map[question]answer
-	nameServer  int // Which is asked next: another one when it fails.
+	turn        atomic.Uint64 // Which queue is next.
+	nameServer  int           // Which is asked next: another one when it fails.
 	closed      bool
 }
 
@@ -81,10 +78,6 @@ const (
 // addressScheme has gRPC take an address as it is.
 const addressScheme = "passthrough:///"
 
-func peerOf(connection *grpc.ClientConn) string {
-	return strings.TrimPrefix(connection.Target(), addressScheme)
-}
-
 // NewClient makes a client of the cluster that these name servers, "host:port", know. It connects
 // when it is first used.
 func NewClient(nameServers []string, options Options) (*Client, error) {
@@ -101,38 +94,26 @@ func NewClient(nameServers []string, options Options) (*Client, error) {
 	if options.TryTimeout < 0 || options.CallTimeout < 0 {
 		return nil, errors.New("ariane: a timeout is negative")
 	}
-	if options.TryTimeout == 0 {
-		options.TryTimeout = 3 * time.Second
+	options.TryTimeout = cmp.Or(options.TryTimeout, 3*time.Second)
+	options.CallTimeout = cmp.Or(options.CallTimeout, 30*time.Second)
+	options.MaxMessageBytes = cmp.Or(options.MaxMessageBytes, 64<<20)
+	if options.TransportCredentials == nil {
+		options.TransportCredentials = insecure.NewCredentials()
 	}
-	if options.CallTimeout == 0 {
-		options.CallTimeout = 30 * time.Second
+	if _, known := compressors[options.Compression]; !known && options.Compression != Uncompressed {
+		return nil, fmt.Errorf("ariane: compression %v is not known", options.Compression)
 	}
-	if options.MaxMessageBytes == 0 {
-		options.MaxMessageBytes = 64 << 20
-	}
-	if options.CompressBytesMin == 0 {
-		options.CompressBytesMin = 4096
-	}
-	if options.CompressionLevel == 0 {
-		options.CompressionLevel = 5
-	}
-	packing, err := newPacking(options.Compression, options.CompressBytesMin, options.CompressionLevel)
-	if err != nil {
-		return nil, err
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return &Client{
+	host, _ := os.Hostname()
+	made := &Client{
 		nameServers: slices.Clone(nameServers),
 		options:     options,
-		packing:     packing,
-		id:          fmt.Sprintf("%s@%d@%016x", host, os.Getpid(), rand.Uint64()),
+		id:          fmt.Sprintf("%s@%d@%016x", cmp.Or(host, "unknown"), os.Getpid(), rand.Uint64()),
 		connections: map[string]*grpc.ClientConn{},
 		known:       map[question]answer{},
 		nameServer:  rand.IntN(len(nameServers)),
-	}, nil
+	}
+	made.turn.Store(rand.Uint64N(1 << 16))
+	return made, nil
 }
 
 // ID is the client's id, unique among those that live.
@@ -162,12 +143,8 @@ func (c *Client) Connection(address string) (*grpc.ClientConn, error) {
 	if connection := c.connections[address]; connection != nil {
 		return connection, nil
 	}
-	transport := c.options.TransportCredentials
-	if transport == nil {
-		transport = insecure.NewCredentials()
-	}
 	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(transport),
+		grpc.WithTransportCredentials(c.options.TransportCredentials),
 		grpc.WithUserAgent("ariane-go/" + Version),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: time.Minute, Timeout: 10 * time.Second}),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -278,6 +255,8 @@ func (c *Client) remember(asked question, said any, life time.Duration) {
 func (c *Client) onPrimary(
 	ctx context.Context, topic, broker string, call func(context.Context, *grpc.ClientConn) error,
 ) error {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
 	for repeats := 0; ; repeats++ {
 		address, err := c.brokerAddress(ctx, topic, broker)
 		if err == nil {
@@ -292,7 +271,7 @@ func (c *Client) onPrimary(
 			return nil
 		}
 		failure := errorOf(err, address)
-		may := failure.Retriable || unconfirmedReasons[failure.Reason] || failure.Reason == "BROKER_NOT_PRIMARY"
+		may := failure.Retriable || failure.unconfirmed() || failure.Reason == "BROKER_NOT_PRIMARY"
 		if !may || !pause(ctx, repeats, failure) {
 			return failure
 		}

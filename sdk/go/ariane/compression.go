@@ -26,92 +26,58 @@ const (
 )
 
 const (
+	// compressBytesMin is the size of a body from which it is compressed.
+	compressBytesMin = 4096
 	// bodyBytesMax bounds what a body becomes: a small one may claim to be huge.
 	bodyBytesMax = 32 << 20
-	// levelMax is the highest level that every format has.
-	levelMax = 9
 )
 
-// packing says what becomes of a body before it is sent: compressed if it is large, and becomes smaller.
-type packing struct {
-	kind     Compression
-	bytesMin int
-	compress func([]byte) ([]byte, error)
-}
-
-func newPacking(kind Compression, bytesMin, level int) (packing, error) {
-	if level < 1 || level > levelMax {
-		return packing{}, fmt.Errorf("ariane: compression level %d: from 1 to %d", level, levelMax)
-	}
-	made := packing{kind: kind, bytesMin: bytesMin}
-	switch kind {
-	case Uncompressed:
-	case LZ4:
-		made.compress = func(body []byte) ([]byte, error) {
-			var out bytes.Buffer
-			writer := lz4.NewWriter(&out)
-			if err := writer.Apply(lz4Level(level), lz4.ChecksumOption(false)); err != nil {
-				return nil, err
-			}
-			return written(&out, writer, body)
+var compressors = map[Compression]func([]byte) ([]byte, error){
+	LZ4: func(body []byte) ([]byte, error) {
+		var out bytes.Buffer
+		writer := lz4.NewWriter(&out)
+		if err := writer.Apply(lz4.ChecksumOption(false)); err != nil {
+			return nil, err
 		}
-	case Zstandard:
-		encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(level)))
+		return written(&out, writer, body)
+	},
+	Zstandard: func(body []byte) ([]byte, error) {
+		encoder, err := zstdEncoder()
 		if err != nil {
-			return packing{}, err
+			return nil, err
 		}
-		made.compress = func(body []byte) ([]byte, error) { return encoder.EncodeAll(body, nil), nil }
-	case Zlib:
-		made.compress = func(body []byte) ([]byte, error) {
-			var out bytes.Buffer
-			writer, err := zlib.NewWriterLevel(&out, level)
-			if err != nil {
-				return nil, err
-			}
-			return written(&out, writer, body)
-		}
-	default:
-		return packing{}, fmt.Errorf("ariane: compression %v is not known", kind)
-	}
-	return made, nil
-}
-
-// lz4Level is fast below 3, where LZ4 has but one level, as in the Python client.
-func lz4Level(level int) lz4.Option {
-	if level < 3 {
-		return lz4.CompressionLevelOption(lz4.Fast)
-	}
-	return lz4.CompressionLevelOption(lz4.CompressionLevel(1 << (8 + level)))
+		return encoder.EncodeAll(body, nil), nil
+	},
+	Zlib: func(body []byte) ([]byte, error) {
+		var out bytes.Buffer
+		return written(&out, zlib.NewWriter(&out), body)
+	},
 }
 
 func written(out *bytes.Buffer, writer io.WriteCloser, body []byte) ([]byte, error) {
-	if _, err := writer.Write(body); err != nil {
-		return nil, err
-	}
-	if err := writer.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	_, err := writer.Write(body)
+	err = errors.Join(err, writer.Close())
+	return out.Bytes(), err
 }
 
-// pack is the body as it is sent, and how it is compressed then.
-func (p packing) pack(body []byte) ([]byte, Compression) {
-	if p.compress == nil || len(body) < p.bytesMin {
+// packed is a body as it is sent, compressed if it is large and becomes smaller, and how it is then.
+func packed(body []byte, kind Compression) ([]byte, Compression) {
+	if kind == Uncompressed || len(body) < compressBytesMin {
 		return body, Uncompressed
 	}
-	packed, err := p.compress(body)
-	if err != nil || len(packed) >= len(body) {
+	smaller, err := compressors[kind](body)
+	if err != nil || len(smaller) >= len(body) {
 		return body, Uncompressed
 	}
-	return packed, p.kind
+	return smaller, kind
 }
 
-// unpacked is the body as it was before its producer compressed it; as stored, with how it is
+// unpacked is a body as it was before its producer compressed it; as stored, with how it is
 // compressed, where it is damaged.
-func unpacked(message *commonv1.Message) ([]byte, Compression) {
-	body, err := decompressed(message.Body, message.Compression)
+func unpacked(stored []byte, kind Compression) ([]byte, Compression) {
+	body, err := decompressed(stored, kind)
 	if err != nil {
-		return message.Body, message.Compression
+		return stored, kind
 	}
 	return body, Uncompressed
 }
@@ -140,10 +106,13 @@ func decompressed(stored []byte, kind Compression) ([]byte, error) {
 	return nil, fmt.Errorf("ariane: compression %v is not known", kind)
 }
 
-// zstdDecoder may be used by any number of goroutines at a time.
-var zstdDecoder = sync.OnceValues(func() (*zstd.Decoder, error) {
-	return zstd.NewReader(nil, zstd.WithDecoderMaxMemory(bodyBytesMax), zstd.WithDecoderMaxWindow(bodyBytesMax))
-})
+// Any number of goroutines may use these at a time.
+var (
+	zstdEncoder = sync.OnceValues(func() (*zstd.Encoder, error) { return zstd.NewWriter(nil) })
+	zstdDecoder = sync.OnceValues(func() (*zstd.Decoder, error) {
+		return zstd.NewReader(nil, zstd.WithDecoderMaxMemory(bodyBytesMax), zstd.WithDecoderMaxWindow(bodyBytesMax))
+	})
+)
 
 func readAll(reader io.Reader) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(reader, bodyBytesMax+1))

@@ -1,6 +1,7 @@
 package ariane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	brokerv1 "ariane.mq/go/arianepb/broker/v1"
@@ -66,22 +68,13 @@ func NewConsumer(client *Client, options ConsumerOptions) (*Consumer, error) {
 	if options.MaxMessages < 0 || options.MaxMessages > math.MaxInt32 {
 		return nil, fmt.Errorf("ariane: a consumer cannot receive %d messages at once", options.MaxMessages)
 	}
-	if options.MaxMessages == 0 {
-		options.MaxMessages = 32
-	}
-	if options.InvisibleDuration == 0 {
-		options.InvisibleDuration = time.Minute
-	}
+	options.MaxMessages = cmp.Or(options.MaxMessages, 32)
+	options.InvisibleDuration = cmp.Or(options.InvisibleDuration, time.Minute)
 	subscription := &commonv1.Subscription{Topic: options.Topic}
-	switch {
-	case options.SQL != "":
-		subscription.Filter = &commonv1.FilterExpression{
-			Kind: commonv1.FilterKind_FILTER_KIND_SQL92, Text: options.SQL,
-		}
-	case options.Tags != "" && options.Tags != "*":
-		subscription.Filter = &commonv1.FilterExpression{
-			Kind: commonv1.FilterKind_FILTER_KIND_TAG, Text: options.Tags,
-		}
+	if options.SQL != "" {
+		subscription.Filter = &commonv1.FilterExpression{Kind: commonv1.FilterKind_FILTER_KIND_SQL92, Text: options.SQL}
+	} else if options.Tags != "" && options.Tags != "*" {
+		subscription.Filter = &commonv1.FilterExpression{Kind: commonv1.FilterKind_FILTER_KIND_TAG, Text: options.Tags}
 	}
 	start := brokerv1.ReceiveStart_RECEIVE_START_OLDEST
 	if options.FromNewest {
@@ -136,7 +129,7 @@ func (c *Consumer) Receive(ctx context.Context, wait time.Duration) ([]Delivery,
 				continue // Nothing came; there may be time for another hold.
 			}
 			failure = errorOf(answer.err, answer.address)
-			if !failure.Retriable && !routingReasons[failure.Reason] {
+			if !failure.passing() {
 				return nil, failure
 			}
 			c.client.forgetRoute(c.options.Topic)
@@ -198,15 +191,8 @@ func (c *Consumer) receiveFrom(address string, hold time.Duration) ([]Delivery, 
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, hold+c.client.options.TryTimeout)
 	defer cancel()
-	order := &brokerv1.ReceiveOrder{
-		ConsumerGroup:     c.order.ConsumerGroup,
-		ClientId:          c.order.ClientId,
-		Subscriptions:     c.order.Subscriptions,
-		MessageCountMax:   c.order.MessageCountMax,
-		InvisibleDuration: c.order.InvisibleDuration,
-		HoldDuration:      durationpb.New(hold),
-		Start:             c.order.Start,
-	}
+	order := proto.CloneOf(c.order)
+	order.HoldDuration = durationpb.New(hold)
 	stub := brokerv1.NewReceiveServiceClient(connection)
 	stream, err := stub.ReceiveMessages(ctx, &brokerv1.ReceiveMessagesRequest{Order: order})
 	if err != nil {
@@ -230,13 +216,7 @@ func (c *Consumer) receiveFrom(address string, hold time.Duration) ([]Delivery, 
 // Ack says that messages are done. The error of a message whose time was over, so that it comes again
 // or has, is of reason RECEIPT_HANDLE_EXPIRED; errors of several are joined.
 func (c *Consumer) Ack(ctx context.Context, deliveries ...Delivery) error {
-	return c.settle(ctx, deliveries, func(
-		ctx context.Context, stub brokerv1.ReceiveServiceClient, handles []string,
-	) ([]*brokerv1.SettledMessage, error) {
-		request := &brokerv1.AckMessagesRequest{ConsumerGroup: c.options.Group, ReceiptHandles: handles}
-		answer, err := stub.AckMessages(ctx, request)
-		return answer.GetResults(), err
-	})
+	return c.settle(ctx, deliveries, nil)
 }
 
 // Nack says how messages that failed come back.
@@ -256,15 +236,7 @@ func (c *Consumer) Nack(ctx context.Context, how Nack, deliveries ...Delivery) e
 	if how.Delay != nil {
 		nack.Delay = durationpb.New(*how.Delay)
 	}
-	return c.settle(ctx, deliveries, func(
-		ctx context.Context, stub brokerv1.ReceiveServiceClient, handles []string,
-	) ([]*brokerv1.SettledMessage, error) {
-		request := &brokerv1.NackMessagesRequest{
-			ConsumerGroup: c.options.Group, ReceiptHandles: handles, Nack: nack,
-		}
-		answer, err := stub.NackMessages(ctx, request)
-		return answer.GetResults(), err
-	})
+	return c.settle(ctx, deliveries, nack)
 }
 
 // ChangeInvisibleDuration lets others not see a message for so long from now on; 0 shows it to them at
@@ -285,18 +257,16 @@ func (c *Consumer) ChangeInvisibleDuration(ctx context.Context, delivery *Delive
 	})
 }
 
-// settling is a call that settles messages of one broker.
-type settling func(ctx context.Context, stub brokerv1.ReceiveServiceClient, handles []string) ([]*brokerv1.SettledMessage, error)
-
-// settle calls each broker once, all at a time, for the messages that are its own. To settle again is harmless.
-func (c *Consumer) settle(ctx context.Context, deliveries []Delivery, call settling) error {
+// settle calls each broker once, all at a time, for the messages that are its own: to acknowledge them, unless
+// there is a nack. To settle again is harmless.
+func (c *Consumer) settle(ctx context.Context, deliveries []Delivery, nack *brokerv1.Nack) error {
 	places := map[string][]Delivery{}
 	for _, delivery := range deliveries {
 		places[delivery.BrokerName] = append(places[delivery.BrokerName], delivery)
 	}
 	failed := make(chan error, len(places))
 	for broker, theirs := range places {
-		go func() { failed <- c.settleOn(ctx, broker, theirs, call) }()
+		go func() { failed <- c.settleOn(ctx, broker, theirs, nack) }()
 	}
 	var failures []error
 	for range places {
@@ -305,14 +275,22 @@ func (c *Consumer) settle(ctx context.Context, deliveries []Delivery, call settl
 	return errors.Join(failures...)
 }
 
-func (c *Consumer) settleOn(ctx context.Context, broker string, deliveries []Delivery, call settling) error {
+func (c *Consumer) settleOn(ctx context.Context, broker string, deliveries []Delivery, nack *brokerv1.Nack) error {
 	handles := make([]string, len(deliveries))
 	for position, delivery := range deliveries {
 		handles[position] = delivery.handle
 	}
 	var results []*brokerv1.SettledMessage
-	err := c.onPrimary(ctx, broker, func(ctx context.Context, stub brokerv1.ReceiveServiceClient) (err error) {
-		results, err = call(ctx, stub, handles)
+	err := c.onPrimary(ctx, broker, func(ctx context.Context, stub brokerv1.ReceiveServiceClient) error {
+		if nack != nil {
+			answer, err := stub.NackMessages(ctx, &brokerv1.NackMessagesRequest{
+				ConsumerGroup: c.options.Group, ReceiptHandles: handles, Nack: nack,
+			})
+			results = answer.GetResults()
+			return err
+		}
+		answer, err := stub.AckMessages(ctx, &brokerv1.AckMessagesRequest{ConsumerGroup: c.options.Group, ReceiptHandles: handles})
+		results = answer.GetResults()
 		return err
 	})
 	failures := []error{err}
@@ -328,8 +306,6 @@ func (c *Consumer) settleOn(ctx context.Context, broker string, deliveries []Del
 func (c *Consumer) onPrimary(
 	ctx context.Context, broker string, call func(context.Context, brokerv1.ReceiveServiceClient) error,
 ) error {
-	ctx, cancel := c.client.bounded(ctx)
-	defer cancel()
 	return c.client.onPrimary(ctx, c.options.Topic, broker, func(ctx context.Context, connection *grpc.ClientConn) error {
 		return call(ctx, brokerv1.NewReceiveServiceClient(connection))
 	})

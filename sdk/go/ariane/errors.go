@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -26,14 +27,10 @@ const (
 
 // What a reason means for whoever called; docs/errors.md of ArianeMQ has the whole table.
 var (
-	retriableReasons = setOf("SERVICE_STARTING", "SERVICE_DRAINING", "SERVICE_BUSY", "STORE_FULL",
-		"STORE_POISONED", "HELD_PULLS_EXHAUSTED", "QUEUE_UNDER_REPAIR", "NAME_SERVERS_UNREACHABLE",
-		"QUEUE_ORDER_UNKNOWN")
-	unknownReasons = setOf("INTERNAL_FAULT", "FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED",
-		"SEQUENCE_PASSED")
-	routingReasons = setOf("TOPIC_NOT_FOUND", "TOPIC_NOT_WRITABLE", "QUEUE_NOT_FOUND",
-		"BROKER_NOT_PRIMARY")
-	unconfirmedReasons = setOf("FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED")
+	retriableReasons = []string{"SERVICE_STARTING", "SERVICE_DRAINING", "SERVICE_BUSY", "STORE_FULL", "STORE_POISONED",
+		"HELD_PULLS_EXHAUSTED", "QUEUE_UNDER_REPAIR", "NAME_SERVERS_UNREACHABLE", "QUEUE_ORDER_UNKNOWN"}
+	unknownReasons = []string{"INTERNAL_FAULT", "FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED", "SEQUENCE_PASSED"}
+	routingReasons = []string{"TOPIC_NOT_FOUND", "TOPIC_NOT_WRITABLE", "QUEUE_NOT_FOUND", "BROKER_NOT_PRIMARY"}
 )
 
 // Error is what a process of the cluster, or gRPC on the way to it, said of a call.
@@ -121,38 +118,27 @@ func errorOfStatus(said *statuspb.Status, peer string) *Error {
 			known.RetryAfter = detail.RetryDelay.AsDuration()
 		}
 	}
-	if known.Reason == "" {
-		known.judgeCode()
+	if known.Reason == "" { // Whether the call has had its effect is not known then.
+		switch known.Code {
+		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Internal, codes.Aborted:
+			known.Retriable, known.OutcomeUnknown = true, true
+		case codes.Unknown, codes.DataLoss, codes.ResourceExhausted:
+			known.OutcomeUnknown = true
+		}
 		return known
 	}
 	_, warming := known.Metadata["warming_up"]
-	known.Retriable = retriableReasons[known.Reason] || warming
-	known.OutcomeUnknown = unknownReasons[known.Reason]
+	known.Retriable = warming || slices.Contains(retriableReasons, known.Reason)
+	known.OutcomeUnknown = slices.Contains(unknownReasons, known.Reason)
 	return known
 }
 
-// judgeCode judges what gRPC itself said: whether the call has had its effect is not known then.
-func (e *Error) judgeCode() {
-	switch e.Code {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Internal, codes.Aborted:
-		e.Retriable, e.OutcomeUnknown = true, true
-	case codes.Unknown, codes.DataLoss, codes.ResourceExhausted:
-		e.OutcomeUnknown = true
-	}
-}
+func (e *Error) routing() bool { return slices.Contains(routingReasons, e.Reason) }
 
-func setOf(names ...string) map[string]bool {
-	set := make(map[string]bool, len(names))
-	for _, name := range names {
-		set[name] = true
-	}
-	return set
-}
+// passing says whether another try, maybe elsewhere, may succeed.
+func (e *Error) passing() bool { return e.Retriable || e.routing() || e.Reason == "DEADLINE_PASSED" }
 
-// statusError is nil where a part of an answer has no error.
-func statusError(said *statuspb.Status, peer string) error {
-	if said == nil {
-		return nil
-	}
-	return errorOfStatus(said, peer)
+// unconfirmed says whether what is stored was not as safe in time as promised: a repeat waits for it.
+func (e *Error) unconfirmed() bool {
+	return e.Reason == "FLUSH_UNCONFIRMED" || e.Reason == "REPLICATION_UNCONFIRMED"
 }

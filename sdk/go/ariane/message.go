@@ -78,11 +78,11 @@ func (m *Message) check() error {
 
 // wire is the message as the contract has it. All that the broker would fill in is filled in here, so
 // that a repeat is the same message to the byte.
-func (m *Message) wire(kind commonv1.MessageType, packing packing) *commonv1.Message {
+func (m *Message) wire(kind commonv1.MessageType, compression Compression) *commonv1.Message {
 	if m.ID == "" {
 		m.ID = newID()
 	}
-	body, compression := packing.pack(m.Body)
+	body, compression := packed(m.Body, compression)
 	message := &commonv1.Message{
 		Topic:        m.Topic,
 		Body:         body,
@@ -108,10 +108,12 @@ func (m *Message) wire(kind commonv1.MessageType, packing packing) *commonv1.Mes
 	return message
 }
 
-func messageOf(message *commonv1.Message) Message {
+// messageOf is what was sent, and how its body is still compressed: not at all, unless it is damaged.
+func messageOf(message *commonv1.Message) (Message, Compression) {
+	body, compression := unpacked(message.Body, message.Compression)
 	known := Message{
 		Topic:      message.Topic,
-		Body:       message.Body,
+		Body:       body,
 		Tag:        message.Tag,
 		Keys:       message.Keys,
 		Group:      message.MessageGroup,
@@ -121,14 +123,12 @@ func messageOf(message *commonv1.Message) Message {
 	if message.DeliveryTime != nil {
 		known.DeliverAt = message.DeliveryTime.AsTime()
 	}
-	return known
+	return known, compression
 }
 
 func deliveryOf(received *brokerv1.ReceivedMessage) Delivery {
 	position := received.Message.Position
-	message := messageOf(received.Message)
-	var compression Compression
-	message.Body, compression = unpacked(received.Message)
+	message, compression := messageOf(received.Message)
 	return Delivery{
 		Message:        message,
 		Compression:    compression,

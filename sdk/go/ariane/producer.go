@@ -25,7 +25,6 @@ type Producer struct {
 	id     int64
 
 	mu    sync.Mutex
-	turn  int
 	lanes map[queue]*lane
 }
 
@@ -47,7 +46,6 @@ func NewProducer(client *Client) *Producer {
 	return &Producer{
 		client: client,
 		id:     1 + rand.Int64N(1<<62),
-		turn:   rand.IntN(1 << 16),
 		lanes:  map[queue]*lane{},
 	}
 }
@@ -77,22 +75,22 @@ func (p *Producer) SendBatch(ctx context.Context, messages []Message) ([]Receipt
 		if err := message.check(); err != nil {
 			return nil, err
 		}
-		wire[position] = message.wire(commonv1.MessageType_MESSAGE_TYPE_UNSPECIFIED, p.client.packing)
+		wire[position] = message.wire(commonv1.MessageType_MESSAGE_TYPE_UNSPECIFIED, p.client.options.Compression)
 	}
 	ctx, cancel := p.client.bounded(ctx)
 	defer cancel()
 	for repeats := 0; ; repeats++ {
-		target, address, failure := p.choose(ctx, topic, group)
-		if failure == nil {
+		target, address, err := p.client.choose(ctx, topic, group)
+		if err == nil {
 			var receipts []Receipt
-			if receipts, failure = p.sendTo(ctx, target, address, wire); failure == nil {
+			if receipts, err = p.sendTo(ctx, target, address, wire); err == nil {
 				return receipts, nil
 			}
 		}
+		failure := errorOf(err, address)
 		// What may be stored goes nowhere else, and what this queue refuses another may take.
-		counted := routingReasons[failure.Reason] && repeats >= routingRepeats
-		may := failure.Retriable || routingReasons[failure.Reason] || failure.Reason == "DEADLINE_PASSED"
-		if failure.OutcomeUnknown || counted || !may || !pause(ctx, repeats, failure) {
+		counted := failure.routing() && repeats >= routingRepeats
+		if failure.OutcomeUnknown || counted || !failure.passing() || !pause(ctx, repeats, failure) {
 			return nil, failure
 		}
 		p.client.forgetRoute(topic)
@@ -109,7 +107,7 @@ const (
 // error that leaves the outcome known says that nothing is stored.
 func (p *Producer) sendTo(
 	ctx context.Context, target queue, address string, messages []*commonv1.Message,
-) ([]Receipt, *Error) {
+) ([]Receipt, error) {
 	line := p.laneOf(target)
 	select {
 	case line.free <- struct{}{}:
@@ -146,14 +144,15 @@ func (p *Producer) sendTo(
 			return nil, failure
 		}
 		failure.OutcomeUnknown = true
-		may := failure.Retriable || routingReasons[failure.Reason] ||
-			unconfirmedReasons[failure.Reason] || failure.Reason == "DEADLINE_PASSED"
-		if !may || !pause(ctx, repeats, failure) {
+		if may := failure.passing() || failure.unconfirmed(); !may || !pause(ctx, repeats, failure) {
 			line.restart() // The broker refuses from now on what may still be on its way.
 			return nil, failure
 		}
 		p.client.forgetRoute(target.topic)
-		address = p.addressOf(ctx, target, address)
+		// Where nobody knows where the broker is now, it is where it was: it may come back.
+		if now, err := p.client.brokerAddress(ctx, target.topic, target.broker); err == nil {
+			address = now
+		}
 	}
 }
 
@@ -222,72 +221,46 @@ func receiptsOf(answer *brokerv1.SendMessagesResponse) []Receipt {
 // Recall takes back a message with a delivery time, by its receipt, and returns its id. Again is
 // harmless.
 func (p *Producer) Recall(ctx context.Context, topic string, receipt Receipt) (string, error) {
-	ctx, cancel := p.client.bounded(ctx)
-	defer cancel()
 	request := &brokerv1.RecallMessageRequest{Topic: topic, RecallHandle: receipt.RecallHandle}
 	var answer *brokerv1.RecallMessageResponse
 	err := p.client.onPrimary(ctx, topic, receipt.BrokerName, func(ctx context.Context, connection *grpc.ClientConn) (err error) {
 		answer, err = brokerv1.NewSendServiceClient(connection).RecallMessage(ctx, request)
 		return err
 	})
-	if err != nil {
-		return "", err
-	}
-	return answer.UniqueId, nil
+	return answer.GetUniqueId(), err
 }
 
-// choose picks a queue for messages that are surely not stored yet.
-func (p *Producer) choose(ctx context.Context, topic, group string) (queue, string, *Error) {
+// choose picks a queue for messages that are surely not stored yet, and says where it is.
+func (c *Client) choose(ctx context.Context, topic, group string) (target queue, address string, err error) {
 	if group != "" {
-		target, err := p.client.groupQueue(ctx, topic, group)
-		if err != nil {
-			return queue{}, "", errorOf(err, "")
+		if target, err = c.groupQueue(ctx, topic, group); err == nil {
+			address, err = c.brokerAddress(ctx, topic, target.broker)
 		}
-		address, err := p.client.brokerAddress(ctx, topic, target.broker)
-		if err != nil {
-			return queue{}, "", errorOf(err, "")
-		}
-		return target, address, nil
+		return target, address, err
 	}
-	route, err := p.client.Route(ctx, topic)
+	route, err := c.Route(ctx, topic)
 	if err != nil {
-		return queue{}, "", errorOf(err, "")
+		return target, "", err
 	}
-	type place struct {
-		queue
-		address string
-	}
-	var places []place
+	places, addresses := []queue{}, map[string]string{}
 	for _, broker := range route.Brokers {
 		writable := broker.Permission == namesrvv1.TopicPermission_TOPIC_PERMISSION_WRITE ||
 			broker.Permission == namesrvv1.TopicPermission_TOPIC_PERMISSION_READ_WRITE
 		if address := broker.Addresses[0]; writable && address != "" {
+			addresses[broker.BrokerName] = address
 			for id := range broker.WriteQueueCount {
-				places = append(places, place{queue{topic, broker.BrokerName, id}, address})
+				places = append(places, queue{topic, broker.BrokerName, id})
 			}
 		}
 	}
 	if len(places) == 0 {
-		return queue{}, "", &Error{
+		return target, "", &Error{
 			Code: codes.PermissionDenied, Reason: "TOPIC_NOT_WRITABLE",
 			Message: "no broker takes messages of topic " + topic,
 		}
 	}
-	p.mu.Lock()
-	p.turn++
-	chosen := places[p.turn%len(places)]
-	p.mu.Unlock()
-	return chosen.queue, chosen.address, nil
-}
-
-// addressOf tells where the broker is now of messages that may be stored there already. Where nobody
-// knows, it is where it was: it may come back.
-func (p *Producer) addressOf(ctx context.Context, target queue, before string) string {
-	address, err := p.client.brokerAddress(ctx, target.topic, target.broker)
-	if err != nil {
-		return before
-	}
-	return address
+	target = places[c.turn.Add(1)%uint64(len(places))]
+	return target, addresses[target.broker], nil
 }
 
 func (p *Producer) laneOf(target queue) *lane {

@@ -1,6 +1,7 @@
 package ariane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 
 	brokerv1 "ariane.mq/go/arianepb/broker/v1"
 	commonv1 "ariane.mq/go/arianepb/common/v1"
@@ -39,7 +40,6 @@ type Checker func(ctx context.Context, message Message) (Outcome, error)
 // the end.
 type TransactionProducer struct {
 	client   *Client
-	producer *Producer
 	id       string
 	group    string
 	checker  Checker
@@ -65,7 +65,7 @@ type Transaction struct {
 func NewTransactionProducer(ctx context.Context, client *Client, group string, topics []string, checker Checker) (*TransactionProducer, error) {
 	life, cancel := context.WithCancel(context.Background())
 	p := &TransactionProducer{
-		client: client, producer: NewProducer(client), id: client.id + "@" + newID()[:8], group: group, checker: checker,
+		client: client, id: client.id + "@" + newID()[:8], group: group, checker: checker,
 		ctx: life, cancel: cancel, more: make(chan struct{}, 1), attached: map[string]bool{}, topics: map[string]bool{},
 	}
 	for _, topic := range topics {
@@ -97,18 +97,21 @@ func (p *TransactionProducer) Close() { p.cancel() }
 
 // Begin stores a message that nobody sees until the transaction commits.
 func (p *TransactionProducer) Begin(ctx context.Context, message Message) (*Transaction, error) {
+	if p.ctx.Err() != nil {
+		return nil, closedError()
+	}
 	if err := message.check(); err != nil {
 		return nil, err
 	}
 	if !message.DeliverAt.IsZero() {
 		return nil, errors.New("ariane: the message of a transaction cannot be delayed")
 	}
-	wire := message.wire(commonv1.MessageType_MESSAGE_TYPE_TRANSACTION, p.client.packing)
+	wire := message.wire(commonv1.MessageType_MESSAGE_TYPE_TRANSACTION, p.client.options.Compression)
 	ctx, cancel := p.client.bounded(ctx)
 	defer cancel()
-	target, _, failure := p.producer.choose(ctx, message.Topic, message.Group)
-	if failure != nil {
-		return nil, failure
+	target, _, err := p.client.choose(ctx, message.Topic, message.Group)
+	if err != nil {
+		return nil, err
 	}
 	p.askFor(message.Topic)
 	half := &brokerv1.HalfMessageToStore{
@@ -116,8 +119,6 @@ func (p *TransactionProducer) Begin(ctx context.Context, message Message) (*Tran
 	}
 	answer, err := p.call(ctx, target.topic, target.broker, &brokerv1.StreamTransactionsRequest{
 		HalfMessages: []*brokerv1.HalfMessageToStore{half},
-	}, func(answer *brokerv1.StreamTransactionsResponse) *statuspb.Status {
-		return answer.HalfMessages[0].Error
 	})
 	if err != nil {
 		return nil, err
@@ -135,53 +136,36 @@ func (t *Transaction) Rollback(ctx context.Context) error { return t.end(ctx, Ro
 func (t *Transaction) ID() string { return t.id }
 
 func (t *Transaction) end(ctx context.Context, outcome Outcome) error {
-	ctx, cancel := t.producer.client.bounded(ctx)
-	defer cancel()
 	end := &brokerv1.TransactionToEnd{
 		Topic: t.message.Topic, TransactionId: t.id, UniqueId: t.message.UniqueId,
 		Outcome: outcome.wire(), ProducerGroup: t.producer.group,
 	}
 	_, err := t.producer.call(ctx, end.Topic, t.broker, &brokerv1.StreamTransactionsRequest{
 		Ends: []*brokerv1.TransactionToEnd{end},
-	}, func(answer *brokerv1.StreamTransactionsResponse) *statuspb.Status {
-		return answer.Ends[0].Error
 	})
 	return err
 }
 
-// call sends one request on a stream of its own, and again while that may help: all that it asks for
-// is harmless to repeat, also when nobody knows what became of it.
+// call makes a call of what is a stream, where one request has one answer, and again while that may help: all
+// that it asks for is harmless to repeat, also when nobody knows what became of it.
 func (p *TransactionProducer) call(
 	ctx context.Context, topic, broker string, request *brokerv1.StreamTransactionsRequest,
-	refusal func(*brokerv1.StreamTransactionsResponse) *statuspb.Status,
-) (answer *brokerv1.StreamTransactionsResponse, err error) {
-	err = p.client.onPrimary(ctx, topic, broker, func(ctx context.Context, connection *grpc.ClientConn) error {
-		if answer, err = callOnce(ctx, connection, request); err != nil {
+) (*brokerv1.StreamTransactionsResponse, error) {
+	answer := &brokerv1.StreamTransactionsResponse{}
+	err := p.client.onPrimary(ctx, topic, broker, func(ctx context.Context, connection *grpc.ClientConn) error {
+		if err := connection.Invoke(ctx, brokerv1.TransactionService_StreamTransactions_FullMethodName, request, answer); err != nil {
 			return err
 		}
-		if answer.Error != nil {
-			return statusError(answer.Error, peerOf(connection))
+		refusal := answer.Error
+		for _, each := range answer.HalfMessages {
+			refusal = cmp.Or(refusal, each.Error)
 		}
-		return statusError(refusal(answer), peerOf(connection))
+		for _, each := range answer.Ends {
+			refusal = cmp.Or(refusal, each.Error)
+		}
+		return status.ErrorProto(refusal)
 	})
 	return answer, err
-}
-
-func callOnce(
-	ctx context.Context, connection *grpc.ClientConn, request *brokerv1.StreamTransactionsRequest,
-) (*brokerv1.StreamTransactionsResponse, error) {
-	stream, err := brokerv1.NewTransactionServiceClient(connection).StreamTransactions(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := stream.Send(request); err != nil {
-		_, err = stream.Recv() // It knows why.
-		return nil, err
-	}
-	if err := stream.CloseSend(); err != nil {
-		return nil, err
-	}
-	return stream.Recv()
 }
 
 // watch keeps a stream open to every broker of the topics, over which it asks.
@@ -241,20 +225,19 @@ func (p *TransactionProducer) listen(address string) error {
 	hello := &brokerv1.ClientHello{
 		ClientId: p.id, Language: "go", SdkVersion: Version, ProducerGroups: []string{p.group},
 	}
-	// One goroutine sends: a stream takes no two at a time.
-	requests := make(chan *brokerv1.AttachRequest)
+	var sending sync.Mutex
+	send := func(request *brokerv1.AttachRequest) error {
+		sending.Lock() // A stream takes no two at a time.
+		defer sending.Unlock()
+		return stream.Send(request)
+	}
+	_ = send(&brokerv1.AttachRequest{Content: &brokerv1.AttachRequest_Hello{Hello: hello}}) // Where it fails, Recv tells why.
 	go func() {
-		defer cancel()
-		heartbeat := time.NewTicker(10 * time.Second)
-		defer heartbeat.Stop()
-		request := &brokerv1.AttachRequest{Content: &brokerv1.AttachRequest_Hello{Hello: hello}}
-		for stream.Send(request) == nil {
+		for ctx.Err() == nil {
 			select {
-			case request = <-requests:
-			case <-heartbeat.C:
-				request = &brokerv1.AttachRequest{Content: &brokerv1.AttachRequest_Heartbeat{Heartbeat: &brokerv1.ClientHeartbeat{}}}
+			case <-time.After(10 * time.Second):
+				_ = send(&brokerv1.AttachRequest{Content: &brokerv1.AttachRequest_Heartbeat{Heartbeat: &brokerv1.ClientHeartbeat{}}})
 			case <-ctx.Done():
-				return
 			}
 		}
 	}()
@@ -265,11 +248,7 @@ func (p *TransactionProducer) listen(address string) error {
 		}
 		if check := notice.GetTransactionCheck(); check != nil {
 			go func() {
-				answer := &brokerv1.AttachRequest_TransactionAnswer{TransactionAnswer: p.answer(ctx, check)}
-				select {
-				case requests <- &brokerv1.AttachRequest{Content: answer}:
-				case <-ctx.Done():
-				}
+				_ = send(&brokerv1.AttachRequest{Content: &brokerv1.AttachRequest_TransactionAnswer{TransactionAnswer: p.answer(ctx, check)}})
 			}()
 		}
 	}
@@ -290,13 +269,11 @@ func (p *TransactionProducer) answer(ctx context.Context, check *brokerv1.Transa
 			answer.Cause = fmt.Sprint(panicked)
 		}
 	}()
-	message := messageOf(check.Message)
-	body, err := decompressed(check.Message.Body, check.Message.Compression)
-	if err != nil {
-		answer.Cause = err.Error()
+	message, compression := messageOf(check.Message)
+	if compression != Uncompressed {
+		answer.Cause = "the body is damaged"
 		return answer
 	}
-	message.Body = body
 	outcome, err := p.checker(ctx, message)
 	if err != nil {
 		answer.Cause = err.Error()

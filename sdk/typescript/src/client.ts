@@ -4,7 +4,6 @@ import {
   type CallOptions, type ChannelCredentials, type ClientOptions, type ClientUnaryCall, credentials,
   Metadata, type ServiceError, status as Code,
 } from "@grpc/grpc-js";
-import type { Packing } from "./compression.js";
 import { ArianeError, errorOf, UNCONFIRMED_REASONS } from "./errors.js";
 import { type MessageQueue, Compression } from "./generated/ariane/common/v1/message.js";
 import type { Route } from "./generated/ariane/namesrv/v1/route.js";
@@ -14,7 +13,7 @@ import { type CallSettings, Limit, waitable } from "./limit.js";
 export const VERSION = "0.1.0";
 
 /** How calls are made. All has defaults that are good for a cluster without TLS. */
-export interface ClientSettings extends Partial<Packing> {
+export interface ClientSettings {
   /** What secures connections, and what goes along with each call. Default: they are plain. */
   credentials?: ChannelCredentials;
   /** Bounds one try of a call. Default 3000. */
@@ -23,6 +22,11 @@ export interface ClientSettings extends Partial<Packing> {
   callTimeoutMs?: number;
   /** Bounds what one answer may have. Default 64 MiB. */
   maxMessageBytes?: number;
+  /**
+   * How bodies of 4 KiB and more are compressed that become smaller by it. Default: they are not. Every client
+   * decompresses what it receives.
+   */
+  compression?: Compression;
 }
 
 interface Stub {
@@ -35,7 +39,8 @@ interface Call {
 type StubClass<S extends Stub> = new (
   address: string, credentials: ChannelCredentials, options?: Partial<ClientOptions>,
 ) => S;
-type Unary<Q, A> = (
+/** A call of a stub that has one request and one answer. */
+export type Unary<Q, A> = (
   request: Q, metadata: Metadata, options: Partial<CallOptions>,
   callback: (error: ServiceError | null, response: A) => void,
 ) => ClientUnaryCall;
@@ -82,11 +87,7 @@ export class Client {
       callTimeoutMs: waitable("callTimeoutMs", settings.callTimeoutMs ?? 30_000),
       maxMessageBytes: settings.maxMessageBytes ?? 64 << 20,
       compression: settings.compression ?? Compression.COMPRESSION_UNSPECIFIED,
-      compressBytesMin: settings.compressBytesMin ?? 4096,
-      compressionLevel: settings.compressionLevel ?? 5,
     };
-    const level = this.settings.compressionLevel;
-    if (!(level >= 1 && level <= 9)) throw new RangeError(`compression level ${level}: from 1 to 9`);
   }
 
   /** End all connections, and with them every call in flight. */

@@ -5,29 +5,22 @@ import { Compression } from "./generated/ariane/common/v1/message.js";
 
 /** Bounds what a body becomes: a small one may claim to be huge. */
 const BODY_BYTES_MAX = 32 << 20;
+/** The size of a body from which it is compressed. */
+const COMPRESS_BYTES_MIN = 4096;
+const ZSTD_LEVEL = 3;
 
 await zstd.isLoaded;
-
-/** How bodies are compressed that are large and become smaller by it. */
-export interface Packing {
-  /** Default: they are not. Every client decompresses what it receives. */
-  compression: Compression;
-  /** The size of a body from which it is compressed. Default 4096. */
-  compressBytesMin: number;
-  /** From 1, fast, to 9, small; LZ4 has but one here. Default 5. */
-  compressionLevel: number;
-}
 
 interface Body {
   body: Uint8Array;
   compression: Compression;
 }
 
-/** A body as it is sent. */
-export function packed(body: Uint8Array, packing: Packing): Body {
-  if (packing.compression !== Compression.COMPRESSION_UNSPECIFIED && body.length >= packing.compressBytesMin) {
-    const smaller = compressed(body, packing.compression, packing.compressionLevel);
-    if (smaller.length < body.length) return { body: smaller, compression: packing.compression };
+/** A body as it is sent: compressed if it is large and becomes smaller by it. */
+export function packed(body: Uint8Array, compression: Compression): Body {
+  if (compression !== Compression.COMPRESSION_UNSPECIFIED && body.length >= COMPRESS_BYTES_MIN) {
+    const smaller = compressed(body, compression);
+    if (smaller.length < body.length) return { body: smaller, compression };
   }
   return { body, compression: Compression.COMPRESSION_UNSPECIFIED };
 }
@@ -41,14 +34,14 @@ export function unpacked(stored: Uint8Array, compression: Compression): Body {
   }
 }
 
-function compressed(body: Uint8Array, kind: Compression, level: number): Uint8Array {
+function compressed(body: Uint8Array, kind: Compression): Uint8Array {
   switch (kind) {
     case Compression.COMPRESSION_LZ4:
       return lz4.compressFrameSync(bufferOf(body));
     case Compression.COMPRESSION_ZSTD:
-      return zstd.compress(body, level);
+      return zstd.compress(body, ZSTD_LEVEL);
     case Compression.COMPRESSION_ZLIB:
-      return deflateSync(body, { level });
+      return deflateSync(body);
     default:
       throw new TypeError(`compression ${kind} is not known`);
   }

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { packed, type Packing, unpacked } from "./compression.js";
+import { packed, unpacked } from "./compression.js";
 import type { ReceivedMessage } from "./generated/ariane/broker/v1/receive_service.js";
 import {
   type AcknowledgedLevel, type Compression, Message as WireMessage, MessageType,
@@ -62,7 +62,7 @@ export interface Delivery extends Received {
  * The message as the contract has it. All that the broker would fill in is filled in here, so that a
  * repeat is the same message to the byte.
  */
-export function wireOf(message: Message, packing: Packing, kind?: MessageType): WireMessage {
+export function wireOf(message: Message, packing: Compression, kind?: MessageType): WireMessage {
   if (!(message.body instanceof Uint8Array)) {
     throw new TypeError("the body of a message is bytes, such as Buffer.from(text)");
   }
@@ -70,7 +70,9 @@ export function wireOf(message: Message, packing: Packing, kind?: MessageType): 
     throw new RangeError("deliverAt is no time");
   }
   for (const text of textsOf(message)) {
-    if (!text.isWellFormed()) throw new TypeError(`${JSON.stringify(text)} is no Unicode: a surrogate is alone`);
+    if (typeof text !== "string" || !text.isWellFormed()) {
+      throw new TypeError(`${JSON.stringify(text)} is no text, or no Unicode because a surrogate is alone`);
+    }
   }
   const { body, compression } = packed(message.body, packing);
   const plain = message.deliverAt ? MessageType.MESSAGE_TYPE_DELAY

@@ -59,7 +59,7 @@ export class Producer {
     if (messages.some((each) => each.topic !== topic || (each.group ?? "") !== group)) {
       throw new TypeError("messages of a batch share their topic and their group");
     }
-    const wire = messages.map((each) => wireOf(each, this.client.settings));
+    const wire = messages.map((each) => wireOf(each, this.client.settings.compression));
     for (let repeats = 0; ; repeats++) {
       try {
         const place = await this.choose(topic, group, limit);

@@ -1,12 +1,12 @@
 import { randomBytes } from "node:crypto";
-import { Metadata } from "@grpc/grpc-js";
-import { type Client, VERSION } from "./client.js";
-import { ArianeError, errorOf, errorOfStatus } from "./errors.js";
+import { status as Code } from "@grpc/grpc-js";
+import { type Client, type Unary, VERSION } from "./client.js";
+import { ArianeError, errorOfStatus } from "./errors.js";
 import {
   AttachRequest, ClientServiceClient, type TransactionCheck, TransactionOutcome,
 } from "./generated/ariane/broker/v1/client_service.js";
 import {
-  StreamTransactionsRequest, type StreamTransactionsResponse, TransactionServiceClient,
+  StreamTransactionsRequest, type StreamTransactionsResponse, TransactionServiceClient, TransactionServiceService,
 } from "./generated/ariane/broker/v1/transaction_service.js";
 import { type Message as WireMessage, MessageType } from "./generated/ariane/common/v1/message.js";
 import type { Status } from "./generated/google/rpc/status.js";
@@ -91,9 +91,10 @@ export class TransactionProducer {
 
   /** Store a message that nobody sees until the transaction commits. */
   async begin(message: Message, call?: CallSettings): Promise<Transaction> {
+    if (this.closed) throw new ArianeError("the transaction producer is closed", Code.FAILED_PRECONDITION);
     if (message.deliverAt) throw new TypeError("the message of a transaction cannot be delayed");
     const limit = this.client.limitOf(call);
-    const wire = wireOf(message, this.client.settings, MessageType.MESSAGE_TYPE_TRANSACTION);
+    const wire = wireOf(message, this.client.settings.compression, MessageType.MESSAGE_TYPE_TRANSACTION);
     const { queueId, broker } = await this.producer.choose(message.topic, message.group ?? "", limit);
     if (!this.topics.has(message.topic)) {
       this.topics.add(message.topic);
@@ -115,31 +116,21 @@ export class TransactionProducer {
     await this.call(message.topic, broker, { ends: [end] }, this.client.limitOf(call));
   }
 
-  /** Send one request on a stream of its own, and again while that may help: it is harmless. */
+  /** Call what is a stream, where one request has one answer, and again while that may help: it is harmless. */
   private call(
     topic: string, broker: string, request: Parameters<typeof StreamTransactionsRequest.fromPartial>[0], limit: Limit,
   ): Promise<StreamTransactionsResponse> {
+    const { path, requestSerialize, responseDeserialize } = TransactionServiceService.streamTransactions;
     return this.client.onPrimary(topic, broker, limit, async (address) => {
-      const answer = await this.once(address, StreamTransactionsRequest.fromPartial(request), limit);
+      const stub = this.client.stub(TransactionServiceClient, address);
+      const unary = (s: TransactionServiceClient): Unary<StreamTransactionsRequest, StreamTransactionsResponse> =>
+        (said, metadata, options, callback) => s.makeUnaryRequest(
+          path, requestSerialize, responseDeserialize, said, metadata, options, (error, answer) => callback(error, answer!),
+        );
+      const answer = await this.client.call(stub, unary, StreamTransactionsRequest.fromPartial(request), address, limit);
       const failed: Status | undefined = answer.error ?? answer.halfMessages[0]?.error ?? answer.ends[0]?.error;
       if (failed) throw errorOfStatus(failed, address);
       return answer;
-    });
-  }
-
-  private once(
-    address: string, request: StreamTransactionsRequest, limit: Limit,
-  ): Promise<StreamTransactionsResponse> {
-    const deadline = Math.min(Date.now() + this.client.settings.tryTimeoutMs, limit.end);
-    return new Promise((resolve, reject) => {
-      const stub = this.client.stub(TransactionServiceClient, address);
-      const stream = this.client.own(stub.streamTransactions(new Metadata(), { deadline }));
-      stream.on("status", limit.onAbort(() => stream.cancel()));
-      stream.on("data", resolve);
-      stream.on("error", (error) => reject(errorOf(error, address)));
-      stream.on("end", () => reject(new ArianeError(`${address}: ended without an answer`, 14)));
-      stream.write(request);
-      stream.end();
     });
   }
 

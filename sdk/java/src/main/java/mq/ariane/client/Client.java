@@ -67,50 +67,36 @@ public final class Client implements AutoCloseable {
      * @param tryTimeout bounds one try of a call
      * @param callTimeout bounds a call with all its repeats, unless the call says otherwise
      * @param maxMessageBytes bounds what one answer may have
-     * @param compression how bodies are compressed that are large and become smaller by it
-     * @param compressBytesMin the size of a body from which it is compressed
-     * @param compressionLevel from 1, fast, to 9, small
+     * @param compression how bodies of 4 KiB and more are compressed that become smaller by it
      */
     public record Settings(ChannelCredentials channelCredentials, CallCredentials callCredentials, Duration tryTimeout,
-            Duration callTimeout, int maxMessageBytes, Compression compression, int compressBytesMin,
-            int compressionLevel) {
+            Duration callTimeout, int maxMessageBytes, Compression compression) {
         /** Checks what has bounds. */
         public Settings {
             if (tryTimeout.isNegative() || callTimeout.isNegative()) {
                 throw new IllegalArgumentException("a timeout is negative");
-            }
-            if (compressionLevel < 1 || compressionLevel > 9) {
-                throw new IllegalArgumentException("compression level " + compressionLevel + ": from 1 to 9");
             }
         }
 
         /** Settings that are good for a cluster without TLS; bodies are not compressed. */
         public static Settings defaults() {
             return new Settings(InsecureChannelCredentials.create(), null, Duration.ofSeconds(3), Duration.ofSeconds(30),
-                    64 << 20, Compression.COMPRESSION_UNSPECIFIED, 4096, 5);
+                    64 << 20, Compression.COMPRESSION_UNSPECIFIED);
         }
 
         /** The same with TLS and credentials. */
         public Settings secured(ChannelCredentials channel, CallCredentials call) {
-            return new Settings(channel, call, tryTimeout, callTimeout, maxMessageBytes, compression, compressBytesMin,
-                    compressionLevel);
+            return new Settings(channel, call, tryTimeout, callTimeout, maxMessageBytes, compression);
         }
 
         /** The same with other time limits. */
         public Settings timed(Duration ofTry, Duration ofCall) {
-            return new Settings(channelCredentials, callCredentials, ofTry, ofCall, maxMessageBytes, compression,
-                    compressBytesMin, compressionLevel);
+            return new Settings(channelCredentials, callCredentials, ofTry, ofCall, maxMessageBytes, compression);
         }
 
-        /** The same with bodies of 4096 bytes and more compressed. Every client decompresses what it receives. */
+        /** The same with bodies of 4 KiB and more compressed. Every client decompresses what it receives. */
         public Settings compressed(Compression how) {
-            return compressed(how, 4096, 5);
-        }
-
-        /** The same from another size on, and at a level from 1, fast, to 9, small. */
-        public Settings compressed(Compression how, int bytesMin, int level) {
-            return new Settings(channelCredentials, callCredentials, tryTimeout, callTimeout, maxMessageBytes, how,
-                    bytesMin, level);
+            return new Settings(channelCredentials, callCredentials, tryTimeout, callTimeout, maxMessageBytes, how);
         }
     }
 

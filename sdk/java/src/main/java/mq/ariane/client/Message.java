@@ -76,14 +76,14 @@ public record Message(String topic, byte[] body, String tag, List<String> keys, 
      * The message as the contract has it. All that the broker would fill in is filled in here, so that a repeat is
      * the same message to the byte.
      */
-    mq.ariane.common.v1.Message wire(boolean half, Client.Settings settings) {
+    mq.ariane.common.v1.Message wire(boolean half, Compression packing) {
         Stream.of(List.of(topic, tag, group, id), keys, properties.keySet(), properties.values())
                 .flatMap(Collection::stream).forEach(Message::checkText);
         var message = mq.ariane.common.v1.Message.newBuilder().setTopic(topic).setTag(tag).addAllKeys(keys)
                 .setMessageGroup(group).putAllProperties(properties).setUniqueId(id)
                 .setCreateTime(Times.of(Instant.now()));
         if (compression == Compression.COMPRESSION_UNSPECIFIED) {
-            Bodies.pack(body, settings, message);
+            Bodies.pack(body, packing, message);
         } else {
             message.setBody(UnsafeByteOperations.unsafeWrap(body)).setCompression(compression);
         }

@@ -16,6 +16,7 @@ import mq.ariane.broker.v1.SendMessagesRequest;
 import mq.ariane.broker.v1.SendMessagesResponse;
 import mq.ariane.broker.v1.SendServiceGrpc;
 import mq.ariane.broker.v1.SentMessage;
+import mq.ariane.common.v1.Compression;
 import mq.ariane.common.v1.MessageQueue;
 import mq.ariane.namesrv.v1.BrokerRoute;
 import mq.ariane.namesrv.v1.TopicPermission;
@@ -80,7 +81,8 @@ public final class Producer {
                 throw new IllegalArgumentException("messages of a batch share their topic and their group");
             }
         }
-        List<mq.ariane.common.v1.Message> wire = messages.stream().map(each -> each.wire(false, client.settings())).toList();
+        Compression packing = client.settings().compression();
+        List<mq.ariane.common.v1.Message> wire = messages.stream().map(each -> each.wire(false, packing)).toList();
         for (int repeats = 0;; repeats++) {
             try {
                 Place place = choose(topic, group, deadline);
@@ -198,17 +200,12 @@ public final class Producer {
                     throw failure;
                 }
                 client.forgetRoute(queue.topic());
-                address = addressNow(queue, address, deadline);
+                try {
+                    address = client.brokerAddress(queue.topic(), queue.brokerName(), deadline);
+                } catch (ArianeException unknown) {
+                    continue; // It is where it was: it may come back.
+                }
             }
-        }
-    }
-
-    /** Where the broker is now. Where nobody knows, it is where it was: it may come back. */
-    private String addressNow(Queue queue, String before, Deadline deadline) {
-        try {
-            return client.brokerAddress(queue.topic(), queue.brokerName(), deadline);
-        } catch (ArianeException unknown) {
-            return before;
         }
     }
 

@@ -1,15 +1,14 @@
 package mq.ariane.client;
 
+import com.google.rpc.Status;
 import io.grpc.Context;
-import io.grpc.Status;
+import io.grpc.stub.ClientCalls;
 import io.grpc.stub.StreamObserver;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
@@ -76,6 +75,9 @@ public final class TransactionProducer implements AutoCloseable {
 
     /** Stores a message that nobody sees until the transaction commits. */
     public Transaction begin(Message message) {
+        if (life.isCancelled()) {
+            throw new IllegalStateException("the transaction producer is closed");
+        }
         if (message.deliverAt() != null) {
             throw new IllegalArgumentException("the message of a transaction cannot be delayed");
         }
@@ -85,7 +87,7 @@ public final class TransactionProducer implements AutoCloseable {
             tasks.execute(this::look);
         }
         var half = HalfMessageToStore.newBuilder().setTopic(message.topic()).setQueueId(place.queue().queueId())
-                .setProducerGroup(group).setMessage(message.wire(true, client.settings()));
+                .setProducerGroup(group).setMessage(message.wire(true, client.settings().compression()));
         var answer = call(place.queue(), StreamTransactionsRequest.newBuilder().addHalfMessages(half).build(),
                 deadline);
         return new Transaction(place.queue(), message, answer.getHalfMessages(0).getTransactionId());
@@ -125,53 +127,20 @@ public final class TransactionProducer implements AutoCloseable {
         }
     }
 
-    /** Sends one request on a stream of its own, and again while that may help: it is harmless. */
+    /** Calls what is a stream, where one request has one answer, and again while that may help: it is harmless. */
     private StreamTransactionsResponse call(Producer.Queue queue, StreamTransactionsRequest request,
             Deadline deadline) {
         return client.onPrimary(queue.topic(), queue.brokerName(), deadline, address -> {
-            StreamTransactionsResponse answer = once(address, request, deadline);
-            if (answer.hasError()) {
-                throw ArianeException.of(answer.getError(), address);
+            var stub = client.oneTry(TransactionServiceGrpc::newBlockingStub, address, deadline);
+            var answer = ClientCalls.blockingUnaryCall(stub.getChannel(),
+                    TransactionServiceGrpc.getStreamTransactionsMethod(), stub.getCallOptions(), request);
+            Status refusal = answer.hasError() ? answer.getError() : answer.getHalfMessagesCount() > 0
+                    ? answer.getHalfMessages(0).getError() : answer.getEnds(0).getError();
+            if (refusal.getCode() != 0) {
+                throw ArianeException.of(refusal, address);
             }
-            answer.getHalfMessagesList().stream().filter(each -> each.hasError()).findFirst().ifPresent(each -> {
-                throw ArianeException.of(each.getError(), address);
-            });
-            answer.getEndsList().stream().filter(each -> each.hasError()).findFirst().ifPresent(each -> {
-                throw ArianeException.of(each.getError(), address);
-            });
             return answer;
         });
-    }
-
-    private StreamTransactionsResponse once(String address, StreamTransactionsRequest request, Deadline deadline) {
-        CompletableFuture<StreamTransactionsResponse> answer = new CompletableFuture<>();
-        var requests = client.oneTry(TransactionServiceGrpc::newStub, address, deadline)
-                .streamTransactions(new StreamObserver<StreamTransactionsResponse>() {
-                    @Override
-                    public void onNext(StreamTransactionsResponse said) {
-                        answer.complete(said);
-                    }
-
-                    @Override
-                    public void onError(Throwable error) {
-                        answer.completeExceptionally(error);
-                    }
-
-                    @Override
-                    public void onCompleted() {
-                        answer.completeExceptionally(Status.UNAVAILABLE.asRuntimeException());
-                    }
-                });
-        requests.onNext(request);
-        requests.onCompleted();
-        try {
-            return answer.get();
-        } catch (ExecutionException failed) {
-            throw ArianeException.of(failed.getCause(), address);
-        } catch (InterruptedException interrupted) {
-            Thread.currentThread().interrupt();
-            throw ArianeException.interrupted().withOutcome(true);
-        }
     }
 
     /** Keeps a stream open to every broker of the topics, over which it asks. */
