@@ -23,6 +23,9 @@ from tools import dist
 from tools.papers import Paper
 from tools.workspace import ROOT, members
 
+# Environments are made and Spark is started, on machines that may have much else to do.
+pytestmark = pytest.mark.timeout(1800)
+
 README = Paper(ROOT, "README.md")
 ENVIRONMENT = {
     name: value
