@@ -12,7 +12,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tarfile
 import zipfile
 from pathlib import Path

@@ -87,7 +87,9 @@ def lines_of_code(path):
 
 def test_the_page_says_how_thick_the_layers_are():
     rows = re.findall(
-        r"^\| [^|]+ \| (\d+) \| (\d+) \| (\d+) \|", (clients.SDK / "README.md").read_text(), re.M
+        r"^\| [^|]+ \| (\d+) \| (\d+) \| (\d+) \|",
+        (clients.SDK / "README.md").read_text(),
+        re.MULTILINE,
     )
     for column, pattern in enumerate(LAYERS.values()):
         counted = [0] * len(PARTS)
