@@ -375,4 +375,8 @@ func TestTheMessageOfATransactionIsNotDelayed(t *testing.T) {
 	if _, err = producer.Begin(context.Background(), message); err == nil || !strings.Contains(err.Error(), "delayed") {
 		t.Fatal("its delay would be lost in silence")
 	}
+	producer.Close()
+	if _, err = producer.Begin(context.Background(), Message{Topic: topic}); !errors.Is(err, ErrClosed) {
+		t.Fatal("nobody would be asked how it ended: ", err)
+	}
 }

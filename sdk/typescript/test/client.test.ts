@@ -197,4 +197,5 @@ test("what the wire would change in silence is refused", async () => {
   const producer = await TransactionProducer.open(client, "tellers", [], () => "unknown");
   await assert.rejects(producer.begin({ ...message("x"), deliverAt: new Date() }), /delayed/);
   producer.close();
+  await assert.rejects(producer.begin(message("x")), /closed/); // Nobody would be asked how it ended.
 });

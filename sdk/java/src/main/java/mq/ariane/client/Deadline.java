@@ -5,8 +5,11 @@ import java.util.concurrent.ThreadLocalRandom;
 
 /** When a call with all its repeats is to be over. */
 record Deadline(long endNanos) {
+    /** Longer ones may not fit into nanoseconds. */
+    private static final Duration MOST = Duration.ofDays(36_500);
+
     static Deadline in(Duration time) {
-        return new Deadline(System.nanoTime() + time.toNanos());
+        return new Deadline(System.nanoTime() + (time.compareTo(MOST) < 0 ? time : MOST).toNanos());
     }
 
     Duration left() {

@@ -91,7 +91,7 @@ class ClientTest {
         assertThrows(InterruptedException.class, () -> consumer.receive(PATIENCE));
         assertFalse(Thread.currentThread().isInterrupted());
         arrive.put(List.of("late"));
-        assertEquals(List.of("late"), bodies(consumer.receive(PATIENCE)));
+        assertEquals(List.of("late"), bodies(consumer.receive(Duration.ofSeconds(Long.MAX_VALUE))));
         assertEquals(List.of(), consumer.receive(Duration.ZERO));
     }
 
@@ -247,5 +247,7 @@ class ClientTest {
                 new TransactionProducer(client, "tellers", List.of(), asked -> Outcome.UNKNOWN));
         assertThrows(IllegalArgumentException.class,
                 () -> transactions.begin(message("x").deliveredAt(Instant.now())));
+        transactions.close();
+        assertThrows(IllegalStateException.class, () -> transactions.begin(message("x")), "nobody would be asked");
     }
 }
