@@ -124,7 +124,7 @@ async def test_a_replica_is_welcomed_gets_the_log_and_hears_of_changes(follow, p
         store.append_block(block_of("flights", [body]), 0)
         assert (await told(stream)).chunk.commit_log_offset == begin
     quiet = await told(stream)
-    assert quiet.heartbeat.max_commit_log_offset == store.max_offset
+    assert quiet.heartbeat.confirmed_commit_log_offset == store.confirmed_offset
     await stream.aclose()
     assert primary.gone == [("the copy", primary.feed)]
 

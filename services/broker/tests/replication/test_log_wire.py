@@ -9,7 +9,7 @@ from ariane.replication.v1.log_service_pb2 import FollowLogResponse, LogChunk, P
 from ariane_broker.following.log_wire import log_response
 from ariane_broker.rpc.servicers.replication_servicers import chunk_response
 
-HEAD = LogChunk(commit_log_offset=7, epoch=3, log_crc32=0xFFFFFFFF, max_commit_log_offset=1 << 40)
+HEAD = LogChunk(commit_log_offset=7, epoch=3, log_crc32=0xFFFFFFFF)
 
 
 @pytest.mark.parametrize("log_bytes", [b"x", b"record" * 50_000], ids=["one", "many"])

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from ariane_record.layout import BLANK_SIZE_MIN_BYTES, MAGIC_BLANK, RECORD_BYTES_MIN
 from ariane_storage.errors import RawBytesRefused
 from ariane_storage.log.file_window import FileWindow
@@ -25,6 +27,7 @@ from ariane_storage.log.record_search import (
     fault_of,
     unpack_front,
 )
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.scan import Stretch
 from ariane_storage.log.segment import Segment
 
@@ -54,7 +57,7 @@ def record_run(segment: Segment, position: int, content: memoryview) -> RecordRu
     Raises:
         RawBytesRefused: The bytes are not valid at their place.
     """
-    starts: list[int] = []
+    runs: list[tuple[int, int, int]] = []
     place, end, has_filler = 0, len(content), False
     while place + BLANK_SIZE_MIN_BYTES <= end:
         size, magic = unpack_front(content, place)
@@ -69,12 +72,20 @@ def record_run(segment: Segment, position: int, content: memoryview) -> RecordRu
             break
         whole = min(end, segment.size - position - BLANK_SIZE_MIN_BYTES)
         count = even_run(content, place, size, whole)
-        starts.extend(range(position + place, position + place + count * size, size))
+        runs.append((position + place, size, count))
         place += count * size
-    if not starts:
+    if not runs:
         return RecordRun(None, 0, has_filler)
     window = FileWindow(position, content[:place])
-    places, fault = check_records(segment, window, starts, position + place)
+    places, fault = check_records(segment, window, _starts(runs), position + place)
     if fault is not None:
         raise RawBytesRefused(segment.start + fault.position, fault.reason.value)
     return RecordRun(Stretch(segment, segment.start + position, places), place, has_filler)
+
+
+def _starts(runs: list[tuple[int, int, int]]) -> Int64s:
+    """Where records start, from where each run of one size begins, its size, and its length."""
+    firsts, sizes, counts = np.array(runs, np.int64).T
+    behind = np.cumsum(counts)
+    numbers = np.arange(int(behind[-1])) - np.repeat(behind - counts, counts)
+    return np.repeat(firsts, counts) + numbers * np.repeat(sizes, counts)

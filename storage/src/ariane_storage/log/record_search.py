@@ -25,6 +25,7 @@ from ariane_record.layout import (
 )
 from ariane_storage.log.damage import DamageReason
 from ariane_storage.log.file_window import FileWindow
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.records.record_places import (
     RecordPlaces,
     checksum_faults,
@@ -116,10 +117,10 @@ def is_plausible(segment: Segment, position: int) -> bool:
 
 
 def check_records(
-    segment: Segment, window: FileWindow, starts: list[int], end: int
+    segment: Segment, window: FileWindow, starts: list[int] | Int64s, end: int
 ) -> tuple[RecordPlaces, Stop | None]:
     """The valid records up to the first invalid one, and that one."""
-    begins = np.array(starts, np.int64) - window.position
+    begins = np.asarray(starts, np.int64) - window.position
     sizes = np.diff(begins, append=end - window.position)
     places, sound = locate(window.content, begins, sizes)
     first_unsound = len(begins) if bool(sound.all()) else int(np.argmin(sound))
@@ -138,7 +139,7 @@ def check_records(
     reason = DamageReason.STRUCTURE
     if first_fault < first_unsound:
         reason = DamageReason.POSITION if moved[first_fault] else DamageReason.CHECKSUM
-    stop = or_unreadable(Stop(starts[first], reason), window, int(sizes[first]))
+    stop = or_unreadable(Stop(int(starts[first]), reason), window, int(sizes[first]))
     return places.rows(0, first), stop
 
 

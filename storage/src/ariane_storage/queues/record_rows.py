@@ -90,15 +90,14 @@ class Rows:
         """Rows of each queue, in the order of the log."""
         begins = self._begin_of_queue()
         topics = self.places.texts(self.places.topic_starts[begins], self.places.topic_ends[begins])
-        groups: dict[tuple[bytes, int], list[int]] = {}
-        edges = [*begins.tolist(), len(self.sizes)]
-        for place, queue in enumerate(zip(topics, self.queue_ids[begins].tolist(), strict=True)):
-            groups.setdefault(queue, []).extend(range(edges[place], edges[place + 1]))
-        of_text: dict[tuple[str, int], Int64s] = {}
-        for (topic, queue_id), rows in groups.items():
-            name = topic.decode(errors="replace"), queue_id
-            of_text[name] = np.array(rows, np.int64)
-        return of_text
+        queues = zip(topics, self.queue_ids[begins].tolist(), strict=True)
+        numbers: dict[tuple[bytes, int], int] = {}
+        number_of_run = [numbers.setdefault(queue, len(numbers)) for queue in queues]
+        number_of_row = np.repeat(number_of_run, np.diff(begins, append=len(self.sizes)))
+        rows = np.argsort(number_of_row, kind="stable")
+        edges = np.cumsum(np.bincount(number_of_row))[:-1]
+        names = [(topic.decode(errors="replace"), queue_id) for topic, queue_id in numbers]
+        return dict(zip(names, np.split(rows, edges), strict=True))
 
     def _begin_of_queue(self) -> Int64s:
         """Rows whose queue differs from that of the row before."""
@@ -120,12 +119,13 @@ class Rows:
         entries = np.empty(len(chosen), ENTRY)
         entries["commit_log_offset"] = self.commit_log_offsets[chosen]
         entries["size"] = self.sizes[chosen]
-        rows = chosen.tolist()
-        topic = self.places.text(self.places.topic_starts, self.places.topic_ends, rows[0])
+        first = int(chosen[0])
+        topic = self.places.text(self.places.topic_starts, self.places.topic_ends, first)
         if topic == DELAY_TOPIC.encode():
-            entries["tags_code"] = [self._delivery_time(row, delay_levels_ms) for row in rows]
+            times = [self._delivery_time(row, delay_levels_ms) for row in chosen.tolist()]
+            entries["tags_code"] = times
         elif topic == TIMER_TOPIC.encode():
-            entries["tags_code"] = [_timer_time(self._properties(row)) for row in rows]
+            entries["tags_code"] = [_timer_time(self._properties(row)) for row in chosen.tolist()]
         else:
             entries["tags_code"] = self.tag_hashes(chosen)
         return entries

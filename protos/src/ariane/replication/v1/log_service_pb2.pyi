@@ -248,7 +248,6 @@ class LogChunk(_message.Message):
     EPOCH_BEGIN_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     CONFIRMED_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     LOG_CRC32_FIELD_NUMBER: _builtins.int
-    MAX_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     LOG_BYTES_FIELD_NUMBER: _builtins.int
     commit_log_offset: _builtins.int
     """Where the run lies in the log: the offset of its first byte."""
@@ -260,8 +259,6 @@ class LogChunk(_message.Message):
     """Everything before it may be handed out to consumers; may lie behind or beyond the run."""
     log_crc32: _builtins.int
     """CRC-32 (zlib polynomial) of `log_bytes`: a bit pattern, hence fixed32."""
-    max_commit_log_offset: _builtins.int
-    """The primary's end, exclusive."""
     log_bytes: _builtins.bytes
     """The bytes as they lie in one segment; records may begin before or end behind them. Not empty;
     4 MiB at most by default. Last, so that a reader meets the rest before the block.
@@ -274,12 +271,11 @@ class LogChunk(_message.Message):
         epoch_begin_commit_log_offset: _builtins.int = ...,
         confirmed_commit_log_offset: _builtins.int = ...,
         log_crc32: _builtins.int = ...,
-        max_commit_log_offset: _builtins.int = ...,
         log_bytes: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_log_offset", b"commit_log_offset", "confirmed_commit_log_offset", b"confirmed_commit_log_offset", "epoch", b"epoch", "epoch_begin_commit_log_offset", b"epoch_begin_commit_log_offset", "log_bytes", b"log_bytes", "log_crc32", b"log_crc32", "max_commit_log_offset", b"max_commit_log_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_log_offset", b"commit_log_offset", "confirmed_commit_log_offset", b"confirmed_commit_log_offset", "epoch", b"epoch", "epoch_begin_commit_log_offset", b"epoch_begin_commit_log_offset", "log_bytes", b"log_bytes", "log_crc32", b"log_crc32"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -293,14 +289,11 @@ class PrimaryHeartbeat(_message.Message):
 
     EPOCH_FIELD_NUMBER: _builtins.int
     CONFIRMED_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
-    MAX_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     STATE_VERSION_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """The primary's epoch."""
     confirmed_commit_log_offset: _builtins.int
     """Everything before it may be handed out to consumers."""
-    max_commit_log_offset: _builtins.int
-    """The primary's end, exclusive."""
     state_version: _builtins.int
     """Grows with each change of topics and groups in this epoch. A replica that has an earlier one
     pulls the state at once: what is appended after the change is not confirmed before.
@@ -310,12 +303,11 @@ class PrimaryHeartbeat(_message.Message):
         *,
         epoch: _builtins.int = ...,
         confirmed_commit_log_offset: _builtins.int = ...,
-        max_commit_log_offset: _builtins.int = ...,
         state_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed_commit_log_offset", b"confirmed_commit_log_offset", "epoch", b"epoch", "max_commit_log_offset", b"max_commit_log_offset", "state_version", b"state_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed_commit_log_offset", b"confirmed_commit_log_offset", "epoch", b"epoch", "state_version", b"state_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -84,7 +84,9 @@ class LogFeed:
     def appended(self) -> None:
         """The log has grown, up to behind a record."""
         self._record_ends.append(self._store.max_offset)
-        self._woken.set()
+        # What is held goes out once the replica has received more, or a whole chunk is there.
+        if not self._is_held or self._has_whole_chunk:
+            self._woken.set()
 
     def progressed(self, received: int) -> None:
         """The replica has received everything before this."""
@@ -124,8 +126,11 @@ class LogFeed:
         while ends and ends[0] <= self._received:
             ends.popleft()
         count = self._busy_chunk_count
-        is_whole = self._store.max_offset - self._sent >= CHUNK_BYTES
-        return count is not None and len(ends) >= count and not is_whole
+        return count is not None and len(ends) >= count and not self._has_whole_chunk
+
+    @property
+    def _has_whole_chunk(self) -> bool:
+        return self._store.max_offset - self._sent >= CHUNK_BYTES
 
     def _chunk_end(self, end_max: int) -> int:
         """Behind the last record that is known to end there, else where a chunk ends at most."""

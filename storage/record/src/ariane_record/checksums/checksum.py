@@ -67,12 +67,15 @@ def _crcs_of_one_length(
 ) -> NDArray[np.uint32]:
     count = len(begins)
     if count > 1:
-        stride, length = int(begins[1] - begins[0]), int(ends[0] - begins[0])
-        even = 0 < length <= _COPIED_BYTES_MAX
-        if even and bool((begins[1:] - begins[:-1] == stride).all()):
+        first, length = int(begins[0]), int(ends[0] - begins[0])
+        stride = int(begins[1]) - first
+        if length > 0 and bool((begins[1:] - begins[:-1] == stride).all()):
             # Ranges of one shape: numpy cuts them out in C, for less than slices and views.
-            ranges = np.ndarray((count,), f"V{length}", view, int(begins[0]), (stride,)).tolist()
-            return np.fromiter(map(crc32, ranges), np.uint32, count)
+            if length <= _COPIED_BYTES_MAX:
+                ranges = np.ndarray((count,), f"V{length}", view, first, (stride,)).tolist()
+                return np.fromiter(map(crc32, ranges), np.uint32, count)
+            rows = np.ndarray((count, length), np.uint8, view, first, (stride, 1))
+            return np.fromiter(map(crc32, rows), np.uint32, count)
     return uneven_crcs(view, begins, ends)
 
 

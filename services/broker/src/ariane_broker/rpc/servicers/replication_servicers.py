@@ -126,7 +126,6 @@ class LogServicer(LogServiceServicer):
             epoch=run.epoch,
             epoch_begin_commit_log_offset=run.epoch_begin,
             confirmed_commit_log_offset=self._store.confirmed_offset,
-            max_commit_log_offset=self._store.max_offset,
             log_crc32=crc32(run.content),
         )
         return chunk_response(chunk, run.content)
@@ -135,7 +134,6 @@ class LogServicer(LogServiceServicer):
         return log_pb.PrimaryHeartbeat(
             epoch=self._primary.reign.epoch,
             confirmed_commit_log_offset=self._store.confirmed_offset,
-            max_commit_log_offset=self._store.max_offset,
             state_version=self._primary.state_version,
         )
 
