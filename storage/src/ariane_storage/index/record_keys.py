@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -41,6 +42,8 @@ _UNIQUE_ID: Final = SearchedName(PropertyName.UNIQUE_ID, "Q")
 _KEYS: Final = SearchedName(PropertyName.KEYS, "K")
 _TAGS: Final = SearchedName(PropertyName.TAGS, "G")
 _SEPARATOR: Final = ord(KEY_SEPARATOR)
+_FEW_RECORDS: Final = 4
+"""So few are read faster one by one, such as those that begin a batch."""
 _TAG_PREFIX: Final = "T#"
 _TAG_WORD: Final = np.uint32(java_string_hash(_TAG_PREFIX))
 
@@ -87,6 +90,8 @@ def keys_of(encoded: bytes, lengths: int | Int64s, count: int) -> RecordKeys:
         lengths: Bytes of those of each record, or of all.
         count: Number of records.
     """
+    if count <= _FEW_RECORDS:
+        return _one_by_one(encoded, lengths, count)
     found = [
         _by_column(encoded, lengths, count, name)
         for name in (_UNIQUE_ID, _KEYS, _TAGS)
@@ -94,7 +99,7 @@ def keys_of(encoded: bytes, lengths: int | Int64s, count: int) -> RecordKeys:
     ]
     known = [one for one in found if one is not None]
     if len(known) < len(found):
-        return _one_by_one(encoded, np.broadcast_to(np.int64(lengths), (count,)))
+        return _one_by_one(encoded, lengths, count)
     return joined(known)
 
 
@@ -142,10 +147,10 @@ def _named(name: SearchedName, keys: RecordKeys) -> RecordKeys:
     return RecordKeys(keys.owners, words, keys.lengths + len(_TAG_PREFIX))
 
 
-def _one_by_one(encoded: bytes, lengths: Int64s) -> RecordKeys:
-    ends = np.cumsum(lengths)
-    edges = map(slice, (ends - lengths).tolist(), ends.tolist())
-    of_each = [_keys(encoded[edge]) for edge in edges]
+def _one_by_one(encoded: bytes, lengths: int | Int64s, count: int) -> RecordKeys:
+    sizes = [lengths] * count if isinstance(lengths, int) else lengths.tolist()
+    edges = pairwise(accumulate(sizes, initial=0))
+    of_each = [_keys(encoded[begin:end]) for begin, end in edges]
     keys = [key for keys in of_each for key in keys]
     if not keys:
         return NO_KEYS

@@ -121,7 +121,7 @@ def check_records(
 ) -> tuple[RecordPlaces, Stop | None]:
     """The valid records up to the first invalid one, and that one."""
     begins = np.asarray(starts, np.int64) - window.position
-    sizes = np.diff(begins, append=end - window.position)
+    sizes = np.append(begins[1:], end - window.position) - begins
     places, sound = locate(window.content, begins, sizes)
     first_unsound = len(begins) if bool(sound.all()) else int(np.argmin(sound))
     moved = np.zeros(0, np.bool_)

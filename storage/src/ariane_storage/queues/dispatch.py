@@ -81,8 +81,8 @@ class Dispatcher:
             return
         queue = self.queues.find_or_make(topic, queue_id)
         queue_offsets = rows.queue_offsets[chosen]
-        breaks = np.flatnonzero(np.diff(queue_offsets) != 1) + 1
-        runs = np.split(chosen, breaks)
+        breaks = np.flatnonzero(queue_offsets[1:] - queue_offsets[:-1] != 1) + 1
+        runs = np.split(chosen, breaks) if len(breaks) else [chosen]
         for run, following in zip_longest(runs, runs[1:]):
             if _is_misfit(queue, rows, run, following):
                 self._leave_out(rows, run, DamageReason.QUEUE_OFFSET)

@@ -93,11 +93,15 @@ class Rows:
         queues = zip(topics, self.queue_ids[begins].tolist(), strict=True)
         numbers: dict[tuple[bytes, int], int] = {}
         number_of_run = [numbers.setdefault(queue, len(numbers)) for queue in queues]
-        number_of_row = np.repeat(number_of_run, np.diff(begins, append=len(self.sizes)))
-        rows = np.argsort(number_of_row, kind="stable")
-        edges = np.cumsum(np.bincount(number_of_row))[:-1]
+        rows, edges = np.arange(len(self.sizes)), [*begins.tolist(), len(self.sizes)]
+        if len(numbers) < len(number_of_run):
+            counts = np.array(edges[1:]) - begins
+            number_of_row = np.repeat(number_of_run, counts)
+            rows = np.argsort(number_of_row, kind="stable")
+            edges = [0, *np.cumsum(np.bincount(number_of_row)).tolist()]
         names = [(topic.decode(errors="replace"), queue_id) for topic, queue_id in numbers]
-        return dict(zip(names, np.split(rows, edges), strict=True))
+        members = map(rows.__getitem__, map(slice, edges, edges[1:]))
+        return dict(zip(names, members, strict=True))
 
     def _begin_of_queue(self) -> Int64s:
         """Rows whose queue differs from that of the row before."""

@@ -67,7 +67,10 @@ def values_in_one_place(
     place = encoded.find(name.encoded, 0, length)
     begin = place + len(name.encoded)
     end = encoded.find(PROPERTY_VALUE_END, begin, length)
-    if place < 0 or end < 0 or encoded.count(name.encoded) != count or not encoded.isascii():
+    if place < 0 or end < 0 or not encoded.isascii():
+        return None
+    # Only an earlier one would count instead.
+    if place and encoded.count(name.encoded) != count:
         return None
     rows = np.frombuffer(encoded, np.uint8).reshape(count, length)
     if (
