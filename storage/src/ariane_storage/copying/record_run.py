@@ -88,4 +88,5 @@ def _starts(runs: list[tuple[int, int, int]]) -> Int64s:
     firsts, sizes, counts = np.array(runs, np.int64).T
     behind = np.cumsum(counts)
     numbers = np.arange(int(behind[-1])) - np.repeat(behind - counts, counts)
-    return np.repeat(firsts, counts) + numbers * np.repeat(sizes, counts)
+    starts: Int64s = np.repeat(firsts, counts) + numbers * np.repeat(sizes, counts)
+    return starts
