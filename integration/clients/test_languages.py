@@ -317,7 +317,7 @@ def test_every_client_judges_reasons_alike():
         text = (clients.ROOT / path).read_text()
         found: dict[str, set[str]] = defaultdict(set)
         for name, listed in re.findall(
-            r"\b(\w+?)_?reasons\b[^=\n]*=\s*(?:setOf|new Set|Set\.of)\(([^;]*?)\)",
+            r"\b(\w+?)_?reasons\b[^=\n]*=\s*(?:\[\]string\{|new Set\(|Set\.of\()([^;]*?)[)}]",
             text,
             re.IGNORECASE,
         ):
