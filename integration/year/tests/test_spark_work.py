@@ -27,7 +27,7 @@ def year(tmp_path_factory):
     flights = Selection(days=DAYS).choose(read_flights(data))
     expected = Expectation.of(flights, iter_planes(data), iter_weather(data))
     events = iter_events(flights, in_event_time_order(flights))
-    tags, _, _, bodies = zip(*events, strict=True)
+    tags, _, _, bodies, _ = zip(*events, strict=True)
     messages = pa.table({"tag": tags, "body": pa.array(bodies, pa.binary())})
     pq.write_table(messages, folder / "events.parquet")
     work = SparkWork("127.0.0.1:1", folder)
