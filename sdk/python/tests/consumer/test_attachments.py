@@ -9,6 +9,7 @@ from ariane.broker.v1.client_service_pb2 import Membership
 from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.consumer.group import attachments as module
 from ariane_sdk.errors import CallError, DeadlinePassed
+from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.runtime.clock import SystemClock
 
 CALL_S = 0.2
@@ -27,8 +28,12 @@ class SlowAttachment:
         self.broker_name = name
         self.address = address
         self.attached = False
+        self.ended = False
         self.error = None
         self._tried = asyncio.Event()
+
+    async def close(self, timeout_s):
+        pass
 
     async def wait_tried(self):
         await self._tried.wait()
@@ -84,3 +89,11 @@ async def test_brokers_that_never_answer_are_waited_for_in_vain_once(attachments
     assert isinstance(refusal, DeadlinePassed)
     assert refusal.retriable
     assert f"{module.PATIENCE_CALLS * CALL_S:g} s" in str(refusal)
+
+
+async def test_the_first_route_says_where_a_broker_is(attachments):
+    # A group's retry topic that a new primary lacks keeps the route to the one before.
+    moved = Route("orders", (BrokerRoute("c", "a", {0: "new:1"}, 1, 1),))
+    stale = Route("%RETRY%g", (BrokerRoute("c", "a", {0: "old:1"}, 1, 1),))
+    attachments.follow([moved, stale])
+    assert [each.address for each in attachments._by_broker.values()] == ["new:1"]

@@ -301,3 +301,20 @@ async def test_a_young_route_is_looked_at_a_few_times_only(world, make_session, 
 
     assert len(world.name_server.asked) == 1 + 5
     await session.close()
+
+
+async def test_a_route_that_no_name_server_has_any_longer_comes_behind_others(world, make_session):
+    session = make_session(world.name_servers)
+    for topic in ("retries", "orders"):
+        world.name_server.set_route(topic, {"broker-a": "127.0.0.1:1"})
+        await session.routes.get(topic)
+    del world.name_server.routes["retries"]
+    world.name_server.set_route("orders", {"broker-a": "127.0.0.1:2"})
+    for topic in ("orders", "retries"):
+        await session.routes.refresh(topic)
+
+    routes = session.routes.latest_first(["retries", "unknown", "orders"])
+
+    assert [route.topic for route in routes] == ["orders", "retries"]
+    assert [route.brokers[0].read_address for route in routes] == ["127.0.0.1:2", "127.0.0.1:1"]
+    await session.close()

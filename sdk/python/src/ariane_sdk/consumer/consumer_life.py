@@ -374,8 +374,7 @@ class ConsumerLife:
             self.session.routes.confirm(topic)
 
     def _known_routes(self) -> Sequence[Route]:
-        routes = map(self.session.routes.cached, self.plan.filters)
-        return [route for route in routes if route is not None]
+        return self.session.routes.latest_first(self.plan.filters)
 
     def _doubt_routes(self) -> None:
         for route in self._known_routes():

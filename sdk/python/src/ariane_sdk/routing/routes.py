@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -55,6 +55,7 @@ class Routes:
         self.known: dict[str, Route] = {}
         self._guessed: set[str] = set()
         self._asked_s: dict[str, float] = {}
+        self._confirmed_s: dict[str, float] = {}
         self._fetches: dict[str, asyncio.Task[Route]] = {}
         self._begun_s: dict[str, float] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
@@ -91,6 +92,15 @@ class Routes:
     def cached(self, topic: str) -> Route | None:
         """The present route, or None."""
         return self.known.get(topic)
+
+    def latest_first(self, topics: Iterable[str]) -> list[Route]:
+        """The known routes of topics; those that a name server has confirmed last come first.
+
+        A route that is kept although no name server has it any longer, such as that of a topic
+        which a new primary lacks, names brokers where they were.
+        """
+        known = [self.known[topic] for topic in topics if topic in self.known]
+        return sorted(known, key=lambda each: -self._confirmed_s.get(each.topic, 0.0))
 
     async def get(self, topic: str) -> Route:
         """Return the known route, or ask name servers.
@@ -246,6 +256,7 @@ class Routes:
             route = await self._name_servers.get_route(topic)
         finally:
             self._asked_s[topic] = self._clock.monotonic_s()
+        self._confirmed_s[topic] = self._asked_s[topic]
         known = self.known.get(topic)
         guessed = topic in self._guessed
         self._guessed.discard(topic)

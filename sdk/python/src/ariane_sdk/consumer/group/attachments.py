@@ -73,13 +73,14 @@ class Attachments:
         return self._by_broker.keys()
 
     def follow(self, routes: Iterable[Route]) -> None:
-        """Attach to the brokers of these routes, and leave those that are in none, or moved."""
-        wanted = {
-            broker.broker_name: broker.read_address
-            for route in routes
-            for broker in route.brokers
-            if broker.read_address
-        }
+        """Attach to the brokers of these routes, and leave those that are in none, or moved.
+
+        Where routes name different addresses of a broker, the first one counts.
+        """
+        wanted: dict[str, str] = {}
+        for broker in (broker for route in routes for broker in route.brokers):
+            if broker.read_address:
+                wanted.setdefault(broker.broker_name, broker.read_address)
         for name, attachment in list(self._by_broker.items()):
             if wanted.get(name) != attachment.address or attachment.ended:
                 del self._by_broker[name]

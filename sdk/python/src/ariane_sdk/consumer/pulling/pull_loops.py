@@ -145,11 +145,10 @@ class PullLoops:
 
     def _routes_to(self, broker_name: str) -> Iterator[tuple[str, BrokerRoute]]:
         """What routes say of a broker, with their topics."""
-        for topic in self._filters:
-            route = self._routes.cached(topic)
-            broker = route.broker(broker_name) if route is not None else None
+        for route in self._routes.latest_first(self._filters):
+            broker = route.broker(broker_name)
             if broker is not None:
-                yield topic, broker
+                yield route.topic, broker
 
     def _read_address(self, broker_name: str) -> str:
         """Where a broker is now; nothing if nobody knows."""

@@ -21,9 +21,8 @@ class Primaries:
 
     def find(self, broker_name: str) -> str:
         """The address of a broker's primary; nothing while none is known."""
-        for topic in self._topics:
-            route = self._routes.cached(topic)
-            if route is not None and broker_name in route.primary_addresses:
+        for route in self._routes.latest_first(self._topics):
+            if broker_name in route.primary_addresses:
                 return route.primary_addresses[broker_name]
         return ""
 

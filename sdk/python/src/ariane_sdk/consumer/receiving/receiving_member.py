@@ -113,7 +113,9 @@ class ReceivingMember:
         if self._refusal is not None:
             refusal, self._refusal = self._refusal, None
             raise refusal
-        routes = [await self._routes.get(topic) for topic in self._topics]
+        for topic in self._topics:
+            await self._routes.get(topic)
+        routes = self._routes.latest_first(self._topics)
         self._attachments.follow(routes)
         return {
             each.read_address: each
