@@ -61,6 +61,9 @@ class Routes:
     def cached(self, topic):
         return self._route if topic == TOPIC else None
 
+    def latest_first(self, topics):
+        return [self._route] if TOPIC in topics else []
+
     async def get(self, topic):
         if topic != TOPIC:
             raise errors.RouteNotFound(topic)
