@@ -29,7 +29,6 @@ from ariane_txn_checker.transaction import (
     TransactionKey,
 )
 
-VERSION_TABLE = SCHEMA.version_table
 BROKER = BrokerKey("c1", "broker-a")
 ALL = range(1_000_000)
 NO_SHARE = {"group_limit": 100, "busy_groups": (), "busy_ids": ()}

@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy import select
 
 from ariane_txn_checker.database import (
-    SCHEMA,
     CheckStore,
     LeaseStore,
     Stretch,
@@ -24,10 +23,8 @@ from ariane_txn_checker.transaction import (
     TransactionKey,
 )
 
-VERSION_TABLE = SCHEMA.version_table
 BROKER = BrokerKey("c1", "broker-a")
 ALL = range(1_000_000)
-NO_SHARE = {"group_limit": 100, "busy_groups": (), "busy_ids": ()}
 
 
 def key(number=1):
@@ -36,11 +33,6 @@ def key(number=1):
 
 def stretch(*halves, wait_ms=0, offsets=ALL, began_ms=0):
     return Stretch({each.transaction_id: (each, wait_ms) for each in halves}, offsets, began_ms)
-
-
-def due_ids(database, lease, **limits):
-    found = CheckStore(database).due(lease, **{"limit": 100, **NO_SHARE, **limits})
-    return [each.key.transaction_id for each in found]
 
 
 def rows(database, table):

@@ -18,33 +18,17 @@ from ariane_servicekit.database import (
 )
 from ariane_txn_checker.database import (
     SCHEMA,
-    CheckStore,
     Stretch,
     SurveyStore,
 )
 from ariane_txn_checker.database.tables import METADATA, TRANSACTION
-from ariane_txn_checker.transaction import (
-    BrokerKey,
-    TransactionKey,
-)
 
 VERSION_TABLE = SCHEMA.version_table
-BROKER = BrokerKey("c1", "broker-a")
 ALL = range(1_000_000)
-NO_SHARE = {"group_limit": 100, "busy_groups": (), "busy_ids": ()}
-
-
-def key(number=1):
-    return TransactionKey(BROKER, f"T{number}")
 
 
 def stretch(*halves, wait_ms=0, offsets=ALL, began_ms=0):
     return Stretch({each.transaction_id: (each, wait_ms) for each in halves}, offsets, began_ms)
-
-
-def due_ids(database, lease, **limits):
-    found = CheckStore(database).due(lease, **{"limit": 100, **NO_SHARE, **limits})
-    return [each.key.transaction_id for each in found]
 
 
 def rows(database, table):

@@ -17,8 +17,6 @@ PATIENT = replace(QUICK, call_timeout_s=60.0, send_timeout_s=90.0)
 
 AT_LEAST_ONCE = replace(QUICK, idempotent=False)
 
-WHOLE_BATCHES = replace(PATIENT, spread_count=0)
-
 
 def orders(*bodies, **fields):
     return [Message("orders", body.encode(), **fields) for body in bodies]

@@ -6,30 +6,13 @@ import pytest
 
 from ariane_broker.replication.confirmation import Confirmation
 from ariane_broker.replication.copies import Copies
-from ariane_broker.replication.database_row import DatabaseRow
 from ariane_broker.replication.primary import Hello, Primary, Progress
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.replica_set import ReplicaSet
-from ariane_broker.replication.tables import SCHEMA
 from ariane_record import BlockEncoder
-from ariane_servicekit import ServiceError, SystemClock
-from ariane_servicekit.database import Database
+from ariane_servicekit import ServiceError
 from ariane_storage import QueueOffsetOutOfRange, Store, StoreConfig
 from ariane_storage.testing import block_of, small_config
-
-
-@pytest.fixture
-async def rows(tmp_path):
-    """The row of broker-a as two brokers reach it."""
-    url = f"sqlite:///{tmp_path}/set.db"
-    databases = [
-        Database(url, SCHEMA, SystemClock(), threads=1, survives_power_loss=True) for _ in range(2)
-    ]
-    for database in databases:
-        await database.open(wait_s=10)
-    yield [DatabaseRow(database, "c", "broker-a") for database in databases]
-    for database in databases:
-        database.close()
 
 
 class TestPrimary:

@@ -16,23 +16,7 @@ from ariane_broker.replication.promises import ReplicatedPromise, by_enough, fen
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.shared_row import RowUnreachable
-from ariane_broker.replication.tables import SCHEMA
-from ariane_servicekit import ServiceError, SystemClock
-from ariane_servicekit.database import Database
-
-
-@pytest.fixture
-async def rows(tmp_path):
-    """The row of broker-a as two brokers reach it."""
-    url = f"sqlite:///{tmp_path}/set.db"
-    databases = [
-        Database(url, SCHEMA, SystemClock(), threads=1, survives_power_loss=True) for _ in range(2)
-    ]
-    for database in databases:
-        await database.open(wait_s=10)
-    yield [DatabaseRow(database, "c", "broker-a") for database in databases]
-    for database in databases:
-        database.close()
+from ariane_servicekit import ServiceError
 
 
 class TestRow:
