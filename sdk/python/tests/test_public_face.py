@@ -34,7 +34,7 @@ def test_names_that_load_late_are_those_that_type_checkers_read(package):
         for alias in node.names
         if alias.asname is None and alias.name != "TYPE_CHECKING"
     }
-    assert read == package.public_names._HOME_OF
+    assert read == package.public_names._NAMES.home_of
     assert dir(package) == sorted(package.__all__) == sorted(read)
     assert all(getattr(package, name) is not None for name in package.__all__)
     with pytest.raises(AttributeError, match=rf"'{package.__name__}' has no attribute 'Prodcer'"):

@@ -6,9 +6,9 @@ all that the package can do, and of the time to load it.
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
 from typing import Final
+
+from ariane_record.late_names import LateNames
 
 _HOMES: Final = {
     "ariane_record.decoding.columns": ("RecordColumns",),
@@ -71,22 +71,6 @@ _HOMES: Final = {
     "ariane_sdk.runtime.clock": ("Clock",),
     "ariane_sdk.settings": ("ProducerSettings", "PullSettings", "PushSettings"),
 }
-_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def found(name: str) -> object:
-    """What the package has under a name: its ``__getattr__``.
-
-    Raises:
-        AttributeError: Nothing.
-    """
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__package__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOME_OF[name]), name)
-    setattr(sys.modules[__package__], name, value)
-    return value
-
-
-def names() -> list[str]:
-    """All of them: its ``__dir__``."""
-    return sorted(_HOME_OF)
+_NAMES: Final = LateNames("ariane_sdk", _HOMES)
+found = _NAMES.found
+names = _NAMES.names

@@ -5,9 +5,9 @@ Rules for names are asked by programs that have no records, and numpy takes long
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
 from typing import Final
+
+from ariane_record.late_names import LateNames
 
 _HOMES: Final = {
     "ariane_record.checksums.java_hash": ("key_hash", "tag_code"),
@@ -39,22 +39,6 @@ _HOMES: Final = {
     "ariane_record.single.producer_sequence": ("ProducerSequence", "StoredSequence"),
     "ariane_record.single.properties": ("decode_properties", "encode_properties"),
 }
-_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def found(name: str) -> object:
-    """What the package has under a name: its ``__getattr__``.
-
-    Raises:
-        AttributeError: Nothing.
-    """
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__package__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOME_OF[name]), name)
-    setattr(sys.modules[__package__], name, value)
-    return value
-
-
-def names() -> list[str]:
-    """All of them: its ``__dir__``."""
-    return sorted(_HOME_OF)
+_NAMES: Final = LateNames("ariane_record", _HOMES)
+found = _NAMES.found
+names = _NAMES.names
