@@ -58,7 +58,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -287,21 +287,19 @@ class CallError(ArianeError):
     with their reason.
     """
 
+    _has_answer: ClassVar[bool] = True
+
     @property
     def unanswered(self) -> bool:
         """Whether no service answered. A service that refuses a call has answered it."""
-        return False
+        return not self._has_answer
 
 
 class NameServersUnreachable(CallError):
     """No name server answered."""
 
     reason = "NAME_SERVERS_UNREACHABLE"
-
-    @property
-    def unanswered(self) -> bool:
-        """See ``CallError``: no name server answered."""
-        return True
+    _has_answer = False
 
 
 class ServiceUnavailable(CallError):
@@ -319,11 +317,7 @@ class DeadlinePassed(CallError):
     """No answer in time."""
 
     reason = "DEADLINE_PASSED"
-
-    @property
-    def unanswered(self) -> bool:
-        """See ``CallError``."""
-        return True
+    _has_answer = False
 
 
 class RouteNotFound(CallError):

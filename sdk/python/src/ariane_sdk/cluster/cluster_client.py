@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from ariane.broker.v1.group_service_pb2 import ConsumerGroupChange, UpdateConsumerGroupRequest
-from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, DeleteTopicRequest, Topic
-from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO, MESSAGE_TYPE_UNSPECIFIED
 from ariane_record.names import is_system_group, is_system_topic, reply_topic
 from ariane_sdk.checks.limits import checked_group, checked_topic
 from ariane_sdk.client.broker_calls import answer_of
@@ -21,7 +19,8 @@ from ariane_sdk.cluster.offset_resets import OffsetResets, ResetTarget
 from ariane_sdk.cluster.primaries import at_every_primary
 from ariane_sdk.cluster.queue_owners import QueueOwners
 from ariane_sdk.cluster.sinks import SinkCalls, SinkDeleted, SinkMoved, SinkReport
-from ariane_sdk.errors import CallError, IllegalArgument, RouteNotFound, TopicExists, TopicNotFound
+from ariane_sdk.cluster.topic_changes import TopicChanges
+from ariane_sdk.errors import CallError, IllegalArgument
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.live_broker import LiveBroker, live_broker_of, route_to
 from ariane_sdk.routing.route import PRIMARY_ID, Route
@@ -75,34 +74,11 @@ class ClusterClient(StatelessClient):
             ServiceUnavailable: There is no broker.
             CallError: A broker did not create it; others may have.
         """
-        request = CreateTopicRequest(
-            topic=Topic(
-                topic=checked_topic(topic),
-                read_queue_count=queue_count,
-                write_queue_count=queue_count,
-                message_type=MESSAGE_TYPE_FIFO if fifo else MESSAGE_TYPE_UNSPECIFIED,
-            )
-        )
-        topics = self._session.connections.topics
-
-        async def create(broker: LiveBroker) -> None:
-            try:
-                await answer_of(
-                    topics(broker.address).CreateTopic(request, timeout=self._call_timeout_s),
-                    f"broker {broker.broker_name} at {broker.address}",
-                )
-            except TopicExists:
-                if not exists_ok:
-                    raise
-
-        if not fifo:
-            await self._at_every_primary(create)
-            return
-        counts = {each.broker_name: queue_count for each in await self._primaries()}
-        async with self.queue_order_first(topic, counts):
-            await self._at_every_primary(create)
+        topic = checked_topic(topic)
+        changes = await self._topic_changes()
+        await changes.create(topic, queue_count, exists_ok=exists_ok, fifo=fifo)
         # An order that stands is not drawn anew: a broker may just be away.
-        if not (await self.route(topic)).queue_order:
+        if fifo and not (await self.route(topic)).queue_order:
             await self.keep_queue_order(topic)
 
     @asynccontextmanager
@@ -118,25 +94,8 @@ class ClusterClient(StatelessClient):
         Raises:
             CallError: A name server did not take it; the block was not run.
         """
-        if await self._standing(topic) != (False, "") or not counts:
+        async with (await self._topic_changes()).queue_order_first(topic, counts):
             yield
-            return
-        orders = self._queue_orders()
-        try:
-            await orders.put(topic, counts)
-            yield
-        except BaseException:
-            with suppress(CallError):
-                if not (await self._standing(topic))[0]:
-                    await orders.delete(topic)
-            raise
-
-    async def _standing(self, topic: str) -> tuple[bool, str]:
-        """Whether any broker carries a topic; and the order of its queues, which may outlive it."""
-        try:
-            return True, (await self.route(topic)).queue_order
-        except RouteNotFound as unknown:
-            return False, unknown.metadata.get("queue_order", "")
 
     async def keep_queue_order(self, topic: str) -> Route:
         """Fix among which queues the message groups of a topic are divided: all it has now.
@@ -178,25 +137,14 @@ class ClusterClient(StatelessClient):
             TopicNotFound: No broker has it.
             CallError: A broker did not delete it; others may have.
         """
-        request = DeleteTopicRequest(topic=topic)
-        _, order = await self._standing(topic)
-        topics = self._session.connections.topics
-        deleted_count = 0
+        await (await self._topic_changes()).delete(topic, missing_ok=missing_ok)
 
-        async def delete(broker: LiveBroker) -> None:
-            nonlocal deleted_count
-            with suppress(TopicNotFound):
-                await answer_of(
-                    topics(broker.address).DeleteTopic(request, timeout=self._call_timeout_s),
-                    f"broker {broker.broker_name} at {broker.address}",
-                )
-                deleted_count += 1
-
-        await self._at_every_primary(delete)
-        if not deleted_count and not missing_ok:
-            raise TopicNotFound(f"no broker has topic {topic!r}", metadata={"topic": topic})
-        if order:
-            await self._queue_orders().delete(topic)
+    async def _topic_changes(self) -> TopicChanges:
+        connections, timeout_s = self._session.connections, self._call_timeout_s
+        primaries = await self._primaries()
+        return TopicChanges(
+            connections, primaries, self._queue_orders(), self.route, timeout_s=timeout_s
+        )
 
     async def list_topics(self, *, include_system: bool = False) -> list[str]:
         """All topics by name.
