@@ -43,6 +43,7 @@ JAILED = "What runs jailed knows no RPC"
 OPEN_STORE = "An open store does not know"
 ADMIN_SERVICE = "The admin service knows nothing of the command line"
 LIGHT_COMMANDS = "The command line starts without"
+RECEIVING = "In receiving, what is in hand"
 
 BAD_IMPORTS = [
     (ARROWS, "ariane_broker", "ariane_namesrv"),
@@ -109,6 +110,7 @@ BAD_IMPORTS = [
     (LIGHT_COMMANDS, "ariane_admin.commands", "ariane_admin.alerts"),
     (PROTOBUF, "ariane_broker.receive", "ariane.broker.v1.receive_service_pb2"),
     (PROTOBUF, "ariane_broker.transactions", "ariane.common.v1.message_pb2"),
+    (RECEIVING, "ariane_broker.receive.in_hand", "ariane_broker.receive.handing_out"),
 ]
 
 

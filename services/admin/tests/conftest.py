@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from ariane.admin.v1 import audit_service_pb2 as audit_pb
 from ariane.admin.v1.audit_service_pb2_grpc import AuditServiceStub
-from ariane_admin.asking import changes
+from ariane_admin.asking.changing import changes
 from ariane_admin.asking.connection import DEFAULT_ADMIN
 from ariane_admin.cli import main
 from ariane_admin.database import SCHEMA

@@ -20,7 +20,7 @@ from ariane.namesrv.v1.route_pb2 import TOPIC_PERMISSION_READ
 from ariane_admin.console.app import PAGES
 from ariane_admin.console.changes import CHANGES
 from ariane_admin.console.guard import HEADERS
-from ariane_admin.servicers import dead_letters
+from ariane_admin.servicers.message import dead_letters
 from ariane_sdk import ClusterClient, Message, Producer, PushConsumer, ReceiveConsumer
 from ariane_sdk.errors import MessagesFailed
 

@@ -10,7 +10,7 @@ from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
 from ariane.admin.v1.dead_letter_service_pb2_grpc import DeadLetterServiceStub
 from ariane.admin.v1.group_service_pb2 import DeleteGroupRequest
 from ariane.admin.v1.group_service_pb2_grpc import GroupServiceStub
-from ariane_admin.servicers import dead_letters
+from ariane_admin.servicers.message import dead_letters
 from ariane_sdk import ClusterClient, DeadLetters, Message, Producer, PushConsumer, Redrive
 from ariane_sdk.errors import MessagesFailed
 

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from ariane_broker.receive.queue_window import OFFSET_MAX, QueueWindow
-from ariane_broker.receive.ranges import apart, offsets_of, ranges_of
+from ariane_broker.receive.in_hand.queue_window import OFFSET_MAX, QueueWindow
+from ariane_broker.receive.in_hand.ranges import apart, offsets_of, ranges_of
 
 
 class PlainWindow:

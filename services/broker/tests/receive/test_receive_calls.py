@@ -7,7 +7,7 @@ import pytest
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1 import message_pb2 as message_pb
-from ariane_broker.receive import hand_outs, look_ahead
+from ariane_broker.receive.handing_out import hand_outs, look_ahead
 from services.broker.tests.receive.receive_calls import (
     Receiver,
     attempts,

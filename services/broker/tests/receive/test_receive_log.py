@@ -6,9 +6,9 @@ import pytest
 
 from ariane_broker.errors import flush_unconfirmed
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
-from ariane_broker.receive.receive_events import decode_events
-from ariane_broker.receive.receive_log import ReceiveLog
-from ariane_broker.receive.receive_table import ReceiveTable
+from ariane_broker.receive.in_hand.receive_events import decode_events
+from ariane_broker.receive.in_hand.receive_log import ReceiveLog
+from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_servicekit.errors import ServiceError
 
 

@@ -28,13 +28,13 @@ from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.dead_letters import DeadLetters
-from ariane_broker.receive.hand_outs import HandOuts
-from ariane_broker.receive.queue_window import OFFSET_MAX
-from ariane_broker.receive.ranges import ranges_of
-from ariane_broker.receive.receive_log import ReceiveLog
-from ariane_broker.receive.receive_order import ReceiveOrder, checked_order
-from ariane_broker.receive.receive_table import ReceiveTable
-from ariane_broker.receive.receive_time import ReceiveTime
+from ariane_broker.receive.handing_out.hand_outs import HandOuts
+from ariane_broker.receive.handing_out.receive_order import ReceiveOrder, checked_order
+from ariane_broker.receive.in_hand.queue_window import OFFSET_MAX
+from ariane_broker.receive.in_hand.ranges import ranges_of
+from ariane_broker.receive.in_hand.receive_log import ReceiveLog
+from ariane_broker.receive.in_hand.receive_table import ReceiveTable
+from ariane_broker.receive.in_hand.receive_time import ReceiveTime
 from ariane_broker.receive.settling import DONE, Failed, Hidden, Settlement, Settling
 from ariane_broker.receive.standing import Standings
 from ariane_broker.retry.failures import ReturnOutcome

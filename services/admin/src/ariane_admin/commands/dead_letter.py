@@ -14,7 +14,7 @@ from typing import Any, Final, TextIO, TypeVar
 import click
 
 from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
-from ariane_admin.asking.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
 from ariane_admin.asking.cluster_doors import ClusterDoors, answer_to_question
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.roll_call import RollCall, known_groups

@@ -89,7 +89,7 @@ def import_definitions(
     from ariane.admin.v1.definition_service_pb2_grpc import (  # noqa: PLC0415
         DefinitionServiceStub,
     )
-    from ariane_admin.asking.definition_parts import parts_of  # noqa: PLC0415
+    from ariane_admin.asking.changing.definition_parts import parts_of  # noqa: PLC0415
 
     try:
         read = json.load(file)

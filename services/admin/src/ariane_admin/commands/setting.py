@@ -12,14 +12,14 @@ from ariane.admin.v1.setting_service_pb2 import (
     ListSettingsRequest,
     ListSettingsResponse,
 )
-from ariane_admin.asking.changes import AdminChoice, administration, change_option
-from ariane_admin.asking.connection import checker_option, name_servers_option, run_async
-from ariane_admin.asking.setting_changes import (
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.changing.setting_changes import (
     Assignment,
     AssignmentType,
     SettingChanges,
     change_settings,
 )
+from ariane_admin.asking.connection import checker_option, name_servers_option, run_async
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, output_option

@@ -14,7 +14,7 @@ from ariane.admin.v1.sink_service_pb2 import (
     MoveSinkResponse,
 )
 from ariane_admin.asking.absent_brokers import warn_of_absent
-from ariane_admin.asking.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
 from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.roll_call import RollCall

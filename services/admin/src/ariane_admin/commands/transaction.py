@@ -25,25 +25,25 @@ from ariane.transaction.v1.checked_transaction_service_pb2 import (
 from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
     CheckedTransactionServiceStub,
 )
-from ariane_admin.asking.bulk_transactions import (
+from ariane_admin.asking.changing.bulk_transactions import (
     BulkOutcome,
     ParkedSelection,
     end_with,
     for_each,
 )
-from ariane_admin.asking.changes import (
+from ariane_admin.asking.changing.changes import (
     AdminChoice,
     Administration,
     administration,
     change_option,
 )
+from ariane_admin.asking.changing.outcome_counts import outcome_counts
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     PAGE_SIZE,
     answer_to_question,
 )
 from ariane_admin.asking.connection import CHECKER_VARIABLE, checker_option, run_async
-from ariane_admin.asking.outcome_counts import outcome_counts
 from ariane_admin.commands.transaction_rows import check_row, transaction_row
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option

@@ -24,7 +24,7 @@ from ariane.admin.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
 from ariane.admin.v1.setting_service_pb2_grpc import SettingServiceStub
 from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.admin.v1.transaction_service_pb2_grpc import TransactionServiceStub
-from ariane_admin.asking.upload_token import AUTHORIZATION_KEY
+from ariane_admin.asking.changing.upload_token import AUTHORIZATION_KEY
 from ariane_admin.audit.caller import ORIGIN_KEY, PROOF_KEY
 from ariane_admin.console.blocks import Notice
 

@@ -28,7 +28,7 @@ from ariane.broker.v1.group_service_pb2 import ConsumerGroupChange
 from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane.common.v1.message_pb2 import Message, MessageType
 from ariane.namesrv.v1.route_pb2 import TopicPermission
-from ariane_admin.asking.definition_parts import parts_of
+from ariane_admin.asking.changing.definition_parts import parts_of
 from ariane_admin.console.api import Asker
 from ariane_admin.console.blocks import to
 from ariane_admin.console.change import Change, Given, NotDone, Unfinished, WronglyFilled, number_in

@@ -63,13 +63,13 @@ from ariane_admin.service.settings import AdminSettings
 from ariane_admin.servicers.clients import ClientServicer
 from ariane_admin.servicers.cluster import ClusterServicer
 from ariane_admin.servicers.cluster_access import ClusterAccess
-from ariane_admin.servicers.dead_letters import DeadLetterServicer
 from ariane_admin.servicers.definitions import DefinitionServicer
-from ariane_admin.servicers.delayed_messages import DelayedMessageServicer
 from ariane_admin.servicers.filters import FilterServicer
-from ariane_admin.servicers.groups import GroupServicer
+from ariane_admin.servicers.group.groups import GroupServicer
 from ariane_admin.servicers.lags import LagServicer
-from ariane_admin.servicers.messages import MessageServicer
+from ariane_admin.servicers.message.dead_letters import DeadLetterServicer
+from ariane_admin.servicers.message.delayed_messages import DelayedMessageServicer
+from ariane_admin.servicers.message.messages import MessageServicer
 from ariane_admin.servicers.public_errors import ADMIN_ERROR_RULES
 from ariane_admin.servicers.rates import RateMemory
 from ariane_admin.servicers.replica_sets import ReplicaSetServicer

@@ -18,7 +18,7 @@ from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.common.v1.process_service_pb2 import GetProcessStateRequest
 from ariane.namesrv.v1.route_pb2 import BrokerLiveness
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
-from ariane_admin.asking import broker_maintenance
+from ariane_admin.asking.changing import broker_maintenance
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     PAGE_SIZE,

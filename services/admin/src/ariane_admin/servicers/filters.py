@@ -14,6 +14,8 @@ from ariane.admin.v1.filter_service_pb2_grpc import FilterServiceServicer
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.filter.v1 import filter_pb2
 from ariane.filter.v1 import filter_service_pb2 as filter_rpc
+from ariane_admin.asking.changing.module_file import MODULE_BYTES_MAX
+from ariane_admin.asking.changing.upload_token import token_of
 from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX
 from ariane_admin.asking.filter_servers import (
     LOAD_SECONDS_MAX,
@@ -24,8 +26,6 @@ from ariane_admin.asking.filter_servers import (
     kept_filters,
     known_filter_servers,
 )
-from ariane_admin.asking.module_file import MODULE_BYTES_MAX
-from ariane_admin.asking.upload_token import token_of
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk.errors import CallError
 from ariane_servicekit import ServiceError, field_invalid, take_page

@@ -17,7 +17,7 @@ from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
 from ariane_broker.read.replica_hints import ReplicaHint, ReplicaHints
-from ariane_broker.receive.receive_table import ReceiveTable
+from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_broker.topics.readable_topics import readable_queue
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_record.layout import QueueOffset

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.receive.queue_window import rows_of
-from ariane_broker.receive.ranges import ranges_of
-from ariane_broker.receive.receive_events import EventFlag, EventKind, ReceiveEvent
-from ariane_broker.receive.receive_log import ReceiveLog
-from ariane_broker.receive.receive_table import ReceiveTable
+from ariane_broker.receive.in_hand.queue_window import rows_of
+from ariane_broker.receive.in_hand.ranges import ranges_of
+from ariane_broker.receive.in_hand.receive_events import EventFlag, EventKind, ReceiveEvent
+from ariane_broker.receive.in_hand.receive_log import ReceiveLog
+from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_broker.retry.failed_records import DeadLetterReason
 from ariane_broker.retry.failures import FailedPlace, Failure
 from ariane_broker.retry.returning import MessageReturns

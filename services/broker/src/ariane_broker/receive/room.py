@@ -14,15 +14,15 @@ from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.dead_letters import DeadLetters
-from ariane_broker.receive.hand_outs import HandOuts
-from ariane_broker.receive.receive_log import ReceiveLog
-from ariane_broker.receive.receive_table import ReceiveTable
-from ariane_broker.receive.receive_time import ReceiveTime
-from ariane_broker.receive.receiving import Receiving
+from ariane_broker.receive.handing_out.hand_outs import HandOuts
+from ariane_broker.receive.handing_out.receiving import Receiving
+from ariane_broker.receive.handing_out.waiting_line import WaitingLines
+from ariane_broker.receive.in_hand.receive_log import ReceiveLog
+from ariane_broker.receive.in_hand.receive_table import ReceiveTable
+from ariane_broker.receive.in_hand.receive_time import ReceiveTime
 from ariane_broker.receive.settling import Settling
 from ariane_broker.receive.standing import Standings
 from ariane_broker.receive.upkeep import TURN_SECONDS, ReceiveUpkeep
-from ariane_broker.receive.waiting_line import WaitingLines
 from ariane_broker.retry.room import RetryingRoom
 from ariane_broker.state.room import StateRoom
 from ariane_servicekit import Loop

@@ -11,11 +11,11 @@ import numpy as np
 from ariane_broker.groups.consumer_groups import ConsumerGroups, GroupConfig
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.dead_letters import DeadLetters
-from ariane_broker.receive.queue_window import QueueWindow
-from ariane_broker.receive.ranges import Ranges, ranges_of, rows_within
-from ariane_broker.receive.receive_events import EventFlag, EventKind, ReceiveEvent
-from ariane_broker.receive.receive_log import ReceiveLog
-from ariane_broker.receive.receive_order import KEPT_MS
+from ariane_broker.receive.handing_out.receive_order import KEPT_MS
+from ariane_broker.receive.in_hand.queue_window import QueueWindow
+from ariane_broker.receive.in_hand.ranges import Ranges, ranges_of, rows_within
+from ariane_broker.receive.in_hand.receive_events import EventFlag, EventKind, ReceiveEvent
+from ariane_broker.receive.in_hand.receive_log import ReceiveLog
 from ariane_broker.retry.failed_records import DeadLetterReason
 from ariane_broker.retry.waits import FIRST_LEVEL, wait_ms
 from ariane_storage.log.records.fields import Int64s

@@ -10,7 +10,7 @@ import numpy as np
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.receive.receive_table import ReceiveTable
+from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_storage.store import Store
 

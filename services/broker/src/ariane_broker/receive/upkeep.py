@@ -12,13 +12,13 @@ from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.dead_letters import COUNT_MAX, DeadLetters
-from ariane_broker.receive.queue_window import QueueWindow
-from ariane_broker.receive.ranges import ranges_of
-from ariane_broker.receive.receive_events import EventKind, ReceiveEvent
-from ariane_broker.receive.receive_log import ReceiveLog
-from ariane_broker.receive.receive_order import INVISIBLE_MS_MAX, KEPT_MS
-from ariane_broker.receive.receive_table import SERIALS_PER_MS, ReceiveTable
-from ariane_broker.receive.waiting_line import WaitingLines
+from ariane_broker.receive.handing_out.receive_order import INVISIBLE_MS_MAX, KEPT_MS
+from ariane_broker.receive.handing_out.waiting_line import WaitingLines
+from ariane_broker.receive.in_hand.queue_window import QueueWindow
+from ariane_broker.receive.in_hand.ranges import ranges_of
+from ariane_broker.receive.in_hand.receive_events import EventKind, ReceiveEvent
+from ariane_broker.receive.in_hand.receive_log import ReceiveLog
+from ariane_broker.receive.in_hand.receive_table import SERIALS_PER_MS, ReceiveTable
 from ariane_broker.retry.failed_records import DeadLetterReason
 
 TURN_SECONDS: Final = 0.1

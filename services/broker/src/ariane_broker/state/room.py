@@ -16,8 +16,8 @@ from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.log import log_epochs
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.room import StoringRoom
-from ariane_broker.receive import receive_table
-from ariane_broker.receive.receive_table import ReceiveTable
+from ariane_broker.receive.in_hand import receive_table
+from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_broker.state.state_files import BrokerState, StateFiles
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_storage import state_file

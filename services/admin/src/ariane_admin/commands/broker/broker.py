@@ -16,9 +16,9 @@ from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest, GetBroker
 from ariane.common.v1.process_service_pb2 import ListProcessSettingsRequest, ProcessSetting
 from ariane.namesrv.v1.route_pb2 import BrokerLiveness
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
-from ariane_admin.asking import broker_maintenance
 from ariane_admin.asking.absent_brokers import warn_of_absent
-from ariane_admin.asking.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.changing import broker_maintenance
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     PAGE_SIZE,

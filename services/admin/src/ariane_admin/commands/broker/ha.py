@@ -12,7 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 from ariane.admin.v1 import replica_set_service_pb2 as admin_pb
 from ariane.replication.v1.replica_pb2 import ReplicaSet
 from ariane.replication.v1.replica_set_service_pb2 import GetReplicaSetResponse
-from ariane_admin.asking.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
 from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.replica_sets import Member, answering, members_of

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import click
 
-from ariane_admin.asking.changes import AdminChoice, administration, change_option
-from ariane_admin.asking.cluster_doors import ClusterDoors
-from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.setting_changes import (
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.changing.setting_changes import (
     Assignment,
     AssignmentType,
     SettingChanges,
     change_settings,
 )
+from ariane_admin.asking.cluster_doors import ClusterDoors
+from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.terminal.output import Output, output_option
 
 

@@ -12,11 +12,11 @@ from typing import Final
 import click
 
 from ariane.filter.v1.filter_service_pb2 import MessageRange, TryFilterRequest
+from ariane_admin.asking.changing.module_file import module_in
+from ariane_admin.asking.changing.upload_token import Metadata, token_option
 from ariane_admin.asking.cluster_doors import ClusterDoors, answer_to_question
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.filter_servers import LOAD_SECONDS_MAX, FilterServer, filter_servers
-from ariane_admin.asking.module_file import module_in
-from ariane_admin.asking.upload_token import Metadata, token_option
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.message_lines import as_row
 from ariane_admin.messages.stored_messages import shortened

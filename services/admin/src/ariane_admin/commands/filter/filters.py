@@ -12,7 +12,14 @@ import click
 from ariane.admin.v1 import filter_service_pb2 as admin_pb
 from ariane.filter.v1 import filter_pb2
 from ariane.filter.v1.filter_service_pb2 import GetFilterRequest
-from ariane_admin.asking.changes import AdminChoice, administration, change_option, error_of
+from ariane_admin.asking.changing.changes import (
+    AdminChoice,
+    administration,
+    change_option,
+    error_of,
+)
+from ariane_admin.asking.changing.module_file import module_in
+from ariane_admin.asking.changing.upload_token import Metadata, token_option
 from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.filter_servers import (
@@ -23,8 +30,6 @@ from ariane_admin.asking.filter_servers import (
     kept_filter,
     kept_filters,
 )
-from ariane_admin.asking.module_file import module_in
-from ariane_admin.asking.upload_token import Metadata, token_option
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.error_statuses import exit_status_of, reasoned

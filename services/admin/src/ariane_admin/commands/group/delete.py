@@ -5,7 +5,12 @@ from __future__ import annotations
 import click
 
 from ariane.admin.v1.group_service_pb2 import DeleteGroupRequest, DeleteGroupResponse
-from ariane_admin.asking.changes import AdminChoice, administration, change_option, required
+from ariane_admin.asking.changing.changes import (
+    AdminChoice,
+    administration,
+    change_option,
+    required,
+)
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.previews import group_content, message_count
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option

@@ -12,7 +12,12 @@ from ariane.admin.v1.group_service_pb2 import (
     GroupQueueOffset,
     ResetGroupOffsetsRequest,
 )
-from ariane_admin.asking.changes import AdminChoice, administration, change_option, required
+from ariane_admin.asking.changing.changes import (
+    AdminChoice,
+    administration,
+    change_option,
+    required,
+)
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.queue_places import queue_offsets

@@ -6,7 +6,12 @@ import click
 
 from ariane.admin.v1.group_service_pb2 import UpdateGroupRequest
 from ariane.broker.v1.group_service_pb2 import ConsumerGroupChange
-from ariane_admin.asking.changes import AdminChoice, administration, change_option, required
+from ariane_admin.asking.changing.changes import (
+    AdminChoice,
+    administration,
+    change_option,
+    required,
+)
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.output import Output, output_option

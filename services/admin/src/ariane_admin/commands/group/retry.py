@@ -17,7 +17,12 @@ from ariane.broker.v1.group_service_pb2 import (
     GetConsumerGroupRequest,
     RetryPolicy,
 )
-from ariane_admin.asking.changes import AdminChoice, administration, change_option, required
+from ariane_admin.asking.changing.changes import (
+    AdminChoice,
+    administration,
+    change_option,
+    required,
+)
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,

@@ -16,7 +16,7 @@ from ariane.broker.v1.client_question_pb2 import (
     ConsumeOutcome,
 )
 from ariane_admin.asking.admin_service import ADMIN_SECONDS_MAX
-from ariane_admin.asking.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.confirmation import confirm, yes_option

@@ -11,7 +11,7 @@ import click
 from ariane.admin.v1.delayed_message_service_pb2 import RecallMessageRequest
 from ariane.broker.v1.query_service_pb2 import GetMessageRequest, QueryMessagesRequest
 from ariane.common.v1.message_pb2 import Message
-from ariane_admin.asking.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from ariane.admin.v1.topic_service_pb2 import UpdateTopicQueueOrderRequest
-from ariane_admin.asking.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.output import Output, output_option

@@ -10,7 +10,12 @@ import click
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane.broker.v1.topic_service_pb2 import GetTopicRequest, Topic
 from ariane.namesrv.v1 import route_pb2
-from ariane_admin.asking.changes import AdminChoice, administration, change_option, required
+from ariane_admin.asking.changing.changes import (
+    AdminChoice,
+    administration,
+    change_option,
+    required,
+)
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,

@@ -11,7 +11,11 @@ from grpc import aio
 
 from ariane.broker.v1 import receive_service_pb2 as receive_pb
 from ariane.broker.v1.receive_service_pb2_grpc import ReceiveServiceServicer
-from ariane_broker.receive.receive_order import COUNT_MAX, PLAIN_COUNT_MAX, checked_order
+from ariane_broker.receive.handing_out.receive_order import (
+    COUNT_MAX,
+    PLAIN_COUNT_MAX,
+    checked_order,
+)
 from ariane_broker.receive.room import ReceivingRoom
 from ariane_broker.receive.settling import DONE, Hidden, Outcome, Settled, Settlement
 from ariane_broker.receive_errors import receipt_expired

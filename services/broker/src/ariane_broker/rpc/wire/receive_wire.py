@@ -13,15 +13,19 @@ import numpy as np
 
 from ariane.broker.v1 import receive_service_pb2 as receive_pb
 from ariane_broker.clients.client_id import check_client_id
-from ariane_broker.receive.ranges import Ranges, apart
-from ariane_broker.receive.receipts import (
+from ariane_broker.receive.handing_out.receive_order import (
+    INVISIBLE_MS_MAX,
+    HandedOut,
+    ReceiveOrder,
+)
+from ariane_broker.receive.in_hand.ranges import Ranges, apart
+from ariane_broker.receive.in_hand.receipts import (
     Receipt,
     decode_handle,
     decode_receipt,
     encode_handle,
     encode_receipt,
 )
-from ariane_broker.receive.receive_order import INVISIBLE_MS_MAX, HandedOut, ReceiveOrder
 from ariane_broker.receive.settling import (
     DONE,
     Failed,

@@ -15,8 +15,8 @@ from typing import Final
 from ariane_broker.filters.expression import FilterExpression
 from ariane_broker.log.held_requests import HeldRequests, Watch
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.receive.hand_outs import HandOuts
-from ariane_broker.receive.receive_order import HandedOut, ReceiveOrder
+from ariane_broker.receive.handing_out.hand_outs import HandOuts
+from ariane_broker.receive.handing_out.receive_order import HandedOut, ReceiveOrder
 from ariane_servicekit import AnswerLease
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.errors import StorageError

@@ -12,9 +12,14 @@ from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.log.derived.log_rows import is_of_topic, records_where
 from ariane_broker.log.derived.snapshots import SnapshotState
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.receive.queue_window import ROW, QueueWindow
-from ariane_broker.receive.ranges import offsets_of
-from ariane_broker.receive.receive_events import EventFlag, EventKind, ReceiveEvent, decode_events
+from ariane_broker.receive.in_hand.queue_window import ROW, QueueWindow
+from ariane_broker.receive.in_hand.ranges import offsets_of
+from ariane_broker.receive.in_hand.receive_events import (
+    EventFlag,
+    EventKind,
+    ReceiveEvent,
+    decode_events,
+)
 from ariane_broker.topics.system_topics import RECEIVE_TOPIC
 from ariane_record import ConsumerOffset
 from ariane_servicekit import get_logger

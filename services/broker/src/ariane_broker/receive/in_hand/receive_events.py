@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.receive.ranges import Ranges
+from ariane_broker.receive.in_hand.ranges import Ranges
 from ariane_broker.topics.system_topics import RECEIVE_TOPIC
 from ariane_record import RecordFields
 

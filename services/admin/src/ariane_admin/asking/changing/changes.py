@@ -27,9 +27,9 @@ from ariane.common.v1.process_service_pb2 import (
 )
 from ariane.common.v1.process_service_pb2_grpc import ProcessServiceStub
 from ariane_admin.asking.admin_service import ADMIN_SECONDS_MAX, admin_channel, own_name
+from ariane_admin.asking.changing.upload_token import Metadata
 from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, answer_of
 from ariane_admin.asking.connection import ADMIN_VARIABLE, DEFAULT_ADMIN, check_address
-from ariane_admin.asking.upload_token import Metadata
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.exits import ExitStatus

@@ -15,16 +15,20 @@ from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.receive.look_ahead import LookAhead
-from ariane_broker.receive.offset_reading import read_from, read_offsets
-from ariane_broker.receive.open_windows import OpenWindows
-from ariane_broker.receive.queue_selection import HandOutRequest, QueueSelection, highest_of
-from ariane_broker.receive.queue_window import UNSETTLED_MAX, QueueWindow
-from ariane_broker.receive.ranges import ranges_of
-from ariane_broker.receive.receive_events import EventFlag, EventKind, ReceiveEvent
-from ariane_broker.receive.receive_log import ReceiveLog
-from ariane_broker.receive.receive_order import HandedOut, ReceiveOrder
-from ariane_broker.receive.receive_table import ReceiveTable
+from ariane_broker.receive.handing_out.look_ahead import LookAhead
+from ariane_broker.receive.handing_out.offset_reading import read_from, read_offsets
+from ariane_broker.receive.handing_out.open_windows import OpenWindows
+from ariane_broker.receive.handing_out.queue_selection import (
+    HandOutRequest,
+    QueueSelection,
+    highest_of,
+)
+from ariane_broker.receive.handing_out.receive_order import HandedOut, ReceiveOrder
+from ariane_broker.receive.in_hand.queue_window import UNSETTLED_MAX, QueueWindow
+from ariane_broker.receive.in_hand.ranges import ranges_of
+from ariane_broker.receive.in_hand.receive_events import EventFlag, EventKind, ReceiveEvent
+from ariane_broker.receive.in_hand.receive_log import ReceiveLog
+from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_broker.topics.readable_topics import readable_topic
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_record.names import retry_topic

@@ -29,7 +29,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.receive.ranges import Ranges, rows_within
+from ariane_broker.receive.in_hand.ranges import Ranges, rows_within
 from ariane_storage.log.records.fields import Int64s
 
 ROW: Final = np.dtype(

@@ -21,7 +21,7 @@ from ariane_admin.asking.cluster_doors import (
     broker_peer,
 )
 from ariane_admin.servicers.cluster_access import ClusterAccess, group_not_found
-from ariane_admin.servicers.message_wire import message_of
+from ariane_admin.servicers.message.message_wire import message_of
 from ariane_admin.servicers.times import moment_in, time_of
 from ariane_record.names import dead_letter_topic
 from ariane_sdk import (

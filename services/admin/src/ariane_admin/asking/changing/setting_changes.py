@@ -9,7 +9,7 @@ import click
 from typing_extensions import override
 
 from ariane.admin.v1.setting_service_pb2 import SettingOutcome, UpdateSettingRequest
-from ariane_admin.asking.changes import Administration, error_of
+from ariane_admin.asking.changing.changes import Administration, error_of
 from ariane_admin.terminal.output import Output, Row
 from ariane_sdk.errors import CallError
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.receive.queue_window import QueueWindow
-from ariane_broker.receive.receipts import SECRET_BYTES
-from ariane_broker.receive.receive_events import EventKind, ReceiveEvent, event_record
-from ariane_broker.receive.receive_table import ReceiveTable
+from ariane_broker.receive.in_hand.queue_window import QueueWindow
+from ariane_broker.receive.in_hand.receipts import SECRET_BYTES
+from ariane_broker.receive.in_hand.receive_events import EventKind, ReceiveEvent, event_record
+from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_broker.topics.system_topics import RECEIVE_TOPIC
 
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ariane_broker.receive.receive_events import EventKind, ReceiveEvent
-from ariane_broker.receive.receive_log import ReceiveLog
-from ariane_broker.receive.receive_table import ReceiveTable
+from ariane_broker.receive.in_hand.receive_events import EventKind, ReceiveEvent
+from ariane_broker.receive.in_hand.receive_log import ReceiveLog
+from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 
 JUMP_MS_MIN: Final = 1000
 """Smaller steps are time that passes."""

@@ -20,7 +20,12 @@ from ariane_admin.asking.cluster_doors import (
 )
 from ariane_admin.messages.message_traces import KINDS, LifeStep, life_of
 from ariane_admin.servicers.cluster_access import ClusterAccess
-from ariane_admin.servicers.message_search import PLACE_KINDS, TERM_KINDS, MessageSearch, plain
+from ariane_admin.servicers.message.message_search import (
+    PLACE_KINDS,
+    TERM_KINDS,
+    MessageSearch,
+    plain,
+)
 from ariane_admin.servicers.times import moment_in
 from ariane_record.names import TRACE_TOPIC
 from ariane_sdk import LiveBroker, MessageQueue, QueueLag

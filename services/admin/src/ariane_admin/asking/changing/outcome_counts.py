@@ -8,7 +8,7 @@ from ariane.transaction.v1.checked_transaction_service_pb2 import (
     GetCheckedTransactionRequest,
     ListParkedTransactionsRequest,
 )
-from ariane_admin.asking.bulk_transactions import ParkedSelection
+from ariane_admin.asking.changing.bulk_transactions import ParkedSelection
 from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, PAGE_SIZE, answer_to_question
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.receive.offset_reading import FoundRecords
-from ariane_broker.receive.queue_window import QueueWindow
-from ariane_broker.receive.receive_order import ReceiveOrder
+from ariane_broker.receive.handing_out.offset_reading import FoundRecords
+from ariane_broker.receive.handing_out.receive_order import ReceiveOrder
+from ariane_broker.receive.in_hand.queue_window import QueueWindow
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.reading.filter import Filter
 

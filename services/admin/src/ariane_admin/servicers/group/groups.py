@@ -24,9 +24,9 @@ from ariane_admin.asking.cluster_doors import (
 )
 from ariane_admin.asking.pages import all_pages
 from ariane_admin.servicers.cluster_access import ClusterAccess, group_not_found
-from ariane_admin.servicers.group_facts import cluster_group, facts_of, placement_of
-from ariane_admin.servicers.group_members import list_conflicts, list_members
-from ariane_admin.servicers.group_offsets import (
+from ariane_admin.servicers.group.group_facts import cluster_group, facts_of, placement_of
+from ariane_admin.servicers.group.group_members import list_conflicts, list_members
+from ariane_admin.servicers.group.group_offsets import (
     group_queue_offsets,
     named,
     offset_messages,

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.receive.queue_window import QueueWindow
-from ariane_broker.receive.receive_events import EventKind, ReceiveEvent
-from ariane_broker.receive.receive_log import ReceiveLog
-from ariane_broker.receive.receive_order import ReceiveOrder
-from ariane_broker.receive.receive_table import ReceiveTable
+from ariane_broker.receive.handing_out.receive_order import ReceiveOrder
+from ariane_broker.receive.in_hand.queue_window import QueueWindow
+from ariane_broker.receive.in_hand.receive_events import EventKind, ReceiveEvent
+from ariane_broker.receive.in_hand.receive_log import ReceiveLog
+from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_record.names import retry_topic
 from ariane_storage.store import Store
 

@@ -21,7 +21,7 @@ from ariane_admin.asking.cluster_doors import (
 )
 from ariane_admin.messages.message_body import body_of
 from ariane_admin.servicers.cluster_access import ClusterAccess
-from ariane_admin.servicers.message_wire import message_of, shortened
+from ariane_admin.servicers.message.message_wire import message_of, shortened
 from ariane_admin.servicers.times import moment_in
 from ariane_sdk import LiveBroker, MessageQueue, QueueReader, ReceivedMessage
 from ariane_sdk.errors import CallError, TopicNotFound

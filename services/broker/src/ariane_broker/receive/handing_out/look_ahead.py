@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.receive.offset_reading import FoundRecords, read_from, read_offsets
-from ariane_broker.receive.queue_window import (
+from ariane_broker.receive.handing_out.offset_reading import FoundRecords, read_from, read_offsets
+from ariane_broker.receive.in_hand.queue_window import (
     KEY_NONE,
     KEY_UNKNOWN,
     UNSETTLED_MAX,

@@ -1,0 +1,1 @@
+"""Changing the processes of a cluster, through admin or directly."""

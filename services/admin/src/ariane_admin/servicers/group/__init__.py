@@ -1,0 +1,1 @@
+"""``GroupService``, and what is told of a group."""

@@ -1,0 +1,1 @@
+"""The services for messages: found, sent, waiting, and given up."""
