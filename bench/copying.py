@@ -138,6 +138,7 @@ async def _follow(port: int, target: Target) -> None:
             target.write(content)
             await call.write(b"so far")
         await call.done_writing()
+        await call.code()  # A channel that is closed earlier cancels the sender before it tells.
 
 
 def measure(
