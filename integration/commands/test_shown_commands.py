@@ -35,7 +35,7 @@ RUN_ELSEWHERE = {
 NOT_RUN = {
     r"^ariane spark ": "needs Java, and minutes: spark/pipelines/tests/ runs each once",
     r"^ariane broker ha elect ": "needs a set without a primary:"
-    " integration/scenarios/test_failover.py makes one",
+    " integration/scenarios/replicas/test_failover.py makes one",
     r"^ariane (group running|message consume-again) ": "needs a live member:"
     " services/admin/tests/commands/test_live_consumer_commands.py has one",
     r"--database postgresql": "needs PostgreSQL: tests/commands/test_outbox_commands.py has it",

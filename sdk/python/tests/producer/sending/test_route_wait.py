@@ -37,3 +37,29 @@ async def test_who_still_waits_for_a_route_gets_it_when_others_have_given_up(wor
         assert (await kept).queue_offset == 0
         await producer.send(Message("orders", b"next"))
     assert world.brokers["broker-a"].bodies == [b"kept", b"next"]
+
+
+@pytest.mark.parametrize("why", ["it has just started", "an order of queues outlives the topic"])
+async def test_a_name_server_that_may_yet_learn_of_a_topic_is_asked_again(world, why):
+    server = world.name_server
+    route = server.routes.pop("orders")
+    if why == "it has just started":
+        server.warming_up = True
+    else:
+        server.orders["orders"] = "broker-a:2"
+    async with asyncio.timeout(60), Producer(world.name_servers) as producer:
+        sent = producer.send_nowait(Message("orders", b"early"))
+        while server.asked.count("orders") < 2:
+            server.heard.clear()
+            await server.heard.wait()
+        server.routes["orders"] = route
+        assert (await sent).queue_offset == 0
+
+
+async def test_a_topic_that_nobody_will_have_is_refused_at_once(world):
+    del world.name_server.routes["orders"]
+    async with asyncio.timeout(60), Producer(world.name_servers) as producer:
+        with pytest.raises(errors.SendError) as refused:
+            await producer.send(Message("orders", b"x"))
+    assert refused.value.reason == "ROUTE_NOT_FOUND"
+    assert world.name_server.asked.count("orders") == 1

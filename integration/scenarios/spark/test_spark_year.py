@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-YEAR = Path(__file__).parent.parent / "year"
+YEAR = Path(__file__).parents[2] / "year"
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 

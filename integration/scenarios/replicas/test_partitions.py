@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from unplugged_disk import why_not
 
-PARTITIONS = Path(__file__).parents[1] / "partitions"
+PARTITIONS = Path(__file__).parents[2] / "partitions"
 sys.path.append(str(PARTITIONS))
 
 
