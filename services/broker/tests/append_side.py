@@ -12,11 +12,11 @@ from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.small_batches import SmallBatches
 from ariane_broker.append.topics_for_send import TopicsForSend
+from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.derived.producer_sequences import ProducerSequences
 from ariane_broker.log.held_requests import Arrivals, HeldRequests
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.rpc.wire.append_wire import append_request, stream_response
-from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_broker.topics.topic_table import Permission, TopicConfig
 from ariane_record import BlockEncoder, ProducerSequence
 from ariane_servicekit import ErrorTranslator

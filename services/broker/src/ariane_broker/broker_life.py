@@ -15,6 +15,7 @@ from ariane_broker.clients.outbox import BrokerDraining
 from ariane_broker.delay.timer.timer_queue import TimerQueue
 from ariane_broker.durable.saved_state import SavedState
 from ariane_broker.environment import Threads
+from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.derived.log_states import LogStates
 from ariane_broker.log.group_flush import GroupFlush
 from ariane_broker.log.held_requests import HeldRequests
@@ -29,7 +30,6 @@ from ariane_broker.replication.shared_row import ROW_RULES, RowUnreachable
 from ariane_broker.rpc.append_streams import AppendStreams
 from ariane_broker.rpc.transaction_streams import TransactionStreams
 from ariane_broker.state.state_files import BrokerState
-from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_servicekit import Address, ErrorRules, Loop, RpcService, StartRefused, get_logger
 from ariane_servicekit.observability.measures import Measures

@@ -10,10 +10,10 @@ from ariane_broker.clients.room import ChangingRoom
 from ariane_broker.delay.recall import Recall
 from ariane_broker.delay.room import DelayingRoom, block_check
 from ariane_broker.environment import Environment
+from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.naming.broker_drain import BrokerDrain
 from ariane_broker.naming.room import NamingRoom
-from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_servicekit import ErrorTranslator
 
 

@@ -20,6 +20,7 @@ from typing import Final
 from grpc import aio
 
 from ariane_broker.environment import Environment
+from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.following.replica_client import ReplicaClient
 from ariane_broker.following.stand_in import StandIn
 from ariane_broker.following.standing import Standing
@@ -31,7 +32,6 @@ from ariane_broker.replication.operating import ROW_AWAY, SetStatus
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.room import Elected
 from ariane_broker.replication.shared_row import ROW_RULES, RowUnreachable
-from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_servicekit import (
     Address,
     ErrorRules,

@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from ariane_broker.errors.replication import too_few_in_sync
 from ariane_broker.log.group_flush import GroupFlush
-from ariane_broker.replication_errors import too_few_in_sync
 from ariane_servicekit.errors import ServiceError
 
 _T = TypeVar("_T")

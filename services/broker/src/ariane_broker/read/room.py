@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ariane_broker.clients.room import ChangingRoom
 from ariane_broker.environment import Environment
+from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.naming.room import NamingRoom
 from ariane_broker.naming.store_host import literal_host
@@ -18,7 +19,6 @@ from ariane_broker.read.queue_looks import QueueLooks
 from ariane_broker.read.range_pull import PullRange
 from ariane_broker.read.replica_hints import ReplicaHints, memory_bytes_of
 from ariane_broker.state.room import StateRoom
-from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_servicekit import ErrorTranslator
 
 

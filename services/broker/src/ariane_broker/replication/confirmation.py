@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ariane_broker.replication_errors import replication_unconfirmed
+from ariane_broker.errors.replication import replication_unconfirmed
 from ariane_servicekit.errors import ServiceError
 
 

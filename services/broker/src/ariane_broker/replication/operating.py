@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ariane_broker.replication.copies import Copy
-from ariane_broker.replication.primary import Primary
-from ariane_broker.replication.replica_set import ReplicaSet
-from ariane_broker.replication.shared_row import SharedRow
-from ariane_broker.replication_errors import (
+from ariane_broker.errors.replication import (
     broker_not_primary,
     replica_not_found,
     replica_not_in_sync,
     replica_set_changed,
     replica_too_slow,
 )
+from ariane_broker.replication.copies import Copy
+from ariane_broker.replication.primary import Primary
+from ariane_broker.replication.replica_set import ReplicaSet
+from ariane_broker.replication.shared_row import SharedRow
 from ariane_servicekit.errors import field_invalid
 
 ROW_AWAY: Final = "the database of the replica set is away"

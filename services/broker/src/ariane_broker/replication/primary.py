@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from ariane_broker.replication.confirmation import Confirmation
-from ariane_broker.replication.copies import Copies, Copy
-from ariane_broker.replication.log_feed import LogFeed
-from ariane_broker.replication.reign import Reign
-from ariane_broker.replication.shared_row import RowUnreachable
-from ariane_broker.replication_errors import (
+from ariane_broker.errors.replication import (
     broker_not_primary,
     epoch_fenced,
     log_diverged,
     too_few_in_sync,
 )
+from ariane_broker.replication.confirmation import Confirmation
+from ariane_broker.replication.copies import Copies, Copy
+from ariane_broker.replication.log_feed import LogFeed
+from ariane_broker.replication.reign import Reign
+from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_servicekit import get_logger
 from ariane_storage.log.epoch_history import EpochStart, common_end
 from ariane_storage.store import Store

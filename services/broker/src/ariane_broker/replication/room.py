@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ariane_broker.environment import Environment
+from ariane_broker.errors.replication import too_few_in_sync
 from ariane_broker.log.group_flush import GroupFlush
 from ariane_broker.log.held_requests import Arrivals
 from ariane_broker.log.promise import (
@@ -24,7 +25,6 @@ from ariane_broker.replication.promises import ReplicatedPromise, by_enough, fen
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.shared_row import SharedRow
-from ariane_broker.replication_errors import too_few_in_sync
 from ariane_broker.settings import BrokerSettings
 from ariane_storage.store import Store
 

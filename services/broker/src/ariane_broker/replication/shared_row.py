@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from ariane_broker.errors.replication import row_away
 from ariane_broker.replication.replica_set import ReplicaSet
-from ariane_broker.replication_errors import row_away
 from ariane_servicekit import ErrorRules
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from ariane_broker.replication_errors import broker_not_primary
+from ariane_broker.errors.replication import broker_not_primary
 
 
 class NotPrimary:

@@ -20,8 +20,8 @@ from typing import Any, Final
 from grpc import aio
 
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
+from ariane_broker.errors.replication import broker_not_primary
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.replication_errors import broker_not_primary
 from ariane_broker.rpc.not_primary import NotPrimary
 from ariane_broker.rpc.servicers.pull_servicer import PullServicer
 from ariane_storage.store import Store

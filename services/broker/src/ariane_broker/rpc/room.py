@@ -14,6 +14,7 @@ from ariane_broker.clients.room import ChangingRoom
 from ariane_broker.consuming.operator_questions import OperatorQuestions
 from ariane_broker.delay.room import DelayingRoom
 from ariane_broker.environment import Environment
+from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.naming.room import NamingRoom
 from ariane_broker.read.room import ReadingRoom
@@ -45,7 +46,6 @@ from ariane_broker.rpc.servicers.topic_servicer import TopicServicer
 from ariane_broker.rpc.servicers.transaction_servicer import TransactionServicer
 from ariane_broker.rpc.transaction_streams import StreamParts, TransactionStreams
 from ariane_broker.state.room import StateRoom
-from ariane_broker.storage_rules import STORAGE_RULES
 from ariane_broker.transactions.room import TransactingRoom
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_servicekit import AnswerBudget, ErrorTranslator, RpcService

@@ -14,13 +14,19 @@ import numpy as np
 from ariane_broker.append.batch_check import check_sizes, check_takes_delayed
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.delay.parking import Parking
-from ariane_broker.errors import (
+from ariane_broker.errors.common import (
     block_corrupted,
     broker_draining,
     message_too_large,
     message_type_mismatch,
     queue_not_found,
     topic_not_writable,
+)
+from ariane_broker.errors.transactions import (
+    batch_differs,
+    sink_moved,
+    transaction_decided,
+    transaction_not_found,
 )
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.batch_publication import BatchPublication
@@ -43,12 +49,6 @@ from ariane_broker.topics.message_types import check_message_types
 from ariane_broker.topics.system_topics import BATCH_TOPIC, STAGE_TOPIC
 from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
-from ariane_broker.transaction_errors import (
-    batch_differs,
-    sink_moved,
-    transaction_decided,
-    transaction_not_found,
-)
 from ariane_record.control_characters import holds_control_character
 from ariane_record.encoding.block import encode_block
 from ariane_record.layout import Host

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ariane_broker.errors.transactions import sink_not_found
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.batch_commits import check_query_id
 from ariane_broker.spark_batches.batch_publication import BatchPublication
@@ -13,7 +14,6 @@ from ariane_broker.spark_batches.batch_records import BatchEvent, BatchKey, batc
 from ariane_broker.spark_batches.batch_table import CONTENTS_KEPT, BatchTable
 from ariane_broker.spark_batches.sink_homes import HomeNote, SinkHome, note_json
 from ariane_broker.topics.system_topics import BATCH_TOPIC
-from ariane_broker.transaction_errors import sink_not_found
 from ariane_record.control_characters import holds_control_character
 from ariane_servicekit import Page, get_logger, take_page
 from ariane_servicekit.errors import field_invalid

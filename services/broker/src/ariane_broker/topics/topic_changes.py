@@ -20,14 +20,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final, NamedTuple
 
-from ariane_broker.errors import (
+from ariane_broker.errors.common import (
     topic_exists,
     topic_name_illegal,
     topic_not_found,
     topic_reserved,
 )
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.shared_turns import SharedTurns, Waiting
+from ariane_broker.topics.shared_turns import SharedTurns, Waiting
 from ariane_broker.topics.topic_limits import TopicLimits, added_queue_count
 from ariane_broker.topics.topic_table import TopicChange, TopicConfig, TopicTable
 from ariane_broker.topics.unread_queues import UnreadQueues

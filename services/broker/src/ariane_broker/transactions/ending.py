@@ -16,15 +16,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from ariane_broker.errors import topic_not_found
-from ariane_broker.log.broker_log import BrokerLog
-from ariane_broker.log.promise import Demand
-from ariane_broker.topics.topic_table import TopicConfig
-from ariane_broker.transaction_errors import (
+from ariane_broker.errors.common import topic_not_found
+from ariane_broker.errors.transactions import (
     transaction_decided,
     transaction_foreign,
     transaction_not_found,
 )
+from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.log.promise import Demand
+from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.stored_place import StoredPlace
 from ariane_broker.transactions.transaction_records import (
     Decision,

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ariane_broker.append.plain_message import PlainMessage
 from ariane_broker.append.topics_for_send import TopicsForSend
-from ariane_broker.errors import (
+from ariane_broker.errors.common import (
     broker_draining,
     message_illegal,
     message_type_mismatch,
@@ -21,16 +21,16 @@ from ariane_broker.errors import (
     topic_not_found,
     topic_not_writable,
 )
+from ariane_broker.errors.transactions import (
+    half_messages_exhausted,
+    transaction_decided,
+    transaction_foreign,
+)
 from ariane_broker.groups.group_changes import check_user_group
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.log.promise import Demand
 from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
-from ariane_broker.transaction_errors import (
-    half_messages_exhausted,
-    transaction_decided,
-    transaction_foreign,
-)
 from ariane_broker.transactions.transaction_records import (
     HalfMessage,
     half_message_with,

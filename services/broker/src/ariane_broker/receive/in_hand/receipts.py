@@ -16,8 +16,8 @@ import hmac
 import struct
 from typing import Final, NamedTuple
 
+from ariane_broker.errors.receiving import receipt_invalid
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.receive_errors import receipt_invalid
 
 SECRET_BYTES: Final = 32
 WHOLE: Final = -1

@@ -11,6 +11,7 @@ from grpc import aio
 
 from ariane.broker.v1 import receive_service_pb2 as receive_pb
 from ariane.broker.v1.receive_service_pb2_grpc import ReceiveServiceServicer
+from ariane_broker.errors.receiving import receipt_expired
 from ariane_broker.receive.handing_out.receive_order import (
     COUNT_MAX,
     PLAIN_COUNT_MAX,
@@ -18,7 +19,6 @@ from ariane_broker.receive.handing_out.receive_order import (
 )
 from ariane_broker.receive.room import ReceivingRoom
 from ariane_broker.receive.settling import DONE, Hidden, Outcome, Settled, Settlement
-from ariane_broker.receive_errors import receipt_expired
 from ariane_broker.rpc.answer_leases import hold_seconds_max, lease_of
 from ariane_broker.rpc.wire.receive_wire import (
     kept_messages,

@@ -13,6 +13,7 @@ import numpy as np
 
 from ariane.broker.v1 import receive_service_pb2 as receive_pb
 from ariane_broker.clients.client_id import check_client_id
+from ariane_broker.errors.receiving import receipt_expired
 from ariane_broker.receive.handing_out.receive_order import (
     INVISIBLE_MS_MAX,
     HandedOut,
@@ -36,7 +37,6 @@ from ariane_broker.receive.settling import (
     Settlement,
 )
 from ariane_broker.receive.standing import QueueStanding
-from ariane_broker.receive_errors import receipt_expired
 from ariane_broker.rpc.wire.stored_message import message_of
 from ariane_broker.rpc.wire.subscription_wire import filters_of
 from ariane_broker.rpc.wire.wire_time import seconds_of, set_time

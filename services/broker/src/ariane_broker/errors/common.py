@@ -1,4 +1,4 @@
-"""The public errors of the broker; ``storage_rules`` translates those of the store.
+"""The public errors of the broker; ``store_errors`` translates those of the store.
 
 Use cases raise only ``ServiceError``, on purpose. Each public reason has one function here, so
 that its text and metadata are the same wherever it is raised::
@@ -17,7 +17,7 @@ that its text and metadata are the same wherever it is raised::
     |                           client_silent, group_limit_reached
     +-- by pull                 queue_offset_out_of_range, queue_cut, filter_expression_invalid,
     |                           held_pulls_exhausted
-    +-- by transaction          producer_not_attached; see ``transaction_errors``
+    +-- by transaction          producer_not_attached; see ``transactions``
     +-- by broker               broker_draining, store_poisoned
 """
 

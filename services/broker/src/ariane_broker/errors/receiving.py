@@ -1,4 +1,4 @@
-"""Errors of receiving; see ``errors.py`` for the others."""
+"""Errors of receiving; see ``common`` for the others."""
 
 from __future__ import annotations
 
