@@ -9,7 +9,7 @@ import pytest
 from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.batch_check import Batch
 from ariane_broker.append.topics_for_send import TopicsForSend
-from ariane_broker.errors.common import flush_unconfirmed
+from ariane_broker.errors.public_errors import flush_unconfirmed
 from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.derived.producer_sequences import ProducerSequences
 from ariane_broker.log.promise import AcknowledgedLevel, Demand, LonePromises

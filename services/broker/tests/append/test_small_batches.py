@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane_broker.append.batch_outcome import AcknowledgedLevel
 from ariane_broker.append.small_batches import SmallBatches
-from ariane_broker.errors.common import flush_unconfirmed
+from ariane_broker.errors.public_errors import flush_unconfirmed
 from ariane_broker.rpc.wire.append_wire import (
     append_response,
     stream_response,

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from ariane_broker.errors.common import flush_unconfirmed
+from ariane_broker.errors.public_errors import flush_unconfirmed
 from ariane_broker.log.promise import AcknowledgedLevel, Condition, Promise
 from ariane_servicekit import ServiceError
 

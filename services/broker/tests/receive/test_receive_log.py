@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ariane_broker.errors.common import flush_unconfirmed
+from ariane_broker.errors.public_errors import flush_unconfirmed
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.receive.in_hand.receive_events import decode_events
 from ariane_broker.receive.in_hand.receive_log import ReceiveLog

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_FLUSHED
 from ariane_broker.append.small_batches import SmallBatches
-from ariane_broker.errors.common import flush_unconfirmed
+from ariane_broker.errors.public_errors import flush_unconfirmed
 from ariane_broker.rpc.wire import append_wire
 from ariane_broker.rpc.wire.append_wire import CUT_BYTES_MIN, append_request, append_response
 from ariane_record import ProducerSequence

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1 import message_pb2 as message_pb
-from ariane_broker.errors.common import message_type_mismatch
+from ariane_broker.errors.public_errors import message_type_mismatch
 from ariane_broker.topics.message_types import are_of_type, check_message_types, records_with
 from ariane_broker.topics.topic_table import MESSAGE_TYPE_ATTRIBUTE, TopicConfig, TopicMessageType
 from ariane_record import BlockEncoder

@@ -23,7 +23,7 @@ from ariane_broker.append.small_append import SmallAppend
 from ariane_broker.append.small_batches import SmallBatches
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.delay.parking import Parking
-from ariane_broker.errors.common import broker_draining, store_poisoned
+from ariane_broker.errors.public_errors import broker_draining, store_poisoned
 from ariane_broker.log.broker_log import BrokerLog, Sequenced
 from ariane_broker.log.derived.producer_sequences import ProducerSequences
 from ariane_broker.log.promise import AcknowledgedLevel, Demand

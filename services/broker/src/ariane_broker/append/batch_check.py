@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ariane_broker.delay.delay import Delay
-from ariane_broker.errors.common import (
+from ariane_broker.errors.public_errors import (
     block_corrupted,
     message_illegal,
     message_too_large,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ariane_broker.errors.common import message_illegal
+from ariane_broker.errors.public_errors import message_illegal
 from ariane_broker.settings import BrokerSettings
 from ariane_record import BlockEncoder, IllegalProperty, RecordTooLarge
 from ariane_record.layout import BLANK_SIZE_MIN_BYTES

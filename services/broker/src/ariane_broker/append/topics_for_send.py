@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ariane_broker.errors.common import queue_not_found, topic_not_found
+from ariane_broker.errors.public_errors import queue_not_found, topic_not_found
 from ariane_broker.topics.topic_changes import TopicChanges, check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record import RecordBlock

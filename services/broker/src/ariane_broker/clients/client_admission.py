@@ -9,7 +9,7 @@ from ariane_broker.clients.attached_client import AttachedClient, Hello
 from ariane_broker.clients.client_id import check_client_id
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.membership import ConsumeModel, Membership
-from ariane_broker.errors.common import broker_draining
+from ariane_broker.errors.public_errors import broker_draining
 from ariane_broker.filters.filter import check_filter
 from ariane_broker.groups.group_changes import GroupChanges
 from ariane_record.names import retry_topic

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ariane_broker.clients.attached_client import AttachedClient
 from ariane_broker.clients.outbox import Notice
-from ariane_broker.errors.common import client_left, client_silent
+from ariane_broker.errors.public_errors import client_left, client_silent
 from ariane_servicekit.errors import field_invalid
 
 

@@ -15,7 +15,7 @@ from ariane_broker.clients.attached_client import AttachedClient, Hello
 from ariane_broker.clients.membership import Membership
 from ariane_broker.clients.outbox import MembershipChanged, Notice
 from ariane_broker.clients.subscription import Subscription
-from ariane_broker.errors.common import client_id_taken, subscription_conflict
+from ariane_broker.errors.public_errors import client_id_taken, subscription_conflict
 from ariane_broker.filters.expression import ALL_MESSAGES, FilterExpression
 from ariane_record.names import retry_topic
 from ariane_servicekit import Clock

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ariane_broker.clients.client_table import ClientTable
-from ariane_broker.errors.common import group_in_use
+from ariane_broker.errors.public_errors import group_in_use
 from ariane_broker.groups.group_changes import GroupChanges, check_user_group
 from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_broker.retry.redriven_table import RedrivenTable

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.outbox import OffsetsReset
-from ariane_broker.errors.common import consumer_offset_reset, queue_offset_out_of_range
+from ariane_broker.errors.public_errors import consumer_offset_reset, queue_offset_out_of_range
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset
 from ariane_broker.groups.group_changes import GroupChanges, check_user_group

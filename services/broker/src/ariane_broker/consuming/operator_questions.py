@@ -9,7 +9,7 @@ from typing import Any, Final
 from ariane_broker.clients.client_questions import ClientQuestions
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.outbox import ClientStateAsked, ConsumptionAsked
-from ariane_broker.errors.common import client_not_attached
+from ariane_broker.errors.public_errors import client_not_attached
 from ariane_record import RecordFields, encode_record
 from ariane_record.names import dead_letter_topic
 from ariane_servicekit.errors import field_invalid

@@ -7,7 +7,7 @@ from typing import Final
 
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.durable.saved_state import SavedState
-from ariane_broker.errors.common import client_not_attached
+from ariane_broker.errors.public_errors import client_not_attached
 from ariane_broker.groups.group_changes import check_user_group
 from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.queue_key import QueueKey

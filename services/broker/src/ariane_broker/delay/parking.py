@@ -21,7 +21,7 @@ from ariane_broker.delay.delay import Delay, DelayLevel
 from ariane_broker.delay.level_queues import queue_of
 from ariane_broker.delay.parked.parked_records import DELAY_PROPERTIES, timer_heads
 from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE
-from ariane_broker.errors.common import delivery_time_too_late, message_illegal
+from ariane_broker.errors.public_errors import delivery_time_too_late, message_illegal
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.message_types import records_with
 from ariane_record import ProducerSequence, RecordBlock, RecordTooLarge

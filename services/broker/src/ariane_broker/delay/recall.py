@@ -14,7 +14,7 @@ import numpy as np
 
 from ariane_broker.delay.parked.parked_queue import rows_from
 from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE, TimerQueue
-from ariane_broker.errors.common import broker_draining, message_delivered, message_not_found
+from ariane_broker.errors.public_errors import broker_draining, message_delivered, message_not_found
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_record import PropertyName, RecordFields, encode_block
 from ariane_record.errors import RecallHandleIllegal

@@ -1,4 +1,4 @@
-"""Errors of receiving; see ``common`` for the others."""
+"""Errors of receiving; see ``public_errors`` for the others."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_broker.errors.common import (
+from ariane_broker.errors.public_errors import (
     block_corrupted,
     broker_draining,
     message_not_found,

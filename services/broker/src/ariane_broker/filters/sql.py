@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.errors.common import filter_expression_invalid
+from ariane_broker.errors.public_errors import filter_expression_invalid
 from ariane_record.decoding.columns import RecordColumns
 from ariane_sql92 import Condition, ConditionInvalid, compile_condition
 from ariane_storage.queues.consume_queue_entry import Entries

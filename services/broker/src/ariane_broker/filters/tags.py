@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.errors.common import filter_expression_invalid
+from ariane_broker.errors.public_errors import filter_expression_invalid
 from ariane_record import PropertyName, tag_code
 from ariane_record.control_characters import holds_control_character
 from ariane_record.decoding.columns import RecordColumns

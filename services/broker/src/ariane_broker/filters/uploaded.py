@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ariane_broker.errors.common import filter_expression_invalid
+from ariane_broker.errors.public_errors import filter_expression_invalid
 
 _FILTER_VERSION: Final = re.compile(r"[A-Za-z0-9_-]{1,120}@[0-9a-f]{12,64}", re.ASCII)
 

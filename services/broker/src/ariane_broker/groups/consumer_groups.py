@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from ariane_broker.durable.data_version import DataVersion
-from ariane_broker.errors.common import group_exists, group_not_found
+from ariane_broker.errors.public_errors import group_exists, group_not_found
 from ariane_servicekit.errors import field_invalid
 
 ATTEMPTS_MAX: Final = 1000

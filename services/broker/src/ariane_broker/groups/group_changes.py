@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ariane_broker.errors.common import (
+from ariane_broker.errors.public_errors import (
     group_disabled,
     group_limit_reached,
     group_name_illegal,

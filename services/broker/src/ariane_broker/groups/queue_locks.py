@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ariane_broker.errors.common import queue_lock_fenced, queue_locked
+from ariane_broker.errors.public_errors import queue_lock_fenced, queue_locked
 from ariane_broker.queue_key import QueueKey
 from ariane_servicekit.errors import ServiceError
 

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import NamedTuple
 
-from ariane_broker.errors.common import flush_unconfirmed
+from ariane_broker.errors.public_errors import flush_unconfirmed
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.store import Store
 

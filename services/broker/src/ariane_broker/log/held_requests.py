@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
-from ariane_broker.errors.common import held_pulls_exhausted
+from ariane_broker.errors.public_errors import held_pulls_exhausted
 from ariane_broker.queue_key import QueueKey
 from ariane_storage.store import Store
 

@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ariane_broker.errors.common import queue_cut
+from ariane_broker.errors.public_errors import queue_cut
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.queue_key import QueueKey
 from ariane_storage.store import Store

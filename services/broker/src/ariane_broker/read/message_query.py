@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ariane_broker.errors.common import message_not_found
+from ariane_broker.errors.public_errors import message_not_found
 from ariane_broker.topics.readable_topics import readable_topic
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_record import RecordFields

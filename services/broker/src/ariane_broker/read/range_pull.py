@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.errors.common import broker_draining
+from ariane_broker.errors.public_errors import broker_draining
 from ariane_broker.filters.expression import ALL_MESSAGES, FilterExpression
 from ariane_broker.filters.filter import filter_for
 from ariane_broker.log.held_requests import HOLD_SECONDS_MAX, HeldRequests

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from ariane_broker.errors.common import broker_draining
+from ariane_broker.errors.public_errors import broker_draining
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.queue_key import QueueKey

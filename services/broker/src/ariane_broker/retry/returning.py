@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from ariane_broker.errors.common import broker_draining, message_illegal, message_not_found
+from ariane_broker.errors.public_errors import broker_draining, message_illegal, message_not_found
 from ariane_broker.groups.consumer_groups import ConsumerGroups, GroupConfig
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.queue_key import QueueKey

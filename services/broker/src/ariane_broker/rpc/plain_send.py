@@ -10,7 +10,7 @@ from ariane.common.v1.message_pb2 import Message
 from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.batch_check import Batch
 from ariane_broker.append.topics_for_send import TopicsForSend
-from ariane_broker.errors.common import message_type_mismatch
+from ariane_broker.errors.public_errors import message_type_mismatch
 from ariane_broker.log.promise import AcknowledgedLevel, Demand
 from ariane_broker.rpc.wire.delay_wire import delay_of
 from ariane_broker.rpc.wire.stored_message import EncodingDefaults, plain_message, type_of

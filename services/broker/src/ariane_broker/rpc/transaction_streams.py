@@ -10,7 +10,7 @@ from google.rpc.status_pb2 import Status
 from grpc import aio
 
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
-from ariane_broker.errors.common import broker_draining
+from ariane_broker.errors.public_errors import broker_draining
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.log.promise import Demand
 from ariane_broker.rpc.peer_address import peer_host

@@ -14,7 +14,7 @@ import numpy as np
 from ariane_broker.append.batch_check import check_sizes, check_takes_delayed
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.delay.parking import Parking
-from ariane_broker.errors.common import (
+from ariane_broker.errors.public_errors import (
     block_corrupted,
     broker_draining,
     message_too_large,

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.errors.common import message_type_mismatch
+from ariane_broker.errors.public_errors import message_type_mismatch
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
 from ariane_record import RecordBlock
 from ariane_record.decoding.columns import RecordColumns, decode_columns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ariane_broker.errors.common import (
+from ariane_broker.errors.public_errors import (
     queue_not_found,
     topic_not_found,
     topic_not_readable,

@@ -20,7 +20,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final, NamedTuple
 
-from ariane_broker.errors.common import (
+from ariane_broker.errors.public_errors import (
     topic_exists,
     topic_name_illegal,
     topic_not_found,

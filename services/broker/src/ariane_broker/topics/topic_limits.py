@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ariane_broker.errors.common import topic_limit_reached
+from ariane_broker.errors.public_errors import topic_limit_reached
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 

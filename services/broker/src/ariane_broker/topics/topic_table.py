@@ -19,7 +19,7 @@ from enum import IntFlag, StrEnum
 from typing import Any, Final
 
 from ariane_broker.durable.data_version import DataVersion
-from ariane_broker.errors.common import topic_exists, topic_not_found
+from ariane_broker.errors.public_errors import topic_exists, topic_not_found
 from ariane_record import is_system_topic
 from ariane_servicekit.errors import field_invalid
 

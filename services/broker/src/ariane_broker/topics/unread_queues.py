@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from ariane_broker.errors.common import queues_unread
+from ariane_broker.errors.public_errors import queues_unread
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable

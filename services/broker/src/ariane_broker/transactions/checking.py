@@ -14,7 +14,7 @@ from typing import Final
 from ariane_broker.clients.attached_client import AttachedClient
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.outbox import TransactionAsked
-from ariane_broker.errors.common import producer_not_attached
+from ariane_broker.errors.public_errors import producer_not_attached
 from ariane_broker.errors.transactions import producer_silent
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.transactions.ending import CHECK_COUNT_MAX, TransactionEnds

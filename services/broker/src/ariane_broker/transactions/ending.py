@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from ariane_broker.errors.common import topic_not_found
+from ariane_broker.errors.public_errors import topic_not_found
 from ariane_broker.errors.transactions import (
     transaction_decided,
     transaction_foreign,

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ariane_broker.append.plain_message import PlainMessage
 from ariane_broker.append.topics_for_send import TopicsForSend
-from ariane_broker.errors.common import (
+from ariane_broker.errors.public_errors import (
     broker_draining,
     message_illegal,
     message_type_mismatch,

@@ -24,7 +24,7 @@ from itertools import compress
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
-from ariane_broker.errors.common import producer_fenced, sequence_gap, sequence_passed
+from ariane_broker.errors.public_errors import producer_fenced, sequence_gap, sequence_passed
 from ariane_broker.log.derived.snapshots import SnapshotState
 from ariane_broker.queue_key import QueueKey
 from ariane_record import ProducerSequence

@@ -33,7 +33,7 @@ from ariane_broker.append.batch_check import BATCHES_MAX, Batch
 from ariane_broker.append.batch_outcome import BatchOutcome, SmallOutcomes
 from ariane_broker.append.small_batches import SmallBatches
 from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
-from ariane_broker.errors.common import block_corrupted
+from ariane_broker.errors.public_errors import block_corrupted
 from ariane_broker.log.promise import AcknowledgedLevel, Demand
 from ariane_broker.rpc.wire.table_wire import table_batches, table_result
 from ariane_broker.rpc.wire.wire_time import set_time

@@ -9,7 +9,7 @@ import numpy as np
 
 from ariane.common.v1.message_pb2 import Message
 from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
-from ariane_broker.errors.common import message_illegal
+from ariane_broker.errors.public_errors import message_illegal
 from ariane_broker.rpc.wire.wire_time import milliseconds_of
 
 _NANOS_OF_MS: Final = 1_000_000

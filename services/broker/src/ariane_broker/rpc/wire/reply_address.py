@@ -19,7 +19,7 @@ from typing import Final
 from google.protobuf.duration_pb2 import Duration
 
 from ariane.common.v1.message_pb2 import Message, ReplyAddress
-from ariane_broker.errors.common import message_illegal
+from ariane_broker.errors.public_errors import message_illegal
 from ariane_record.control_characters import holds_control_character
 from ariane_record.names import REPLY_SUFFIX
 

@@ -26,7 +26,7 @@ from ariane.common.v1.message_pb2 import (
     StoredPosition,
 )
 from ariane_broker.append.plain_message import PlainMessage
-from ariane_broker.errors.common import message_illegal, message_too_large
+from ariane_broker.errors.public_errors import message_illegal, message_too_large
 from ariane_broker.rpc.wire.reply_address import (
     REPLY_PROPERTIES,
     reply_address_of,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ariane.broker.v1.send_service_pb2 import AppendTable, AppendTableResult
 from ariane_broker.append.batch_check import Batch
 from ariane_broker.append.small_batches import SmallBatches
-from ariane_broker.errors.common import block_corrupted
+from ariane_broker.errors.public_errors import block_corrupted
 from ariane_broker.rpc.wire.wire_time import time_of
 from ariane_record import ProducerSequence, RecordBlock
 from ariane_record.checksums.checksum import crc32

@@ -13,7 +13,7 @@ from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION
 from ariane_broker.clients.outbox import TransactionAsked
-from ariane_broker.errors.common import block_corrupted, message_illegal
+from ariane_broker.errors.public_errors import block_corrupted, message_illegal
 from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_broker.rpc.wire.append_wire import LEVELS, demand_of
 from ariane_broker.rpc.wire.stored_message import (
