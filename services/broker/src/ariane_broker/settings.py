@@ -219,7 +219,12 @@ class BrokerSettings(ServiceSettings):
         description="Consumer groups that may be created here. Each may have two topics: its "
         "retry topic and its dead letters.",
     )
-    message_bytes_max: int = Field(4 << 20, ge=1, description="Largest body of a message in bytes.")
+    message_bytes_max: int = Field(
+        4 << 20,
+        ge=1,
+        description="Largest body of a message in bytes. Messages that are stored already are "
+        "delivered, retried and committed whatever their size.",
+    )
     held_pulls_max: int = Field(
         3072,
         ge=0,
@@ -378,7 +383,8 @@ class BrokerSettings(ServiceSettings):
             index_items=self.index_items,
             flush_mode=FlushMode(self.flush_mode),
             flush_interval_ms=self.flush_interval_ms,
-            record_bytes_max=self.message_bytes_max + (64 << 10),
+            # Not message_bytes_max, which may be lowered: what is stored must be able to move on.
+            record_bytes_max=self.segment_bytes,
             retention_ms=round(self.retention_hours * 3_600_000),
             delete_at_hour=self.delete_at_hour,
             disk_clean_ratio=self.disk_clean_ratio,
