@@ -137,15 +137,7 @@ class Broker:
         self.delivery = Delivery(log, store, Topics().find)
 
     def parked(self, block, queue_id, appended):
-        first = int(appended.first_queue_offset)
-        self.timer.parked(
-            ParkedRows(
-                np.arange(first, first + appended.count),
-                appended.commit_log_offsets,
-                block.sizes.astype(np.int64),
-                block.delivery_times_ms,
-            )
-        )
+        self.timer.parked(ParkedRows.appended(appended, block.delivery_times_ms))
 
     def die(self, **limits):
         """By kill -9 or by power loss, and come back."""

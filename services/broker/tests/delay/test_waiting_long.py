@@ -98,15 +98,7 @@ class Delays:
             self.on_appended()
 
     def parked(self, block, queue_id, appended):
-        first = int(appended.first_queue_offset)
-        self.timer.parked(
-            ParkedRows(
-                np.arange(first, first + appended.count),
-                appended.commit_log_offsets,
-                block.sizes.astype(np.int64),
-                block.delivery_times_ms,
-            )
-        )
+        self.timer.parked(ParkedRows.appended(appended, block.delivery_times_ms))
 
     def park(self, bodies, times_ms):
         block = block_of("orders", bodies, unique_ids=[body.decode() for body in bodies])

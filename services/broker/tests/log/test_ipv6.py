@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import time
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from ariane.broker.v1 import query_service_pb2 as query_pb
 from ariane.broker.v1 import send_service_pb2 as send_pb
@@ -54,6 +57,20 @@ async def test_messages_of_a_broker_on_ipv6_have_both_hosts_and_ids_that_find_th
                 query_pb.GetMessageRequest(message_id=columns.offset_message_id(position))
             )
             assert found.message.body == [*bodies, b"plain"][position]
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+async def test_delayed_messages_of_a_broker_on_ipv6_are_not_taken_for_damaged(running, clock):
+    due = np.full(2, time.time_ns() // 1_000_000 + 30_000, "<i8").tobytes()
+    async with running(listen="[::1]:0") as broker:
+        await broker.create_topic("flights")
+        await broker.store("flights", [b"a", b"b"], delivery_times_ms=due)
+        with capture_logs() as logs:
+            clock.advance(31)
+            async with asyncio.timeout(60):
+                while await broker.bodies("flights", hold_s=0.02) != [b"a", b"b"]:
+                    pass
+    assert [each for each in logs if each["event"] == "delayed_messages_wait"] == []
 
 
 @pytest.mark.parametrize(

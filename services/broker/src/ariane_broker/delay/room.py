@@ -72,15 +72,7 @@ def delaying_room(environment: Environment, state: StateRoom, storing: StoringRo
             # Not counted from the store timestamp, which may be ahead of the clock.
             delivery_loop.parked(clock.now_ms() + levels_ms[queue_id])
             return
-        first = int(appended.first_queue_offset)
-        timer_queue.parked(
-            ParkedRows(
-                np.arange(first, first + appended.count),
-                appended.commit_log_offsets,
-                block.sizes.astype(np.int64),
-                times_ms.astype(np.int64),
-            )
-        )
+        timer_queue.parked(ParkedRows.appended(appended, times_ms.astype(np.int64)))
         delivery_loop.parked(int(times_ms.min()))
 
     for topic in (TIMER_QUEUE.topic, DELAY_TOPIC):

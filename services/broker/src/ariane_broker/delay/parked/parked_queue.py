@@ -12,6 +12,7 @@ from ariane_broker.queue_key import QueueKey
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.queues.consume_queue_entry import HOLE_SIZE, Entries
 from ariane_storage.store import Store
+from ariane_storage.writing.append import Appended
 
 SCAN_COUNT: Final = 1 << 16
 """Entries that are read in one go: about a millisecond."""
@@ -54,6 +55,14 @@ class ParkedRows:
             sizes,
             entries["tags_code"].astype(np.int64),
         )
+
+    @classmethod
+    def appended(cls, appended: Appended, due_ms: Int64s) -> ParkedRows:
+        """The records of a block that was just appended."""
+        first, starts = int(appended.first_queue_offset), appended.commit_log_offsets
+        # Not the sizes in the block, which has no room for IPv6 hosts.
+        sizes = np.diff(starts, append=int(appended.next_commit_log_offset))
+        return cls(np.arange(first, first + appended.count), starts, sizes, due_ms)
 
     def __len__(self) -> int:
         return len(self.queue_offsets)
