@@ -47,6 +47,13 @@ def test_a_blip_deletes_nothing(bench, any_hour):
     any_hour.close()
 
 
+def test_a_doubt_is_known_as_soon_as_somebody_asks(bench, any_hour):
+    bench.clock.jump(15 * DAY_MS)
+    assert any_hour.clock_doubt == (15 * DAY_MS, bench.clock.time_ms)
+    bench.clock.jump(-15 * DAY_MS)
+    assert any_hour.clock_doubt is None
+
+
 def test_a_doubt_that_a_full_disk_cannot_note_keeps_nothing_from_being_deleted(bench, any_hour):
     fill(any_hour)
     any_hour.flush_derived()

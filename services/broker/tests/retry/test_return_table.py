@@ -13,12 +13,19 @@ from ariane_broker.groups.consumer_groups import (
 )
 from ariane_broker.retry.return_table import Returned, ReturnTable
 from ariane_broker.retry.waits import delay_of_try, wait_ms
+from ariane_storage.config import DELAY_LEVELS_MS
 
 
-def test_the_default_ladder_is_that_of_the_levels():
+@pytest.mark.parametrize("is_clock_doubted", [False, True])
+def test_the_default_ladder_is_that_of_the_levels(is_clock_doubted):
     levels = [
         delay_of_try(
-            wait_ms(TableRetry(), attempts), attempts, now_ms=0, delay_ms_max=1, level_count=18
+            wait_ms(TableRetry(), attempts),
+            attempts,
+            now_ms=0,
+            delay_ms_max=1,
+            levels_ms=DELAY_LEVELS_MS,
+            is_clock_doubted=is_clock_doubted,
         )
         for attempts in range(17)
     ]

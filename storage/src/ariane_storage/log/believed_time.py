@@ -57,6 +57,7 @@ class BelievedTime:
     @property
     def doubt(self) -> ClockDoubt | None:
         """The present doubt; None if the clock is believed."""
+        self.now_ms()
         return self._doubt
 
     def now_ms(self) -> int:

@@ -130,12 +130,14 @@ class CopyAppend:
         span_ms, tried = failure.wait_ms, terms.attempts + failure.local_attempts
         if span_ms is None:
             span_ms = wait_ms(group.retry_policy, tried)
+        doubt, levels_ms = self._log.store.clock_doubt, self._parking.levels_ms
         delay = delay_of_try(
             span_ms,
             tried,
             now_ms=self._now_ms(),
             delay_ms_max=self._limits.delay_ms_max,
-            level_count=len(self._parking.levels_ms),
+            levels_ms=levels_ms,
+            is_clock_doubted=doubt is not None,
         )
         if isinstance(delay, DeliveryTimes):
             delay = DeliveryTimes(np.repeat(delay.times_ms, block.count))
@@ -143,4 +145,5 @@ class CopyAppend:
         appended = self._log.append(parked.block, parked.queue.queue_id, born_host)
         if isinstance(delay, DeliveryTimes):
             return appended, int(delay.times_ms[0])
-        return appended, self._now_ms() + self._parking.levels_ms[delay.level - 1]
+        ahead_ms = 0 if doubt is None else doubt.ahead_ms
+        return appended, self._now_ms() - ahead_ms + levels_ms[delay.level - 1]

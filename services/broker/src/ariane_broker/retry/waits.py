@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -32,7 +33,13 @@ def wait_ms(policy: TableRetry | ExponentialRetry, attempts: int) -> int | None:
 
 
 def delay_of_try(
-    span_ms: int | None, attempts: int, *, now_ms: int, delay_ms_max: int, level_count: int
+    span_ms: int | None,
+    attempts: int,
+    *,
+    now_ms: int,
+    delay_ms_max: int,
+    levels_ms: Sequence[int],
+    is_clock_doubted: bool,
 ) -> Delay:
     """When the next try is due.
 
@@ -41,9 +48,14 @@ def delay_of_try(
         attempts: Tries before the one that failed now.
         now_ms: Milliseconds since the epoch.
         delay_ms_max: The longest wait that the broker offers.
-        level_count: How many delay levels there are.
+        levels_ms: How long each delay level waits, level 1 first.
+        is_clock_doubted: Whether the clock may be far ahead. A time by it would be too late once it
+            is right again, so the next longer level is taken, if there is one: levels bound waits.
     """
     if span_ms is None:
-        return DelayLevel(min(FIRST_LEVEL + attempts, level_count))
+        return DelayLevel(min(FIRST_LEVEL + attempts, len(levels_ms)))
+    longer = [level_ms for level_ms in levels_ms if level_ms >= span_ms]
+    if is_clock_doubted and longer:
+        return DelayLevel(levels_ms.index(min(longer)) + 1)
     due_ms = now_ms + min(span_ms, delay_ms_max)
     return DeliveryTimes(np.array([due_ms], np.int64))
