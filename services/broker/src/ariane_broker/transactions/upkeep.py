@@ -18,6 +18,7 @@ from ariane_broker.transactions.transaction_records import (
     superseded_record,
 )
 from ariane_broker.transactions.transaction_table import TransactionTable
+from ariane_record.errors import RecordError
 from ariane_record.names import HALF_TOPIC, OP_TOPIC
 from ariane_servicekit import get_logger
 from ariane_storage.errors import StorageError, StoreFull, StorePoisoned
@@ -105,9 +106,10 @@ class TransactionUpkeep:
                 break
             except StorePoisoned:
                 raise
-            except StorageError as error:
+            except (StorageError, RecordError) as error:
+                # It keeps waiting where it is, and the log is kept.
                 _log.warning(
-                    "half_message_unreadable",
+                    "half_message_not_carried_forward",
                     transaction_id=half.transaction_id,
                     commit_log_offset=half.commit_log_offset,
                     cause=str(error),
