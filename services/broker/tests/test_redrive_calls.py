@@ -24,13 +24,15 @@ async def messages_of(broker, topic, queue_id=0, group="billing"):
         queue_offset = pulled.next_queue_offset
 
 
-async def dead_letters(broker, count, *, topic="orders", queue_id=1, group="billing"):
+async def dead_letters(broker, count, *, topic="orders", queue_id=1, group="billing", padding=b""):
     """Make so many dead letters of a queue."""
     wanted = group_pb.ConsumerGroup(consumer_group=group, consume_enabled=True, attempts_max=0)
     await broker.groups.CreateConsumerGroup(group_pb.CreateConsumerGroupRequest(group=wanted))
     await broker.create_topic(topic, queue_id + 1)
-    bodies = [b"%d" % number for number in range(count)]
-    await broker.store(topic, bodies, queue_id, properties={"own": "kept"})
+    bodies = [b"%d" % number + padding for number in range(count)]
+    for begin in range(0, count, 20):
+        part = bodies[begin : begin + 20]
+        await broker.store(topic, part, queue_id, properties={"own": "kept"})
     for message in await messages_of(broker, topic, queue_id):
         answer = await broker.retries.ReturnMessage(
             retry_pb.ReturnMessageRequest(
@@ -65,6 +67,15 @@ async def test_dead_letters_go_back_to_where_they_came_from_once(broker):
     assert sorted(int(message.body) for message in messages) == list(range(300))
     assert {message.attempts for message in messages} == {0}
     assert set(messages[0].properties) == {"UNIQ_KEY", "own", "REDRIVEN_FROM"}
+
+
+async def test_letters_that_take_more_than_a_segment_go_back(running):
+    async with running(segment_bytes=1 << 20, message_bytes_max=1 << 16) as broker:
+        await dead_letters(broker, 60, padding=b" " * (30 << 10))
+        answer = await redrive_call(broker, range(60))
+        assert (answer.redriven_count, list(answer.failures)) == (60, [])
+        messages = (await messages_of(broker, "orders", 1))[60:]
+        assert [int(message.body) for message in messages] == list(range(60))
 
 
 async def test_which_were_sent_back_is_told(broker, refused):

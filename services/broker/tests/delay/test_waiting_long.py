@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from ariane_broker.delay.delay import DelayLevel, DeliveryTimes
 from ariane_broker.delay.delivery import Delivery
@@ -19,6 +20,7 @@ from ariane_broker.delay.timer.timer_handover import TimerHandover
 from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE, TimerQueue
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.topic_table import TopicConfig
+from ariane_record import BlockEncoder
 from ariane_record.decoding.columns import decode_columns
 from ariane_servicekit import ServiceError
 from ariane_storage import Store
@@ -308,3 +310,84 @@ def test_the_longest_delay_is_that_of_the_settings(delays, clock):
     delays.park([b"a"], [clock.now_ms() + 40 * DAY_MS])
     with pytest.raises(ServiceError, match="40 days"):
         delays.park([b"a"], [clock.now_ms() + 40 * DAY_MS + 1])
+
+
+# What the store refuses.
+
+
+def park_as_rocketmq(store, due_ms, entry_ms):
+    """Park a record that has no room for what our copy says of it, as RocketMQ may have done."""
+    said = {"REAL_TOPIC": "orders", "REAL_QID": "1", "TIMER_OUT_MS": str(due_ms)}
+    encoder = BlockEncoder(TIMER_QUEUE.topic, size_bytes_max=1 << 14)
+    empty_bytes = encoder.add(b"", unique_id="full", properties=said, born_timestamp_ms=1)
+    encoder.clear()
+    body = bytes(store.config.record_bytes_max - empty_bytes)
+    encoder.add(body, unique_id="full", properties=said, born_timestamp_ms=1)
+    block = replace(encoder.finish(), delivery_times_ms=np.array([entry_ms], np.int64))
+    store.append_block(block, TIMER_QUEUE.queue_id)
+
+
+def told(logs, event):
+    names = ("topic", "unique_id", "count")
+    return [tuple(each[name] for name in names) for each in logs if each["event"] == event]
+
+
+async def test_what_is_parked_again_at_once_may_be_more_than_a_segment(delays, clock):
+    due = clock.now_ms() + 20 * DAY_MS
+    for number in range(12):
+        delays.park([b"%d " % number + b"x" * 600], [due])
+    clock.advance(3 * DAY_MS)
+    await delays.aged.turn()
+    assert delays.aged.reparked_count == 12
+    clock.time_ms = due
+    await delays.delivery.turn()
+    assert delays.delivered() == 12
+
+
+async def test_one_that_cannot_be_parked_again_waits_on_and_keeps_no_other_from_it(
+    delays, store, clock
+):
+    due = clock.now_ms() + 20 * DAY_MS
+    park_as_rocketmq(store, due, due)
+    delays.park([b"a"], [due])
+    delays.restore()
+    clock.advance(3 * DAY_MS)
+    with capture_logs() as logs:
+        await delays.aged.turn()
+    assert delays.aged.reparked_count == 1
+    assert told(logs, "records_not_parked_again") == [("orders", "full", 1)]
+    clock.time_ms = due
+    await delays.delivery.turn()
+    assert delays.delivered() == 2
+
+
+async def test_one_without_a_time_that_cannot_be_parked_again_is_not_early(delays, store, clock):
+    due = clock.now_ms() + DAY_MS
+    park_as_rocketmq(store, due, 2598919)
+    delays.restore()
+    delays.park([b"a"], [clock.now_ms() + 1000])
+    clock.advance(1000)
+    await delays.delivery.turn()
+    assert delays.delivered() == 1
+    for before_ms in (30_000, 1):
+        clock.time_ms = due - before_ms
+        await delays.delivery.turn()
+        assert delays.delivered() == 1
+    clock.time_ms = due
+    await delays.delivery.turn()
+    assert delays.delivered() == 2
+
+
+async def test_what_the_store_refuses_is_named_and_takes_no_other_with_it(tmp_path, clock):
+    config = small_config()
+    due = clock.now_ms() + 1000
+    with Store.open(tmp_path / "store", config, clock=clock) as store:
+        Delays(store, clock).park([b"a", b"x" * 1200, b"b"], [due] * 3)
+    config = replace(config, record_bytes_max=2000)
+    with Store.open(tmp_path / "store", config, clock=clock) as store:
+        delays = Delays(store, clock)
+        clock.advance(1000)
+        with capture_logs() as logs:
+            await delays.delivery.turn()
+        assert [message.body for message in store_order(store)] == [b"a", b"b"]
+        assert told(logs, "delayed_messages_dropped") == [("orders", "x" * 1200, 1)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby
 
 import numpy as np
@@ -11,12 +12,11 @@ from ariane_broker.delay.lateness import Lateness
 from ariane_broker.delay.parked.parked_queue import ParkedRows
 from ariane_broker.delay.parked.parked_records import ParkedRecords, read_parked
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.log.refused_records import append_in_parts
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.topic_table import TopicConfig
-from ariane_record import RecordTooLarge
 from ariane_record.layout import PropertyName
 from ariane_servicekit import get_logger
-from ariane_storage.errors import BlockRejected
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.store import Store
 
@@ -28,8 +28,8 @@ class Delivery:
 
     Attributes:
         delivered_count: Messages delivered since the start.
-        dropped_count: Messages that could not be delivered: their topic is gone, or they are
-            damaged.
+        dropped_count: Messages that could not be delivered: their topic is gone, they are damaged,
+            or the store refuses them.
         lateness: How late they were.
     """
 
@@ -94,32 +94,31 @@ class Delivery:
         rank_of = dict(zip(places, map(rank_of_destination.__getitem__, destinations), strict=True))
         places.sort(key=rank_of.__getitem__)
         for (topic, queue_id, _), members in groupby(places, key=going.__getitem__):
-            chosen = np.array(list(members), np.int64)
+            chosen = list(members)
             queue = self._target(topic, queue_id)
             if queue is None:
                 self._drop(parked.queue_offsets[chosen], f"no topic {topic!r}", mark)
-            else:
-                self._append(parked, chosen, queue, mark)
+                continue
+            append = partial(self._append, parked, queue, mark)
+            for place, error in append_in_parts(chosen, append):
+                told = parked.names(place)
+                self._drop(parked.queue_offsets[[place]], str(error), mark, **told)
 
     def _append(
         self,
         parked: ParkedRecords,
-        places: Int64s,
         queue: QueueKey,
         mark: Callable[[Int64s], None],
+        chosen: Sequence[int],
     ) -> None:
-        queue_offsets = parked.queue_offsets[places]
-        nothing = [b""] * len(places)
-        try:
-            block = parked.moved.block(
-                queue.topic, places, heads=nothing, half_offsets=parked.ends[places]
-            )
-            born_host = parked.moved.columns.message(int(places[0])).born_host
-            appended = self._log.append(block, queue.queue_id, born_host)
-        except (BlockRejected, RecordTooLarge) as error:
-            self._drop(queue_offsets, str(error), mark)
-            return
-        mark(queue_offsets)
+        """Deliver some of the records, all of one born host, to one queue."""
+        places = np.array(chosen, np.int64)
+        block = parked.moved.block(
+            queue.topic, places, heads=[b""] * len(places), half_offsets=parked.ends[places]
+        )
+        born_host = parked.moved.columns.message(chosen[0]).born_host
+        appended = self._log.append(block, queue.queue_id, born_host)
+        mark(parked.queue_offsets[places])
         self.delivered_count += len(places)
         parked_ms = parked.moved.columns.headers["store_timestamp"][places].astype(np.int64)
         self.lateness.delivered(parked.due_ms[places], parked_ms, appended.store_timestamp_ms)
@@ -132,7 +131,9 @@ class Delivery:
         count = max(config.write_queue_count, config.read_queue_count, 1)
         return QueueKey(topic, int(queue_id) % count)
 
-    def _drop(self, queue_offsets: Int64s, reason: str, mark: Callable[[Int64s], None]) -> None:
+    def _drop(
+        self, queue_offsets: Int64s, reason: str, mark: Callable[[Int64s], None], **names: object
+    ) -> None:
         if not len(queue_offsets):
             return
         mark(queue_offsets)
@@ -142,4 +143,5 @@ class Delivery:
             reason=reason,
             count=len(queue_offsets),
             first_queue_offset=int(queue_offsets[0]),
+            **names,
         )

@@ -6,6 +6,8 @@ import asyncio
 from functools import partial
 from typing import Final
 
+import numpy as np
+
 from ariane_broker.delay.delivery import Delivery
 from ariane_broker.delay.lateness import TIME_MS_MIN
 from ariane_broker.delay.level_queues import LevelQueues, queue_of
@@ -129,7 +131,11 @@ class DeliveryLoop:
         untimed = chosen.due_ms < TIME_MS_MIN
         try:
             if untimed.any():
-                self._reparking.repark_early(chosen.take(untimed), timer.mark)
+                early = self._reparking.repark_early(chosen.take(untimed), timer.mark)
+                # Those that are refused wait in memory, or are read again when they are due.
+                timer.give_back(early)
+                rows = rows.take(~np.isin(rows.queue_offsets, early.queue_offsets))
+                chosen = chosen.take(~np.isin(chosen.queue_offsets, early.queue_offsets))
             self._delivery.deliver(TIMER_QUEUE, timer.pending(chosen), timer.mark)
         except QueueUnderRepair as error:
             self._wait_for_repair(error)

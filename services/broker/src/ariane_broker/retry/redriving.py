@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -18,6 +19,7 @@ import numpy as np
 from ariane_broker.errors.public_errors import broker_draining
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.log.refused_records import append_in_parts
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.retry.failed_records import redriven_record
 from ariane_broker.retry.queue_log import SLICE_BYTES, SLICE_COUNT
@@ -30,7 +32,6 @@ from ariane_record.encoding.block import encode_block
 from ariane_record.layout import Host
 from ariane_record.names import dead_letter_topic, retry_topic
 from ariane_servicekit.errors import field_invalid
-from ariane_storage.errors import BlockRejected
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.reading.read import QueueRead
 from ariane_storage.store import Store
@@ -183,7 +184,9 @@ class DeadLetterRedrive:
         for (topic, queue_id, born_host), members in groupby(
             sorted(addressed, key=lambda each: each.way), key=lambda each: each.way
         ):
-            self._send(queue, list(members), QueueKey(topic, queue_id), born_host, outcome)
+            send = partial(self._send, queue, QueueKey(topic, queue_id), born_host, outcome)
+            for refused, error in append_in_parts(list(members), send):
+                outcome.failures[refused.letter.queue_offset] = str(error)
         return left
 
     def _addressed(
@@ -206,10 +209,10 @@ class DeadLetterRedrive:
     def _send(
         self,
         source: QueueKey,
-        members: list[_Addressed],
         target: QueueKey,
         born_host: Host,
         outcome: Redriven,
+        members: Sequence[_Addressed],
     ) -> None:
         to_group = target.topic == retry_topic(source.topic.removeprefix(dead_letter_topic("")))
         queue_offsets = np.array([each.letter.queue_offset for each in members], np.int64)
@@ -217,11 +220,7 @@ class DeadLetterRedrive:
             with_mark(redriven_record(each.letter, to_group=to_group), each.letter)
             for each in members
         ]
-        try:
-            self._log.append(encode_block(target.topic, records), target.queue_id, born_host)
-        except BlockRejected as error:
-            outcome.failures |= dict.fromkeys(queue_offsets.tolist(), str(error))
-            return
+        self._log.append(encode_block(target.topic, records), target.queue_id, born_host)
         self._table.mark(source, queue_offsets)
         outcome.redriven_count += len(members)
 

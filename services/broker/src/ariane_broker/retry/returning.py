@@ -6,6 +6,7 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -14,6 +15,7 @@ import numpy as np
 from ariane_broker.errors.public_errors import broker_draining, message_illegal, message_not_found
 from ariane_broker.groups.consumer_groups import ConsumerGroups, GroupConfig
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.log.refused_records import REFUSALS, append_in_parts
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.retry.copy_append import AppendTerms, CopyAppend
 from ariane_broker.retry.failed_columns import FailedColumns
@@ -23,11 +25,10 @@ from ariane_broker.retry.queue_log import SLICE_BYTES, SLICE_COUNT
 from ariane_broker.retry.return_table import ReturnTable
 from ariane_broker.topics.readable_topics import readable_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
-from ariane_record import RecordTooLarge
 from ariane_record.decoding.columns import RecordColumns, decode_columns
 from ariane_record.names import dead_letter_topic, retry_topic
 from ariane_servicekit.errors import ServiceError
-from ariane_storage.errors import BlockRejected, RecordNotFound
+from ariane_storage.errors import RecordNotFound
 from ariane_storage.store import Store
 
 SLICE_SPAN: Final = 512
@@ -262,35 +263,24 @@ class MessageReturns:
         for terms, members in groupby(sorted(places, key=part.terms_of), key=part.terms_of):
             config = configs[work.topic_for(terms)]
             count = max(1, config.write_queue_count)
-            self._store(
-                work, part, list(members), QueueKey(config.topic, work.failure.queue_id % count)
-            )
+            queue = QueueKey(config.topic, work.failure.queue_id % count)
+            store = partial(self._store, work, part, queue)
+            for place, error in append_in_parts(list(members), store, (*REFUSALS, ServiceError)):
+                work.outcomes[place] = _refusal(error)
 
     def _store(
-        self, work: _Return, part: _Slice, places: Sequence[FailedPlace], queue: QueueKey
+        self, work: _Return, part: _Slice, queue: QueueKey, places: Sequence[FailedPlace]
     ) -> None:
         """Append the messages that share their values, in this turn of the loop."""
         rows = np.array([part.row_of[place] for place in places], np.int64)
-        try:
-            stored = self._copies.append(
-                work.failure,
-                work.group,
-                part.failed,
-                rows,
-                terms=part.terms_of(places[0]),
-                queue=queue,
-            )
-        except (RecordTooLarge, BlockRejected, ServiceError) as error:
-            if len(places) > 1:
-                # Appended one by one, only the bad record fails.
-                for place in places:
-                    self._store(work, part, [place], queue)
-            elif isinstance(error, ServiceError):
-                work.outcomes[places[0]] = error
-            else:
-                rule = f"{error}, those of its return included"
-                work.outcomes[places[0]] = message_illegal(0, rule)
-            return
+        stored = self._copies.append(
+            work.failure,
+            work.group,
+            part.failed,
+            rows,
+            terms=part.terms_of(places[0]),
+            queue=queue,
+        )
         for place, returned in zip(places, stored, strict=True):
             self._table.remember(work.failure.consumer_group, place.commit_log_offset, returned)
             work.outcomes[place] = ReturnOutcome(returned, duplicate=False)
@@ -304,3 +294,10 @@ class MessageReturns:
         ]
         if offsets:
             await self._log.promised(min(self._log.store.max_offset, max(offsets) + 1))
+
+
+def _refusal(error: Exception) -> ServiceError:
+    """What the client is told of a message that cannot be taken back."""
+    if isinstance(error, ServiceError):
+        return error
+    return message_illegal(0, f"{error}, those of its return included")

@@ -64,6 +64,14 @@ class ParkedRecords(NamedTuple):
         said = map(bool, self.moved.values(PropertyName.RECALLED_KEY))
         return np.flatnonzero(np.fromiter(said, np.bool_, len(self.queue_offsets)))
 
+    def names(self, place: int) -> dict[str, object]:
+        """What names one record in a line of the process's log, so that an operator finds it."""
+        return {
+            "topic": self.moved.values(PropertyName.REAL_TOPIC)[place],
+            "unique_id": self.moved.values(PropertyName.UNIQUE_ID)[place],
+            "commit_log_offset": int(self.moved.columns.commit_log_offset[place]),
+        }
+
     def times_ms(self) -> Int64s:
         """When each record is due, by its own properties; 0 without such a property."""
         exact = self.moved.values(PropertyName.DELIVERY_TIME_MS)

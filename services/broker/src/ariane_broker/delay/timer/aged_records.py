@@ -114,6 +114,6 @@ class AgedRecords:
         while len(rows):
             part = rows.take(slice(SLICE_COUNT)).within(SLICE_BYTES)
             rows = rows.take(slice(len(part), None))
-            self._reparking.repark(self._timer.pending(part), self._timer.mark)
-            self.reparked_count += len(part)
+            pending = self._timer.pending(part)
+            self.reparked_count += self._reparking.repark(pending, self._timer.mark)
             await asyncio.sleep(0)

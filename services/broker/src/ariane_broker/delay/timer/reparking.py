@@ -6,7 +6,8 @@ wrong time. The copy names the record that it takes out, so that only one of the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby
 
 import numpy as np
@@ -15,9 +16,13 @@ from ariane_broker.delay.parked.parked_queue import ParkedRows
 from ariane_broker.delay.parked.parked_records import ParkedRecords, read_parked, timer_heads
 from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.log.refused_records import append_in_parts
 from ariane_record.layout import PropertyName
+from ariane_servicekit import get_logger
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.store import Store
+
+_log = get_logger(__name__)
 
 
 class Reparking:
@@ -28,50 +33,76 @@ class Reparking:
         self._parked = parked
         self._now_ms = now_ms
 
-    def repark_early(self, rows: ParkedRows, mark: Callable[[Int64s], None]) -> None:
-        """Park records again that are not due yet by their own properties."""
-        records = read_parked(self._parked, TIMER_QUEUE, rows)
-        if records is not None:
-            early = records.queue_offsets[records.times_ms() > self._now_ms()]
-            self.repark(rows.take(np.isin(rows.queue_offsets, early)), mark)
+    def repark_early(self, rows: ParkedRows, mark: Callable[[Int64s], None]) -> ParkedRows:
+        """Park records again that are not due yet by their own properties.
 
-    def repark(self, rows: ParkedRows, mark: Callable[[Int64s], None]) -> None:
+        Returns:
+            These records, with their times: some may not be done, see ``repark``.
+        """
+        records = read_parked(self._parked, TIMER_QUEUE, rows)
+        if records is None:
+            return rows.take(slice(0))
+        times_ms = records.times_ms()
+        is_early = times_ms > self._now_ms()
+        rows = rows.take(np.argsort(rows.queue_offsets))
+        rows = rows.take(np.isin(rows.queue_offsets, records.queue_offsets[is_early]))
+        rows.due_ms[:] = times_ms[is_early]
+        self.repark(rows, mark)
+        return rows
+
+    def repark(self, rows: ParkedRows, mark: Callable[[Int64s], None]) -> int:
         """Park records again; damaged ones are done.
+
+        A record that the store refuses waits where it is: nothing is lost, and the log is kept.
 
         Args:
             rows: The records.
             mark: Called with the queue offsets of records that are done.
+
+        Returns:
+            How many were parked.
 
         Raises:
             QueueUnderRepair: An entry is wrong; nothing was parked.
             StorageError: The store accepts no more; records parked so far are marked.
         """
         if not len(rows):
-            return
+            return 0
         records = read_parked(self._parked, TIMER_QUEUE, rows)
         found = rows.queue_offsets[:0] if records is None else records.queue_offsets
         lost = rows.queue_offsets[~np.isin(rows.queue_offsets, found)]
         if len(lost):
             mark(lost)
         if records is None:
-            return
+            return 0
         notes = records.notes()
         if len(notes):
             mark(found[notes])
         hosts = records.moved.columns.headers[["born_ip", "born_port"]].tolist()
         places = np.setdiff1d(np.arange(len(found)), notes).tolist()
         places.sort(key=hosts.__getitem__)
+        append = partial(self._append, records, mark)
+        refused: list[tuple[int, Exception]] = []
         for _, members in groupby(places, key=hosts.__getitem__):
-            self._append(records, np.array(list(members), np.int64), mark)
+            refused += append_in_parts(list(members), append)
+        if refused:
+            first, error = refused[0]
+            _log.warning(
+                "records_not_parked_again",
+                reason=str(error),
+                count=len(refused),
+                **records.names(first),
+            )
+        return len(places) - len(refused)
 
     def _append(
-        self, records: ParkedRecords, places: Int64s, mark: Callable[[Int64s], None]
+        self, records: ParkedRecords, mark: Callable[[Int64s], None], chosen: Sequence[int]
     ) -> None:
         """Park some of the records, all of one born host, in the timer queue."""
+        places = np.array(chosen, np.int64)
         moved, times_ms = records.moved, records.times_ms()[places]
         topics = map(str.encode, moved.values(PropertyName.REAL_TOPIC))
         queue_ids = map(str.encode, moved.values(PropertyName.REAL_QUEUE_ID))
-        chosen = places.tolist()
         block = moved.block(
             TIMER_QUEUE.topic,
             places,

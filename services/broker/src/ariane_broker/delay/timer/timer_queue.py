@@ -154,9 +154,7 @@ class TimerQueue(SnapshotState):
 
     def parked(self, rows: ParkedRows) -> None:
         """Note records parked at the end of the queue; at least one."""
-        near = rows.due_ms <= self._horizon_ms
-        self._window.add(rows.take(near))
-        self._remember(rows.take(~near))
+        self._wait(rows)
         self._end = int(rows.queue_offsets[-1]) + 1
         self._shrink()
 
@@ -166,7 +164,13 @@ class TimerQueue(SnapshotState):
 
     def give_back(self, rows: ParkedRows) -> None:
         """Take back records that were taken out and not delivered."""
-        self._window.add(self.pending(rows))
+        self._wait(self.pending(rows))
+
+    def _wait(self, rows: ParkedRows) -> None:
+        """Keep records that are due soon, and of the others when their part of the queue is due."""
+        near = rows.due_ms <= self._horizon_ms
+        self._window.add(rows.take(near))
+        self._remember(rows.take(~near))
 
     def look_again(self) -> None:
         """Forget the times from entries: some were wrong, and are repaired."""
