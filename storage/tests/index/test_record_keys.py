@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ariane_record import decode_properties
 from ariane_record.checksums.java_hash import key_hash, key_hashes_behind, topic_word
 from ariane_storage.index.record_keys import keys_of
 
@@ -19,14 +18,13 @@ PROPERTIES = st.lists(st.tuples(NAMES, VALUES), max_size=4).map(
 
 
 def expected(properties):
-    """The keys of each record, by the plainest reading."""
+    """The keys that readers find in each record."""
     for owner, one in enumerate(properties):
-        for name in (rb"UNIQ_KEY", rb"KEYS", rb"TAGS"):
-            found = re.search(rb"(?:^|\x02)" + name + rb"\x01([^\x02]+)", one)
-            if found is not None:
-                value = found[1].decode()
-                keys = {b"KEYS": value.split(" "), b"TAGS": ["T#" + value]}.get(name, [value])
-                yield from ((owner, key_hash("flights", key)) for key in keys if key)
+        values = decode_properties(one)
+        keys = [values.get("UNIQ_KEY", ""), *values.get("KEYS", "").split(" ")]
+        if "TAGS" in values:
+            keys.append("T#" + values["TAGS"])
+        yield from ((owner, key_hash("flights", key)) for key in keys if key)
 
 
 def found(properties, lengths):
@@ -38,6 +36,8 @@ def found(properties, lengths):
 @given(st.lists(PROPERTIES, min_size=1, max_size=6), st.sampled_from([1, 5]))
 @example([b"UNIQ_KEY\1a\2KEYS\1b\2", b"UNIQ_KEY\1c\2KEYS\1d\2"], 5)
 @example([b"UNIQ_KEY\1\2UNIQ_KEY\1a\2"], 5)
+@example([b"UNIQ_KEY\1a\2UNIQ_KEY\1b\2KEYS\1c\2KEYS\1d\2"], 5)
+@example([b"KEYS\1a\2KEYS\1\2"], 5)
 @example([b"UNIQ_KEY\1unended"], 1)
 @example([b"TAGS\1a\2UNIQ_KEY\1b\2"], 5)
 @example([b"KEYS\1a b\2"], 5)

@@ -12,7 +12,6 @@ record, are read record by record.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
@@ -30,11 +29,12 @@ from ariane_record.checksums.java_hash import (
 )
 from ariane_record.layout import KEY_SEPARATOR
 from ariane_record.single.message import split_keys
+from ariane_record.single.properties import property_finder
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.records.property_search import (
     SearchedName,
-    first_values,
     value_octets,
+    values_anywhere,
     values_in_one_place,
 )
 
@@ -47,14 +47,9 @@ _FEW_RECORDS: Final = 4
 _TAG_PREFIX: Final = "T#"
 _TAG_WORD: Final = np.uint32(java_string_hash(_TAG_PREFIX))
 
-
-def _value_of(name: str) -> re.Pattern[bytes]:
-    return re.compile(rb"(?:^|\x02)" + re.escape(name.encode()) + rb"\x01([^\x02]+)")
-
-
-_ID_OF_ONE: Final = _value_of(PropertyName.UNIQUE_ID)
-_KEYS_OF_ONE: Final = _value_of(PropertyName.KEYS)
-_TAG_OF_ONE: Final = _value_of(PropertyName.TAGS)
+_find_unique_id = property_finder(PropertyName.UNIQUE_ID)
+_find_keys = property_finder(PropertyName.KEYS)
+_find_tag = property_finder(PropertyName.TAGS)
 
 
 class RecordKeys(NamedTuple):
@@ -131,10 +126,10 @@ def _by_column(
             widths = np.full(count, end - begin, np.int64)
             return _named(name, RecordKeys(np.arange(count), row_hashes(rows), widths))
         lengths = np.full(count, lengths, np.int64)
-    owners, begins, ends = first_values(octets, lengths, name)
+    owners, begins, ends = values_anywhere(octets, lengths, name)
     widths = ends - begins
     units = value_octets(octets, begins, ends)
-    if not bool(widths.all()) or (name is _KEYS and bool((units == _SEPARATOR).any())):
+    if name is _KEYS and bool((units == _SEPARATOR).any()):
         return None
     return _named(name, RecordKeys(owners, hash_units(units, widths), widths))
 
@@ -162,10 +157,9 @@ def _one_by_one(encoded: bytes, lengths: int | Int64s, count: int) -> RecordKeys
 def _keys(properties: bytes) -> tuple[str, ...]:
     """Keys of one message."""
     found: list[str] = []
-    if unique_id := _ID_OF_ONE.search(properties):
-        found.append(unique_id[1].decode(errors="replace"))
-    if keys := _KEYS_OF_ONE.search(properties):
-        found += split_keys(keys[1].decode(errors="replace"))
-    if tag := _TAG_OF_ONE.search(properties):
-        found.append(_TAG_PREFIX + tag[1].decode(errors="replace"))
+    if unique_id := _find_unique_id(properties):
+        found.append(unique_id)
+    found += split_keys(_find_keys(properties))
+    if tag := _find_tag(properties):
+        found.append(_TAG_PREFIX + tag)
     return tuple(found)

@@ -5,7 +5,8 @@
     ... 0x02 T A G S 0x01 a r r i v e d 0x02 ...        in the properties of a record, anywhere
 
 A letter of the name is found ten times as fast as the whole name, so each name says which of its
-letters is rare in properties. The first property of a name is the one that counts.
+letters is rare in properties. If a record repeats a name, its last value that is not empty counts,
+as for every reader of properties (``ariane_record.single.properties``), and for RocketMQ.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ def values_in_one_place(
 ) -> tuple[int, int] | None:
     """Where a value lies in the properties of each record, if it is the same place in all.
 
+    It may be empty, and is the only one of its record.
+
     Args:
         encoded: Properties of records, each as long as the others; all ASCII, or None is returned.
         length: Bytes of those of each record.
@@ -69,8 +72,7 @@ def values_in_one_place(
     end = encoded.find(PROPERTY_VALUE_END, begin, length)
     if place < 0 or end < 0 or not encoded.isascii():
         return None
-    # Only an earlier one would count instead.
-    if place and encoded.count(name.encoded) != count:
+    if encoded.count(name.encoded) != count:
         return None
     rows = np.frombuffer(encoded, np.uint8).reshape(count, length)
     if (
@@ -83,8 +85,8 @@ def values_in_one_place(
     return begin, end
 
 
-def first_values(octets: NDArray[np.uint8], lengths: Int64s, name: SearchedName) -> FoundValues:
-    """Where the values of a property lie, wherever that is in each record.
+def values_anywhere(octets: NDArray[np.uint8], lengths: Int64s, name: SearchedName) -> FoundValues:
+    """Where the values of a property lie, wherever that is in each record; none of them is empty.
 
     Args:
         octets: Properties, record after record.
@@ -102,14 +104,18 @@ def first_values(octets: NDArray[np.uint8], lengths: Int64s, name: SearchedName)
     # A record may end within what looks like the name together with the next record's beginning.
     begins_property &= places + name_bytes <= record_ends[owners]
     places, owners = places[begins_property], owners[begins_property]
-    is_first = np.ones(len(owners), np.bool_)
-    is_first[1:] = owners[1:] != owners[:-1]
-    begins, owners = places[is_first] + name_bytes, owners[is_first]
-    ends = record_ends[owners]
+    begins, ends = places + name_bytes, record_ends[owners]
     separators = np.flatnonzero(octets == _END)
     following = np.searchsorted(separators, begins)
     is_ended = following < len(separators)
     ends[is_ended] = np.minimum(ends[is_ended], separators[following[is_ended]])
+    is_said = begins < ends
+    if not bool(is_said.all()):
+        owners, begins, ends = owners[is_said], begins[is_said], ends[is_said]
+    is_last = np.ones(len(owners), np.bool_)
+    is_last[:-1] = owners[1:] != owners[:-1]
+    if not bool(is_last.all()):
+        owners, begins, ends = owners[is_last], begins[is_last], ends[is_last]
     return FoundValues(owners, begins, ends)
 
 

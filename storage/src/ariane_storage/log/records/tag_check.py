@@ -18,8 +18,8 @@ from ariane_record.layout import PROPERTY_VALUE_END
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.records.property_search import (
     SearchedName,
-    first_values,
     value_octets,
+    values_anywhere,
     values_in_one_place,
 )
 
@@ -33,14 +33,16 @@ _END: Final = PROPERTY_VALUE_END[0]
 
 def tag_code_of(properties: bytes) -> int:
     """The code of the tag that the properties of one record say; 0 for none."""
-    place = properties.find(TAG_NAME)
-    while place > 0 and properties[place - 1] != _END:
-        place = properties.find(TAG_NAME, place + 1)
-    if place < 0:
-        return 0
-    begin = place + len(TAG_NAME)
-    end = properties.find(PROPERTY_VALUE_END, begin)
-    return _code_of(properties[begin:] if end < 0 else properties[begin:end])
+    end = len(properties)
+    while (place := properties.rfind(TAG_NAME, 0, end)) >= 0:
+        begin, end = place + len(TAG_NAME), place
+        if place and properties[place - 1] != _END:
+            continue
+        stop = properties.find(PROPERTY_VALUE_END, begin)
+        tag = properties[begin:] if stop < 0 else properties[begin:stop]
+        if tag:
+            return _code_of(tag)
+    return 0
 
 
 @lru_cache(maxsize=4096)
@@ -78,7 +80,7 @@ def _codes_in_one_place(
 
 def _codes_anywhere(encoded: bytes, lengths: Int64s) -> NDArray[np.int32]:
     octets = np.frombuffer(encoded, np.uint8)
-    owners, begins, ends = first_values(octets, lengths, _TAGS)
+    owners, begins, ends = values_anywhere(octets, lengths, _TAGS)
     codes = np.zeros(len(lengths), np.int32)
     codes[owners] = _hashes(encoded, octets, begins, ends)
     return codes
