@@ -101,6 +101,7 @@ def with_two_tags(count):
         crc32=crc32(records),
         key_counts=np.zeros(count, np.uint8),
         key_hashes=block.key_hashes[:0],
+        record_crcs=None,
     )
 
 

@@ -223,6 +223,7 @@ async def test_what_could_not_be_published_is_not_staged(orders, refused):
         ({"queue_ids": [0]}, "BLOCK_CORRUPTED"),
         ({"records_crc32": 1}, "BLOCK_CORRUPTED"),
         ({"records": b"junk"}, "BLOCK_CORRUPTED"),
+        ({"tag_codes": bytes([1, 0, 0, 0]) * 2}, "BLOCK_CORRUPTED"),
         ({"topic": "RMQ_SYS_ARIANE_BATCH_TOPIC"}, "TOPIC_RESERVED"),
         ({"token": ""}, "FIELD_INVALID"),
         ({"query_id": ""}, "FIELD_INVALID"),
@@ -304,6 +305,26 @@ async def test_a_publication_that_was_cut_short_is_finished(
             [b"%d" % number for number in (0, 2, 4, 6, 8, 10, 12, 14)],
             [b"%d" % number for number in (1, 3, 5, 7, 9, 11, 13)],
         ]
+
+
+async def test_a_limit_that_was_lowered_does_not_hold_up_what_is_committed(
+    running, tmp_path, monkeypatch, refused
+):
+    async def die(self, publication):
+        raise StoreFull(tmp_path, "the process died here")
+
+    due = now_ms() + 500
+    bodies = [b"large" * 60_000, b"small", b"large, later" * 25_000, b"small, later"]
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchPublication, "_publish", die)
+        async with running(message_bytes_max=1 << 20) as broker:
+            await broker.create_topic("orders", 2)
+            attempt = await stage(broker, bodies, times_ms=[0, 0, due, due])
+            assert (await refused(commit_call(broker, attempt))).reason == "STORE_FULL"
+    async with running(message_bytes_max=1 << 16) as broker:
+        assert (await commit_call(broker, attempt)).duplicate
+        found = await come(broker, 4)
+        assert [message.body for message in found] == sorted(bodies)
 
 
 async def test_a_topic_that_is_gone_takes_its_part_along(orders):

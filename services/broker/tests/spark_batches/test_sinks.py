@@ -21,6 +21,7 @@ from ariane.broker.v1.transaction_service_pb2 import (
     StageBatchRecordsRequest,
 )
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.spark_batches.batch_commits import BatchCommits
 from ariane_broker.spark_batches.batch_records import BatchEvent, BatchKey, Contents, batch_event_of
 from ariane_broker.spark_batches.batch_table import BatchTable, Progress
 from ariane_broker.spark_batches.batch_upkeep import QUERY_IDLE_MS, BatchUpkeep
@@ -31,7 +32,7 @@ from ariane_record import BlockEncoder
 DAY_MS = 86_400_000
 
 
-def stage_call(broker, bodies, batch=0):
+def stage_call(broker, bodies, batch=0, **fields):
     encoder = BlockEncoder("orders", size_bytes_max=1 << 20)
     for body in bodies:
         encoder.add(body, born_timestamp_ms=1_700_000_000_000)
@@ -49,12 +50,13 @@ def stage_call(broker, bodies, batch=0):
         queue_ids=(np.arange(len(bodies)) % 2).astype("<i4").tobytes(),
         records=bytes(block.records),
     )
+    request.MergeFrom(StageBatchRecordsRequest(**fields))
     return broker.transactions.StageBatchRecords(request), block.crc32
 
 
-async def stage(broker, bodies, batch=0):
+async def stage(broker, bodies, batch=0, **fields):
     """Stage; give the attempt as a commit names it."""
-    call, crc = stage_call(broker, bodies, batch)
+    call, crc = stage_call(broker, bodies, batch, **fields)
     count = (await call).record_count
     checksum = zlib.crc32(crc.to_bytes(4, "little"))
     return BatchAttempt(attempt_token="a", record_count=count, checksum=checksum)
@@ -299,6 +301,29 @@ async def test_a_damaged_batch_is_read_once_told_to_everybody_and_can_be_given_u
         [sink] = await sinks(broker)
         assert (sink.publishing, sink.failure) == (False, "")
         assert await visible(broker) == [[b"anew"], []]
+
+
+async def test_a_batch_that_the_store_refuses_is_told_and_can_be_given_up(
+    orders, refused, monkeypatch
+):
+    """Such as one that was staged by an earlier release, which checked less."""
+
+    async def check_nothing(self, staged):
+        pass
+
+    monkeypatch.setattr(BatchCommits, "_check_block", check_nothing)
+    lies = np.array([7, 7], "<i4").tobytes()
+    attempt = await stage(orders, [b"0", b"1"], tag_codes=lies)
+    for _ in range(2):
+        failure = await refused(commit_call(orders, attempt))
+        assert (failure.reason, failure.code) == ("RECORD_CORRUPTED", "DATA_LOSS")
+    [sink] = await sinks(orders)
+    assert sink.publishing
+    assert "its tag code is not that of its tag" in sink.failure
+    deleted = await orders.sinks.DeleteSink(DeleteSinkRequest(query_id="q"))
+    assert deleted.lost_record_count == 2
+    await commit_call(orders, await stage(orders, [b"anew"]))
+    assert await visible(orders) == [[b"anew"], []]
 
 
 class LogOfOne:

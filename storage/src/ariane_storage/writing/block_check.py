@@ -99,7 +99,8 @@ class BlockLimits:
     """What a store takes.
 
     Attributes:
-        record_bytes_max: Largest record.
+        record_bytes_max: Largest record of a client. Those that a broker moves were taken before,
+            perhaps when this was more.
         block_bytes_max: Largest block: what a segment can take.
         checksum: Whether records without room for their checksum are refused.
     """
@@ -121,9 +122,9 @@ def check_block(
 
     Args:
         block: Records and columns as a producer sent them.
-        record_bytes_max: Largest record.
-        block_bytes_max: Largest block: what a segment can take.
-        checksum: Whether records without room for their checksum are refused.
+        record_bytes_max: As in ``BlockLimits``.
+        block_bytes_max: As there.
+        checksum: As there.
         folder: Adds up the sums of the records; kept by who checks often.
 
     Raises:
@@ -199,9 +200,9 @@ def _edges(block: RecordBlock, limits: BlockLimits) -> tuple[Int64s, Int64s, int
     first, stride = int(block.sizes[0]), int(block.sizes[-1])
     even = bool((block.sizes[1:] == stride).all())
     edges = (first, stride) if even else (int(block.sizes.min()), int(block.sizes.max()))
-    if min(edges) < RECORD_BYTES_MIN or max(edges) > limits.record_bytes_max:
+    maximum = limits.block_bytes_max if block.forwarded else limits.record_bytes_max
+    if min(edges) < RECORD_BYTES_MIN or max(edges) > maximum:
         _require(block.sizes >= RECORD_BYTES_MIN, "too small for a record")
-        maximum = limits.record_bytes_max
         _require(block.sizes <= maximum, f"larger than {maximum} bytes")
     if even:
         ends = np.arange(first, first + count * stride, stride, dtype=np.int64)

@@ -28,13 +28,14 @@ from ariane_broker.spark_batches.batch_table import WAITING, BatchTable, Publica
 from ariane_broker.spark_batches.stage_format import StagedBlock, decode_stage
 from ariane_broker.topics.system_topics import BATCH_TOPIC
 from ariane_broker.topics.topic_table import TopicConfig
+from ariane_record import RecordBlock
 from ariane_record.layout import (
     PRODUCER_PROPERTIES_BYTES_MAX,
     PROPERTIES_BYTES_MAX,
     Host,
 )
 from ariane_servicekit import Clock, Loop, ServicekitError, get_logger
-from ariane_storage.errors import RecordCorrupted, StorageError
+from ariane_storage.errors import BlockRejected, RecordCorrupted, StorageError
 from ariane_storage.log.records.fields import Int64s
 
 RETRY_SECONDS: Final = 1.0
@@ -106,7 +107,7 @@ class BatchPublication:
                 continue
             damage = self._failures.get(batch)
             if damage is not None:
-                # Damaged records stay damaged: they are not read again and again.
+                # It stays so until the next start: nothing is read again and again.
                 failed.add(batch.query_id)
                 self._tell(batch.query_id, damage)
                 continue
@@ -131,7 +132,7 @@ class BatchPublication:
             self._tell(query_id, None)
 
     def failed_batches(self, query_id: str) -> list[BatchKey]:
-        """Batches of a query that are committed and cannot be read any more, by their ids."""
+        """Batches of a query that are committed and cannot become visible, by their ids."""
         return sorted(batch for batch in self._failures if batch.query_id == query_id)
 
     def failure_of(self, batch: BatchKey) -> str:
@@ -172,7 +173,7 @@ class BatchPublication:
                 if not len(rows):
                     continue
                 block = named_rows(staged.block, rows, stage)
-                self._log.append(block, queue_id, fields.born_host)
+                self._append(block, queue_id, fields.born_host, stage)
                 self._table.published(publication.batch, stage, queue_id, block.count)
                 # Others have their turn between two appends.
                 await asyncio.sleep(0)
@@ -193,7 +194,19 @@ class BatchPublication:
             staged.times_ms[rows],
             half_offset=name_of_stage(stage),
         )
-        self._log.append(parked.block, parked.queue.queue_id, born_host)
+        self._append(parked.block, parked.queue.queue_id, born_host, stage)
+
+    def _append(self, block: RecordBlock, queue_id: int, born_host: Host, stage: int) -> None:
+        """Append records of a stage.
+
+        Raises:
+            RecordCorrupted: The store refuses them, and will whenever they are tried.
+            StorageError: It takes nothing now.
+        """
+        try:
+            self._log.append(block, queue_id, born_host)
+        except BlockRejected as error:
+            raise RecordCorrupted(stage, f"what it holds cannot be stored: {error}") from error
 
 
 def _parts(rows: Int64s, sizes: NDArray[np.int32]) -> Iterator[Int64s]:

@@ -49,8 +49,9 @@ class RecordBlock:
         record_crcs: CRC-32 of each record without the last 20 bytes, those of its checksum, as it
             is in ``records``: uint32[count]. Only with zeros in everything that the broker owns;
             None leaves the sums to the broker.
-        forwarded: Whether attempts and half offsets may be other than zero: in blocks that a broker
-            makes of messages it has, never in those of a client.
+        forwarded: Whether attempts and half offsets may be other than zero, and records larger than
+            those of clients: in blocks that a broker makes of messages it has, never in those of a
+            client.
         delivery_times_ms: When each record is due, milliseconds since the epoch, int64[count]; only
             in blocks of the timer topic, which keeps it in the place of the tag.
     """
