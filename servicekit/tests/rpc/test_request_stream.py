@@ -122,6 +122,21 @@ async def test_a_closed_stream_answers_what_it_has_read_and_then_ends(streams, w
     assert stream.answers == ["done"]
 
 
+async def test_a_stream_that_begins_with_silence_ends_and_one_that_has_spoken_may_be_silent(worker):
+    streams = RequestStreams(lambda: feature_not_available("the stream"), first_request_s=0.01)
+    with pytest.raises(ServiceError, match="no request came") as raised:
+        await serve(streams, ScriptedStream([], ends=False), worker)
+    assert raised.value.row.name == "DEADLINE_PASSED"
+    spoken = ScriptedStream(["quick"], ends=False)
+    serving = serve(streams, spoken, worker)
+    await until(lambda: spoken.answers == ["quick"])
+    await asyncio.sleep(0.05)
+    assert not serving.done()
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+
+
 async def test_whoever_goes_away_leaves_nothing_behind(streams, worker):
     stream = ScriptedStream(["slow"], ends=False)
     serving = serve(streams, stream, worker)

@@ -9,6 +9,7 @@ from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1 import message_pb2 as message_pb
+from ariane_record import tag_code
 from ariane_record.checksums.checksum import crc32
 
 
@@ -76,6 +77,39 @@ async def test_a_broken_block_leaves_nothing(broker, reason_of):
     (result,) = await broker.append(good)
     assert result.first_queue_offset == 0
     assert len(await broker.bodies("orders")) == 3
+
+
+@pytest.mark.parametrize("count", [1, 20, 200])
+async def test_a_code_of_another_tag_is_refused_on_every_way_in(broker, reason_of, count):
+    def refuse(result):
+        assert reason_of(result.error) == "BLOCK_CORRUPTED"
+        assert "its tag code is not that of its tag" in result.error.message
+
+    await broker.create_topic("orders", 2)
+    good = broker.batch("orders", [b"a"] * count, tags=["red"] * count)
+    lies = np.full(count, tag_code("blue"), "<i4").tobytes()
+    due = np.ones(count, "<i8").tobytes()
+    end = await log_end(broker)
+    for way in ({}, {"delay_level": 1}, {"delivery_times_ms": due}):
+        (result,) = await broker.append(changed(good, tag_codes=lies, **way))
+        refuse(result)
+        assert await log_end(broker) == end
+    table = send_pb.AppendTable(
+        topics=["orders"] * 2,
+        queue_ids=np.array([0, 1], "<i4").tobytes(),
+        record_counts=np.array([count, count], "<i4").tobytes(),
+        record_sizes=good.record_sizes * 2,
+        tag_codes=good.tag_codes + lies,
+        key_counts=good.key_counts * 2,
+        key_hashes=good.key_hashes * 2,
+        records_crc32=crc32(good.records * 2),
+    )
+    await broker.store("orders", [b"first"])  # Behind which tables may be stored as a whole.
+    request = send_pb.AppendRecordsRequest(table=table, table_records=good.records * 2)
+    stored, refused = (await broker.sends.AppendRecords(request)).results
+    assert not stored.HasField("error")
+    refuse(refused)
+    assert await broker.bodies("orders", 1) == []
 
 
 async def test_a_damaged_record_is_refused_although_the_checksum_of_the_block_fits(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +17,9 @@ from ariane.replication.v1.log_service_pb2 import (
 )
 from ariane_broker.replication.log_feed import LogFeed
 from ariane_broker.replication.primary import Progress
+from ariane_broker.rpc.servicers import replication_servicers
 from ariane_broker.rpc.servicers.replication_servicers import LogServicer
+from ariane_servicekit import first_request
 from ariane_servicekit.errors import ServiceError
 from ariane_storage import Store
 from ariane_storage.testing import FaultyDisk, FixedClock, block_of, small_config
@@ -94,6 +97,15 @@ async def told(stream):
 async def test_a_stream_without_hello_is_refused(follow, primary, first):
     with pytest.raises(ServiceError, match="hello"):
         await told(follow(first))
+    assert primary.hellos == []
+
+
+async def test_a_stream_that_says_nothing_ends(follow, primary, monkeypatch):
+    at_once = partial(first_request, wait_s=0.01)
+    monkeypatch.setattr(replication_servicers, "first_request", at_once)
+    with pytest.raises(ServiceError, match="no request came") as raised:
+        await told(follow())
+    assert raised.value.row.name == "DEADLINE_PASSED"
     assert primary.hellos == []
 
 

@@ -28,6 +28,7 @@ from ariane_broker.replication.state_copies import StateCopies
 from ariane_record.checksums.checksum import crc32
 from ariane_record.layout import ByteBuffer
 from ariane_record.single.wire_fields import length_prefix, length_tag
+from ariane_servicekit import first_request
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.log.epoch_history import EpochStart
 from ariane_storage.store import Store
@@ -57,7 +58,7 @@ class LogServicer(LogServiceServicer):
         context: aio.ServicerContext[Any, Any],
     ) -> AsyncIterator[Any]:
         requests = aiter(request_iterator)
-        first = await anext(requests, None)
+        first = await first_request(anext(requests, None))
         if first is None or not first.HasField("hello"):
             raise field_invalid("hello", "must come first")
         feed, copy = self._primary.follow(self._hello(first.hello, context))
