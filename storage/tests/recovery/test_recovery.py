@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from ariane_record import RecordFields, encode_record
+from ariane_record.layout import HEADER_BYTES
 from ariane_storage import (
     Damage,
     DamageReason,
@@ -16,6 +18,7 @@ from ariane_storage import (
     StoreLocked,
 )
 from ariane_storage.layout import LAYOUT_VERSION
+from ariane_storage.log.checkpoint import CheckpointFile
 from ariane_storage.offline.closed_store import ClosedStore
 from ariane_storage.state_file import StateFile
 from ariane_storage.testing import block_of, small_config
@@ -57,6 +60,36 @@ def test_a_crash_is_scanned_from_the_last_checkpoint(bench, fill, read_all):
     assert len(store.query_by_key("flights", "N0")) == len(
         [m for queue in QUEUES[:2] for m in before[queue] if "N0" in m.keys]
     )
+    store.close()
+
+
+@pytest.mark.parametrize("place", [4, -5], ids=["front", "end"])
+def test_a_checkpoint_that_names_no_start_of_a_record_has_the_whole_segment_scanned(
+    bench, fill, read_all, place
+):
+    """From inside a record, what a sender has hidden in its body would be found."""
+    store = bench.open()
+    fill(store, blocks=3)
+    begin, next_offset = store.max_offset, store.queue_end("flights", 0)
+    hidden = RecordFields(
+        topic="flights",
+        body=b"hidden",
+        queue_offset=next_offset + 1,
+        commit_log_offset=begin + HEADER_BYTES,
+    )
+    store.append_block(block_of("flights", [encode_record(hidden)]), 0)
+    store.flush_derived()
+    end, before = store.max_offset, contents(store, read_all)
+    bench.disk = bench.disk.kill()
+    file = CheckpointFile(bench.disk, bench.root / "checkpoint")
+    checkpoint = file.load()
+    inside = begin + place if place > 0 else end + place
+    entry_sum = checkpoint.entry_sum - (end - inside)
+    file.save(replace(checkpoint, dispatched_offset=inside, entry_sum=entry_sum))
+    store = bench.open()
+    assert store.recovery.scanned_from == 0
+    assert (store.damage, store.recovery.rebuilt) == ((), ())
+    assert contents(store, read_all) == before
     store.close()
 
 
