@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from ariane_storage.errors import (
     RawBytesRefused,
     StoreFull,
 )
+from ariane_storage.log.checkpoint import CheckpointFile
 from ariane_storage.testing import FaultyDisk, PowerLost, block_of, small_config
 
 QUEUES = [("flights", 0), ("flights", 1), ("delays", 0)]
@@ -170,6 +172,32 @@ def test_a_cut_takes_log_queues_keys_and_epochs(bench, replica, fill, read_all):
         assert store.damage == ()
         bench.disk = bench.disk.lose_power(1)
         store = bench.open()
+
+
+def test_a_flush_beside_a_cut_does_not_call_the_old_end_durable(
+    bench, replica, fill, read_all, monkeypatch
+):
+    """As the flush that a replica has begun for a stream which ended meanwhile."""
+    save = CheckpointFile.save
+    flush = threading.Thread(target=replica.flush)
+
+    def save_beside_a_flush(file, checkpoint):
+        flush.start()
+        flush.join(0.1)  # It must wait for the cut, so there is nothing to wait for.
+        save(file, checkpoint)
+
+    end = fill(replica, blocks=3)[-1].next_commit_log_offset
+    kept = contents(replica, read_all)
+    fill(replica, blocks=3)
+    replica.flush_derived()
+    monkeypatch.setattr(CheckpointFile, "save", save_beside_a_flush)
+    replica.copying.truncate(end)
+    flush.join(60)
+    monkeypatch.undo()
+    store = bench.reopen_after_kill()
+    assert (store.max_offset, store.damage) == (end, ())
+    assert contents(store, read_all) == kept
+    store.close()
 
 
 def test_a_cut_outside_the_log_is_refused(replica, fill):

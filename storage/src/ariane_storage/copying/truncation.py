@@ -9,6 +9,8 @@ then the epochs that began there::
     4  segments               the last ones removed, the last that stays cut, durably
     5  epochs                 forgotten
 
+Steps 2 to 4 are one step to flushes, which may come from another thread.
+
 After an interruption before step 4 the end is still there as a whole, and is cut when the replica
 next compares its log with the primary's. After one during step 4, the log ends somewhere behind the
 cut.
@@ -47,7 +49,6 @@ def truncate(
     if commit_log_offset < end:
         keeper.flush()
         keeper.rewind(commit_log_offset, lambda: _cut_derived(parts, commit_log_offset))
-        parts.guard.run(lambda: log.cut(commit_log_offset))
     parts.guard.run(lambda: history.keep_below(commit_log_offset))
     parts.trusted_from = min(parts.trusted_from, commit_log_offset)
     return Truncation(commit_log_offset, end)

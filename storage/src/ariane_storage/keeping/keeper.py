@@ -132,7 +132,7 @@ class Keeper:
         self._dispatched_end = end
 
     def rewind(self, end: int, cut_derived: Callable[[], None]) -> None:
-        """Make derived data and the known durable end stop where the log is about to be cut.
+        """Cut the log, and before it what refers to its end, or says that the end is durable.
 
         Args:
             end: The new end; everything before it is flushed.
@@ -140,10 +140,11 @@ class Keeper:
 
         Raises:
             StorePoisoned: The disk failed.
+            StoreFull: No space for derived files; the log is not cut.
         """
         parts = self._parts
 
-        def cut() -> None:
+        def cut_references() -> None:
             cut_derived()
             self._checkpoint_file.mark(end)
             self._marked_end = end
@@ -152,8 +153,13 @@ class Keeper:
             parts.quarantine.save()
             self._checkpoint(end, parts.store_timestamp_ms, sums, items)
 
+        def cut() -> None:
+            self._watched("no space left to cut consume queues", cut_references)
+            parts.log.cut(end)
+
         with self._derived_lock:
-            self._watched("no space left to cut consume queues", cut)
+            # As one step: a flush in between would mark the old end as durable again.
+            parts.guard.run(cut)
 
     def flush_due(self) -> None:
         """Flush what is due by the configured intervals. Any thread; call it often.
