@@ -5,6 +5,7 @@ import grpc
 import pytest
 
 from ariane_sdk import AcknowledgedLevel, Message, MessageQueue, Producer, ProducerSettings, errors
+from ariane_sdk.producer.intake.plain_messages import COUNT_MIN
 from ariane_sdk.routing import routes as _routes
 
 QUICK = ProducerSettings(
@@ -352,16 +353,25 @@ async def test_a_cancelled_send_disturbs_nobody(world):
             await cancelled
 
 
-async def test_a_changed_route_is_followed(two_brokers, make_status, eager_refresh):
+async def one_by_one(producer, messages):
+    return await asyncio.gather(*map(producer.send, messages))
+
+
+async def in_a_block(producer, messages):
+    return await producer.send_batch(messages)
+
+
+@pytest.mark.parametrize(("send", "count"), [(one_by_one, 2), (in_a_block, COUNT_MIN)])
+async def test_a_changed_route_is_followed(two_brokers, make_status, eager_refresh, send, count):
     [name] = [name for name in two_brokers.brokers if name == "broker-a"]
     two_brokers.name_server.set_route("orders", {name: two_brokers.brokers[name].address})
     gone = make_status(grpc.StatusCode.NOT_FOUND, "TOPIC_NOT_FOUND", topic="orders")
-    async with Producer(two_brokers.name_servers) as producer:
+    async with Producer(two_brokers.name_servers, settings=WHOLE_BATCHES) as producer:
         await producer.send(*orders("one"))
         two_brokers.name_server.set_route(
             "orders", {"broker-b": two_brokers.brokers["broker-b"].address}
         )
-        two_brokers.brokers[name].script.append([gone])
-        result = await producer.send(*orders("two"))
+        two_brokers.brokers[name].script.append(gone)
+        results = await send(producer, orders(*map(str, range(count))))
 
-    assert result.message_queue.broker_name == "broker-b"
+    assert {result.message_queue.broker_name for result in results} == {"broker-b"}

@@ -148,7 +148,7 @@ class BlockIntake:
             goes_to,
             block,
             unique_ids,
-            choose_other=lane.next_queue if queue is None else None,
+            choose_other=lane.choose_queue if queue is None else None,
             sequenced=self._settings.idempotent,
             delivery_times_ms=delivery_times_ms,
         )
