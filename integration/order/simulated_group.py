@@ -17,6 +17,7 @@ from virtual_loop import LoopClock
 
 from ariane_sdk import PushSettings, errors
 from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.client.client_id import new_client_id
 from ariane_sdk.consumer.consumer_life import ConsumerLife
 from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
@@ -82,8 +83,8 @@ class Routes:
 class Pulls:
     """What a ``PullLoop`` is to its consumer: records come in order, without end."""
 
-    def __init__(self, name, connections, *, client_id, on_lost, lock_epoch_of, **_):
-        self._member, self._client_id = connections, client_id
+    def __init__(self, name, connections, plan, *, on_lost, lock_epoch_of, **_):
+        self._member, self._client_id = connections, plan.client_id
         self._broker = self._member.world.brokers[name]
         self._on_lost, self._lock_epoch_of = on_lost, lock_epoch_of
         self._works = {}
@@ -131,6 +132,7 @@ class Member:
         self.life = ConsumerLife(
             ConsumerPlan(
                 addresses=(self,),
+                client_id=new_client_id(world.chance),
                 group=GROUP,
                 filters={TOPIC: TagFilter.parse("*")},
                 start="earliest",
@@ -174,7 +176,7 @@ class Member:
     def disconnect(self, *, dead=False):
         self.dead, self.cut_off = self.dead or dead, True
         for broker in self.world.brokers.values():
-            stream = broker.members.get(self.life.client_id)
+            stream = broker.members.get(self.life.plan.client_id)
             if stream is not None:
                 stream.end()
 

@@ -30,8 +30,11 @@ def played(monkeypatch):
     async def agree(*_):
         pass
 
+    def lock_calls(member, plan):
+        return Calls(member, client_id=plan.client_id)
+
     monkeypatch.setattr(consumer_life, "Session", lambda addresses, **_: addresses[0].session())
-    monkeypatch.setattr(consumer_life, "QueueLockCalls", Calls)
+    monkeypatch.setattr(consumer_life, "QueueLockCalls", lock_calls)
     monkeypatch.setattr(
         consumer_life, "BrokerOffsets", lambda calls, **said: Calls(calls.member, **said)
     )

@@ -134,20 +134,23 @@ async def make_owned():
         def lose():
             place.lost += 1
 
-        place.owned = OwnedQueues(
-            SimpleNamespace(connections=None, routes=routes, calls=None),
+        plan = SimpleNamespace(
             group="g",
             client_id="c",
             filters={"orders": TagFilter.parse("*")},
             start="earliest",
+            settings=PushSettings(),
+            clock=QuickClock(),
+        )
+        place.owned = OwnedQueues(
+            SimpleNamespace(connections=None, routes=routes, calls=None),
+            plan,
             keeping=place.keeping,
             locks=locks,
             make_owned=make_work,
             damaged_bodies=DamagedBodies(None),
             on_lost=lose,
             on_fatal=lambda _error: None,
-            settings=PushSettings(),
-            clock=QuickClock(),
         )
         made.append(place)
         return place

@@ -80,12 +80,8 @@ async def test_pulls_are_back_a_quarter_of_the_outage_after_their_broker():
     loop = PullLoop(
         "broker-a",
         None,
+        SimpleNamespace(group="g", client_id="c", filters={}, settings=SETTINGS, clock=clock),
         source=BrokerSource("broker-a", lambda: ""),
-        group="g",
-        client_id="c",
-        filters={},
-        settings=SETTINGS,
-        clock=clock,
         on_trouble=lambda _topic, _error: None,
         damaged_bodies=DamagedBodies(None),
         on_lost=lambda _queue, _error: None,

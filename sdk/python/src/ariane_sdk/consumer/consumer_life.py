@@ -11,7 +11,6 @@ from functools import partial
 from ariane.broker.v1.client_service_pb2 import AttachResponse, Membership
 from ariane_record.encoding.kept_memory import expect_large_blocks
 from ariane_record.names import RETRY_PREFIX, retry_topic
-from ariane_sdk.client.client_id import new_client_id
 from ariane_sdk.client.operator_answers import Consume, OperatorAnswers, settings_facts
 from ariane_sdk.client.session import Session
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
@@ -45,7 +44,6 @@ class ConsumerLife:
 
     Attributes:
         plan: What it is to be.
-        client_id: The id under which brokers know it.
         failure: Why the group does not let it in any longer.
         stopped: Set when it has stopped, or cannot go on.
         consume: Consumes a message that an operator asks for; nothing where that is refused.
@@ -63,7 +61,6 @@ class ConsumerLife:
     def __init__(self, plan: ConsumerPlan) -> None:
         expect_large_blocks()
         self.plan = plan
-        self.client_id = new_client_id(plan.random)
         self.failure: CallError | None = None
         self.stopped = asyncio.Event()
         self.consume: Consume | None = None
@@ -131,19 +128,9 @@ class ConsumerLife:
         self._by_hand = by_hand
         self.session = session
         session.routes.on_change(lambda _: self._rebalance_wanted.set())
-        self._group_view = GroupView(
-            session.calls,
-            group=plan.group,
-            client_id=self.client_id,
-            strategy=plan.strategy,
-        )
+        self._group_view = GroupView(session.calls, plan)
         self.locks = QueueLocks(
-            QueueLockCalls(
-                session.connections,
-                group=plan.group,
-                client_id=self.client_id,
-                timeout_s=plan.settings.call_timeout_s,
-            ),
+            QueueLockCalls(session.connections, plan),
             broker_of=partial(broker_of, session.routes),
             is_used=self._uses,
             on_lost=self._drop,
@@ -152,23 +139,18 @@ class ConsumerLife:
         keeping: OffsetKeeping = keeping_file or BrokerOffsets(
             session.calls,
             group=plan.group,
-            client_id=self.client_id,
+            client_id=plan.client_id,
             lock_epoch_of=self.locks.epoch_of,
         )
         self.owned = OwnedQueues(
             session,
-            group=plan.group,
-            client_id=self.client_id,
-            filters=plan.filters,
-            start=plan.start,
+            plan,
             keeping=keeping,
             locks=self.locks if plan.ordered else None,
             make_owned=make_owned,
             on_lost=self._rebalance_wanted.set,
             on_fatal=self._fail,
             damaged_bodies=self._make_damaged_bodies(),
-            settings=plan.settings,
-            clock=plan.clock,
         )
         self._operator_answers = self._make_operator_answers()
         self._attachments = self._make_attachments()
@@ -181,7 +163,7 @@ class ConsumerLife:
         return Attachments(
             self._membership(),
             self.session.connections,
-            client_id=self.client_id,
+            client_id=self.plan.client_id,
             clock=self.plan.clock,
             call_timeout_s=self.plan.settings.call_timeout_s,
             on_notice=self._hear,
@@ -359,7 +341,7 @@ class ConsumerLife:
             await self._learn_route(returning)
         attachments = self._attachments
         await check_agreement(
-            self.session, self.client_id, attachments.membership, attachments.broker_names
+            self.session, self.plan.client_id, attachments.membership, attachments.broker_names
         )
 
     async def _learn_route(self, topic: str) -> None:

@@ -27,25 +27,23 @@ from functools import partial
 from typing import Final
 
 from ariane.broker.v1.client_question_pb2 import ClientQueueState
-from ariane_sdk.checks.message_filter import MessageFilter
 from ariane_sdk.client.caution import Caution, InWork
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.client.session import Session
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
 from ariane_sdk.consumer.delivery.owned_queue import MakeOwned, OwnedQueue, state_of
+from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
 from ariane_sdk.consumer.offsets.offset_keeping import OffsetKeeping
-from ariane_sdk.consumer.offsets.start_position import GroupStart, StartPosition, begin_offsets
+from ariane_sdk.consumer.offsets.start_position import GroupStart, begin_offsets
 from ariane_sdk.consumer.pulling.pull_loop import LOST_REASONS
 from ariane_sdk.consumer.pulling.pull_loops import PullLoops
 from ariane_sdk.errors import ArianeError, CallError, ConsumerOffsetRefused
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.routing.routes import broker_of
-from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import loop_for_ever, start_task
-from ariane_sdk.settings import ConsumerSettings
 
 STILL_LOCKED_REASONS: Final = frozenset({"CONSUMER_OFFSET_RESET", "QUEUE_CUT"})
 """Why a queue is dropped although its lock is good."""
@@ -60,48 +58,38 @@ class OwnedQueues:
     def __init__(
         self,
         session: Session,
+        plan: ConsumerPlan,
         *,
-        group: str,
-        client_id: str,
-        filters: Mapping[str, MessageFilter],
-        start: StartPosition,
         keeping: OffsetKeeping,
         locks: QueueLocks | None,
         make_owned: MakeOwned,
         on_lost: Callable[[], None],
         on_fatal: Callable[[CallError], None],
         damaged_bodies: DamagedBodies,
-        settings: ConsumerSettings,
-        clock: Clock,
     ) -> None:
         """Own nothing yet.
 
         Args:
             session: Knows routes, and asks brokers.
-            group: The consumer group.
-            client_id: The consumer.
-            filters: What is wanted of each topic.
-            start: Where the group begins in a queue that it has never consumed.
+            plan: What the consumer is to be.
             keeping: Keeps offsets.
             locks: The locks of queues that are consumed in order; nothing without order.
             make_owned: Makes what a queue is handed out by.
             on_lost: Told that a queue was dropped which may fall to this consumer again.
             on_fatal: Told that the group does not let this consumer in any longer.
             damaged_bodies: Gives up messages that columns cannot hold.
-            settings: How the consumer behaves.
-            clock: Paces repeats.
         """
         self._routes = session.routes
         self._calls = session.calls
-        self._group = group
-        self._filters = filters
-        self._starts = GroupStart(group, start, born_ms=clock.now_ms())
+        self._group = plan.group
+        self._filters = plan.filters
+        self._starts = GroupStart(plan.group, plan.start, born_ms=plan.clock.now_ms())
         self._keeping = keeping
         self._locks = locks
         self._make_owned = make_owned
         self._on_lost = on_lost
-        self._settings = settings
-        self._clock = clock
+        self._settings = plan.settings
+        self._clock = plan.clock
         self._wanted: set[MessageQueue] = set()
         self._acquiring: set[MessageQueue] = set()
         self._forget_count = 0
@@ -110,15 +98,11 @@ class OwnedQueues:
         self._acquisitions: set[asyncio.Task[None]] = set()
         self._pull_loops = PullLoops(
             session,
-            group=group,
-            client_id=client_id,
-            filters=filters,
+            plan,
             locks=locks,
             on_lost=self.drop,
             on_fatal=on_fatal,
             damaged_bodies=damaged_bodies,
-            settings=settings,
-            clock=clock,
         )
         self._acquired = asyncio.Event()
         self._acquired.set()

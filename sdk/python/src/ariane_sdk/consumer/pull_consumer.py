@@ -28,6 +28,7 @@ from ariane_sdk.checks.queue_arguments import (
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.checks.uploaded_filter import Uploaded
+from ariane_sdk.client.client_id import new_client_id
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.client.telemetry import Telemetry
 from ariane_sdk.consumer.consumer_life import ConsumerLife
@@ -121,8 +122,10 @@ class PullConsumer:
         settings = checked_settings(settings, PullSettings)
         if self._column_names is not None:
             settings = settings.for_columns()
+        random = random or new_random()
         self._plan = ConsumerPlan(
             addresses=parse_addresses(name_servers),
+            client_id=new_client_id(random),
             group=checked_group(group),
             filters=filters_of(subscriptions or {}),
             start=checked_start(start),
@@ -130,7 +133,7 @@ class PullConsumer:
             strategy=checked_strategy(strategy),
             settings=settings,
             clock=clock or SystemClock(),
-            random=random or new_random(),
+            random=random,
         )
         self._auto_commit = auto_commit
         self._line = PolledLine()
@@ -147,7 +150,7 @@ class PullConsumer:
     @property
     def client_id(self) -> str:
         """The id by which brokers know this consumer."""
-        return self._life.client_id
+        return self._plan.client_id
 
     @property
     def assignment(self) -> frozenset[MessageQueue]:

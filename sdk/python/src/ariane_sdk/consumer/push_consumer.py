@@ -14,6 +14,7 @@ from ariane_sdk.checks.local_filter import Local
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.checks.uploaded_filter import Uploaded
+from ariane_sdk.client.client_id import new_client_id
 from ariane_sdk.client.listener import Listener, ListenerCalls
 from ariane_sdk.client.message_trace import MessageTrace
 from ariane_sdk.client.session import Session
@@ -129,8 +130,10 @@ class PushConsumer:
             raise IllegalArgument("queue_concurrency is at least 1")
         if ordered and (settings.queue_concurrency > 1 or model == "broadcasting"):
             raise IllegalArgument("ordered=True goes with clustering and queue_concurrency=1 only")
+        random = random or new_random()
         self._plan = ConsumerPlan(
             addresses=parse_addresses(name_servers),
+            client_id=new_client_id(random),
             group=checked_group(group),
             filters=filters,
             start=checked_start(start),
@@ -138,7 +141,7 @@ class PushConsumer:
             strategy=checked_strategy(strategy),
             settings=settings,
             clock=clock or SystemClock(),
-            random=random or new_random(),
+            random=random,
             ordered=ordered,
         )
         self._settings = settings
@@ -157,7 +160,7 @@ class PushConsumer:
     @property
     def client_id(self) -> str:
         """The id by which brokers know this member."""
-        return self._life.client_id
+        return self._plan.client_id
 
     @property
     def assignment(self) -> frozenset[MessageQueue]:

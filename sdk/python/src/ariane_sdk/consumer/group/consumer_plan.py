@@ -73,6 +73,7 @@ class ConsumerPlan:
 
     Attributes:
         addresses: "host:port" of each name server.
+        client_id: The id under which brokers know the consumer.
         group: The consumer group.
         filters: What is wanted of each topic; a consumer whose queues are assigned by hand adds
             to it.
@@ -86,6 +87,7 @@ class ConsumerPlan:
     """
 
     addresses: Sequence[str]
+    client_id: str
     group: str
     filters: dict[str, MessageFilter]
     start: StartPosition

@@ -17,6 +17,7 @@ from ariane.broker.v1.client_service_pb2 import (
 from ariane_sdk.checks.message_filter import MessageFilter
 from ariane_sdk.client.broker_calls import BrokerCalls
 from ariane_sdk.consumer.group.allocation import AllocationStrategy, GroupFacts, InformedStrategy
+from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
 from ariane_sdk.errors import ArianeError, CallError
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.route import Route
@@ -69,18 +70,11 @@ def membership_of(
 class GroupView:
     """The members of one group, as brokers see them."""
 
-    def __init__(
-        self,
-        calls: BrokerCalls,
-        *,
-        group: str,
-        client_id: str,
-        strategy: AllocationStrategy,
-    ) -> None:
+    def __init__(self, calls: BrokerCalls, plan: ConsumerPlan) -> None:
         self._calls = calls
-        self._group = group
-        self._client_id = client_id
-        self._strategy = strategy
+        self._group = plan.group
+        self._client_id = plan.client_id
+        self._strategy = plan.strategy
 
     async def share_of(self, route: Route) -> Share | None:
         """What this member gets of a topic; nothing when brokers do not know it as a member yet.

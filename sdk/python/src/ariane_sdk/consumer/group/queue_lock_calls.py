@@ -10,6 +10,7 @@ from ariane.broker.v1.client_service_pb2 import (
     UnlockQueuesRequest,
 )
 from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
+from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.timestamps import duration_s
@@ -19,13 +20,11 @@ from ariane_sdk.routing.route import BrokerRoute
 class QueueLockCalls:
     """Asks brokers for locks in the name of one member."""
 
-    def __init__(
-        self, connections: Connections, *, group: str, client_id: str, timeout_s: float
-    ) -> None:
+    def __init__(self, connections: Connections, plan: ConsumerPlan) -> None:
         self._connections = connections
-        self._group = group
-        self._client_id = client_id
-        self._timeout_s = timeout_s
+        self._group = plan.group
+        self._client_id = plan.client_id
+        self._timeout_s = plan.settings.call_timeout_s
 
     async def lock(
         self, broker: BrokerRoute, queues: Sequence[MessageQueue]

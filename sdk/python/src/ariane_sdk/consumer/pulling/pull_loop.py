@@ -32,6 +32,7 @@ from ariane_sdk.checks.message_filter import MessageFilter
 from ariane_sdk.consumer.delivery.damaged_bodies import BodiesDamaged, DamagedBodies
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
 from ariane_sdk.consumer.delivery.window import ROOM_SHARE_MIN
+from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
 from ariane_sdk.consumer.pulling.pull_requests import Arrived, PullRequests, QueueKey
 from ariane_sdk.consumer.pulling.pull_source import PullSource
 from ariane_sdk.consumer.pulling.pull_stream import PullStream
@@ -43,10 +44,8 @@ from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.reconnecting import RECONNECT_DELAY_S_MAX, reconnect_delay_s
 from ariane_sdk.net.status import error_from_status
-from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import loop_for_ever, start_task
-from ariane_sdk.settings import ConsumerSettings
 
 INTERRUPT_DELAY_S: Final = 0.005
 """A pull that finds something answers sooner; only one that is held is overtaken."""
@@ -86,13 +85,9 @@ class PullLoop:
         self,
         broker_name: str,
         connections: Connections,
+        plan: ConsumerPlan,
         *,
         source: PullSource,
-        group: str,
-        client_id: str,
-        filters: Mapping[str, MessageFilter],
-        settings: ConsumerSettings,
-        clock: Clock,
         on_trouble: Callable[[str, CallError], None],
         on_lost: Callable[[MessageQueue, CallError], None],
         lock_epoch_of: Callable[[MessageQueue], int | None],
@@ -107,21 +102,16 @@ class PullLoop:
         self.broker_name = broker_name
         self._connections = connections
         self._source = source
-        self._filters = filters
-        self._settings = settings
-        self._clock = clock
+        self._filters = plan.filters
+        self._settings = plan.settings
+        self._clock = plan.clock
         self._on_trouble = on_trouble
         self._on_lost = on_lost
         self._damaged_bodies = damaged_bodies
-        self._requests = PullRequests(group, client_id, filters, settings, lock_epoch_of)
+        self._requests = PullRequests(plan, lock_epoch_of)
         self._works: dict[QueueKey, OwnedQueue] = {}
         self._replica_reads = ReplicaReads(
-            connections,
-            filters=filters,
-            settings=settings,
-            clock=clock,
-            take_in=self._take_in_from_replica,
-            on_over=self.look_again,
+            connections, plan, take_in=self._take_in_from_replica, on_over=self.look_again
         )
         # The pulls that are not over, and what is being taken in.
         self._asked: deque[_OpenPull] = deque()
@@ -131,7 +121,7 @@ class PullLoop:
         self._overtaking: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._failure_count = 0
-        self._task = start_task(loop_for_ever(self._turn, clock), f"pull-{broker_name}")
+        self._task = start_task(loop_for_ever(self._turn, plan.clock), f"pull-{broker_name}")
 
     def add(self, work: OwnedQueue) -> None:
         """Pull this queue too."""

@@ -7,23 +7,21 @@ are pulled from FilterServers beside the broker, and what keeps them from it kee
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from zlib import crc32
 
-from ariane_sdk.checks.message_filter import MessageFilter
 from ariane_sdk.checks.uploaded_filter import UploadedFilter
 from ariane_sdk.client.session import Session
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
+from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
 from ariane_sdk.consumer.pulling.pull_loop import PullLoop
 from ariane_sdk.consumer.pulling.pull_source import BrokerSource, FilterServerSource, PullSource
 from ariane_sdk.errors import CallError
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.route import BrokerRoute
-from ariane_sdk.runtime.clock import Clock
-from ariane_sdk.settings import ConsumerSettings
 
 
 class PullLoops:
@@ -32,16 +30,12 @@ class PullLoops:
     def __init__(
         self,
         session: Session,
+        plan: ConsumerPlan,
         *,
-        group: str,
-        client_id: str,
-        filters: Mapping[str, MessageFilter],
         locks: QueueLocks | None,
         on_lost: Callable[[MessageQueue, CallError], None],
         on_fatal: Callable[[CallError], None],
         damaged_bodies: DamagedBodies,
-        settings: ConsumerSettings,
-        clock: Clock,
     ) -> None:
         """Pull from no broker yet.
 
@@ -51,15 +45,12 @@ class PullLoops:
         self._connections = session.connections
         self._routes = session.routes
         self._calls = session.calls
-        self._group = group
-        self._client_id = client_id
-        self._filters = filters
+        self._plan = plan
+        self._filters = plan.filters
         self._locks = locks
         self._on_lost = on_lost
         self._on_fatal = on_fatal
         self._damaged_bodies = damaged_bodies
-        self._settings = settings
-        self._clock = clock
         self._broker_loops: dict[str, PullLoop] = {}
         self._filter_loops: dict[str, PullLoop] = {}
         self._loop_of: dict[MessageQueue, tuple[PullLoop, OwnedQueue]] = {}
@@ -108,12 +99,8 @@ class PullLoops:
             loop = loops[name] = PullLoop(
                 name,
                 self._connections,
+                self._plan,
                 source=make_source(name),
-                group=self._group,
-                client_id=self._client_id,
-                filters=self._filters,
-                settings=self._settings,
-                clock=self._clock,
                 on_trouble=self._suspect,
                 on_lost=self._on_lost,
                 damaged_bodies=self._damaged_bodies,
@@ -132,9 +119,9 @@ class PullLoops:
         return FilterServerSource(
             broker_name,
             partial(self._filter_servers, broker_name),
-            first=crc32(self._client_id.encode()),
-            wait_s=self._settings.filter_servers_wait_s,
-            clock=self._clock,
+            first=crc32(self._plan.client_id.encode()),
+            wait_s=self._plan.settings.filter_servers_wait_s,
+            clock=self._plan.clock,
             broker_answers=partial(self._ask_broker, broker_name),
             on_fatal=self._on_fatal,
         )

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from ariane.broker.v1.pull_service_pb2 import PullPosition, PullRecordsRequest
-from ariane_sdk.checks.message_filter import MessageFilter
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
+from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
 from ariane_sdk.consumer.pulling.pulled import projection_of
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.timestamps import duration_from
-from ariane_sdk.settings import ConsumerSettings
 
 HOLD_S_IN_TURN: Final = 0.1
 """How long a pull is held that leaves other queues waiting for their turn."""
@@ -42,17 +41,11 @@ class PullRequests:
     """Makes the requests of one consumer.
 
     Attributes:
-        group: The consumer group.
-        client_id: The consumer.
-        filters: What is wanted of each topic; may change.
-        settings: How the consumer behaves.
+        plan: What the consumer is to be; its filters may change.
         lock_epoch_of: The epoch of the lock of a queue; nothing if there is none.
     """
 
-    group: str
-    client_id: str
-    filters: Mapping[str, MessageFilter]
-    settings: ConsumerSettings
+    plan: ConsumerPlan
     lock_epoch_of: Callable[[MessageQueue], int | None]
 
     def request(
@@ -69,24 +62,22 @@ class PullRequests:
             arrived: What has come of some and is not in their windows yet.
             in_turn: Whether others wait for their turn.
         """
-        settings = self.settings
+        filters, settings = self.plan.filters, self.plan.settings
         topics = {topic for topic, _ in ready}
         return PullRecordsRequest(
-            consumer_group=self.group,
-            client_id=self.client_id,
+            consumer_group=self.plan.group,
+            client_id=self.plan.client_id,
             positions=[self._wanted(work, arrived.get(key)) for key, work in ready.items()],
-            subscriptions=[
-                self.filters[topic].to_wire(topic) for topic in topics if topic in self.filters
-            ],
+            subscriptions=[filters[topic].to_wire(topic) for topic in topics if topic in filters],
             record_count_max=settings.pull_record_count_max,
             size_bytes_max=settings.pull_bytes_max,
             hold_duration=duration_from(HOLD_S_IN_TURN if in_turn else settings.hold_s),
-            projection=projection_of(ready.values(), self.filters),
+            projection=projection_of(ready.values(), filters),
         )
 
     def _wanted(self, work: OwnedQueue, arrived: Arrived | None) -> PullPosition:
         """What is wanted of one queue: as much as its window has room for."""
-        window, settings = work.window, self.settings
+        window, settings = work.window, self.plan.settings
         arrived = arrived or Arrived(window.next_pull_offset, 0, 0, work.log_epoch)
         count_room = settings.queue_message_count_max - window.message_count
         span_room = settings.queue_span_max - window.span

@@ -28,16 +28,15 @@ from ariane.broker.v1.pull_service_pb2 import (
 )
 from ariane_sdk.checks.message_filter import MessageFilter
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
+from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
 from ariane_sdk.consumer.pulling.pull_requests import QueueKey
 from ariane_sdk.consumer.pulling.pull_wire import PulledRecords
 from ariane_sdk.errors import CallError, DeadlinePassed
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.status import error_from_rpc
-from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
-from ariane_sdk.settings import ConsumerSettings
 
 READABLE_END: Final = 1 << 61
 """The end of a range that means whatever can be read there."""
@@ -67,10 +66,8 @@ class ReplicaReads:
     def __init__(
         self,
         connections: Connections,
+        plan: ConsumerPlan,
         *,
-        filters: Mapping[str, MessageFilter],
-        settings: ConsumerSettings,
-        clock: Clock,
         take_in: TakeIn,
         on_over: Callable[[], None],
     ) -> None:
@@ -78,16 +75,14 @@ class ReplicaReads:
 
         Args:
             connections: To all processes.
-            filters: What is wanted of each topic; may change.
-            settings: How the consumer behaves.
-            clock: Measures how long no hint is followed.
+            plan: What the consumer is to be; its filters may change.
             take_in: Puts what came of a queue into its window.
             on_over: Called when a queue is to be pulled from the primary again.
         """
         self._connections = connections
-        self._filters = filters
-        self._settings = settings
-        self._clock = clock
+        self._filters = plan.filters
+        self._settings = plan.settings
+        self._clock = plan.clock
         self._take_in = take_in
         self._on_over = on_over
         self._tasks: dict[QueueKey, asyncio.Task[None]] = {}
