@@ -29,10 +29,7 @@ BUNDLE_BYTES_MIN: Final = 64 << 10
 
 
 class OpenBatches:
-    """Finds open batches in the lanes of topics, opens new ones, and adds plain messages to them.
-
-    Code that adds the first message to a batch by itself calls ``begin`` afterwards.
-    """
+    """Finds open batches in the lanes of topics, opens new ones, and adds plain messages."""
 
     __slots__ = (
         "_batch_bytes_max",
@@ -109,7 +106,9 @@ class OpenBatches:
             return False
         self._unsettled.size_bytes += batch.add_plain(body, shape, self._clock.now_ms(), future)
         if len(run.bodies) == 1:
-            self.begin(batch)
+            # As ``Sending.add``, without one more call on the way of a single send.
+            self._unsettled.add(batch)
+            self._senders[batch.queue.broker_name].add(batch)
         return True
 
     def _join_bundle(
@@ -136,11 +135,6 @@ class OpenBatches:
         self._unsettled.size_bytes += bundle.size_bytes - before
         lane.bundle, lane.row = bundle, row
         return True
-
-    def begin(self, batch: SendBatch) -> None:
-        """Have a batch sent that just got its first message; it may grow until it is sent."""
-        self._unsettled.add(batch)
-        self._senders[batch.queue.broker_name].add(batch)
 
     def fits(self, batch: SendBatch, body_bytes: int) -> bool:
         """Whether a batch has room for one more body of this size."""

@@ -61,9 +61,7 @@ class Intake:
         self.blocks = BlockIntake(sending, settings=settings, clock=clock, unique_ids=unique_ids)
         self._plain = PlainIntake(self.blocks, batch_bytes_max=settings.batch_bytes_max)
         self._open = OpenBatches(sending, settings=settings, unique_ids=unique_ids, clock=clock)
-        self._adding = MessageAdding(
-            self._open, sending.unsettled, settings=settings, clock=clock, unique_ids=unique_ids
-        )
+        self._adding = MessageAdding(sending, settings=settings, clock=clock, unique_ids=unique_ids)
         self._plain_bytes_max = self._adding.plain_bytes_max
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[str, TopicLane] = {}

@@ -12,11 +12,10 @@ from ariane_sdk.checks.limits import check_body_size, checked_tag, refusal_of
 from ariane_sdk.checks.property_names import check_property_names
 from ariane_sdk.errors import MessageIllegal
 from ariane_sdk.message import Message, SendResult
-from ariane_sdk.producer.batches.open_batches import OpenBatches
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.batches.sent_in import note_span
 from ariane_sdk.producer.intake.body_packing import BodyPacking
-from ariane_sdk.producer.sending.unsettled import Unsettled
+from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
 
@@ -33,15 +32,14 @@ class MessageAdding:
 
     def __init__(
         self,
-        open_batches: OpenBatches,
-        unsettled: Unsettled,
+        sending: Sending,
         *,
         settings: ProducerSettings,
         clock: Clock,
         unique_ids: UniqueIdGenerator,
     ) -> None:
-        self._open = open_batches
-        self._unsettled = unsettled
+        self._sending = sending
+        self._unsettled = sending.unsettled
         self._settings = settings
         self._clock = clock
         self._unique_ids = unique_ids
@@ -95,4 +93,4 @@ class MessageAdding:
         if message.properties:
             note_span(batch, message)
         if batch.count == 1:
-            self._open.begin(batch)
+            self._sending.add(batch)
