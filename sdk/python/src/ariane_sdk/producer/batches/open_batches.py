@@ -148,19 +148,24 @@ class OpenBatches:
         queue: MessageQueue | None,
         body_bytes: int,
         delay_kind: int,
+        demand: Demand | None,
         *,
         grouped: bool,
     ) -> SinglesBatch:
         """Return the batch that takes a message for a queue; None as queue means any queue.
 
+        With a demand it is a new one.
+
         Raises:
             TopicRefused: No broker takes messages for the topic.
         """
+        if demand is not None:
+            return self._apart(lane, queue, delay_kind, demand, grouped=grouped)
         if queue is None:
             return self.unpinned(lane, body_bytes, delay_kind=delay_kind)
         return self.pinned(lane, queue, body_bytes, delay_kind=delay_kind, grouped=grouped)
 
-    def apart(
+    def _apart(
         self,
         lane: TopicLane,
         queue: MessageQueue | None,
@@ -169,11 +174,7 @@ class OpenBatches:
         *,
         grouped: bool,
     ) -> SinglesBatch:
-        """Open a batch for one send only, whose messages must be safer than others.
-
-        Raises:
-            TopicRefused: No broker takes messages for the topic.
-        """
+        """Open a batch for one send only, whose messages must be safer than others."""
         if queue is None:
             queue = lane.next_queue(self._sending.is_welcome)
             batch = self._new_single(queue, lane.choose_queue, lane, delay_kind)

@@ -254,11 +254,8 @@ class Intake:
         grouped: bool,
     ) -> SendBatch:
         """Add a checked message to the open batch of a queue; None as queue means any queue."""
-        kind = delay_kind(message)
-        if demand is None:
-            batch = self._open.batch_for(lane, queue, len(message.body), kind, grouped=grouped)
-        else:
-            batch = self._open.apart(lane, queue, kind, demand, grouped=grouped)
+        size, kind = len(message.body), delay_kind(message)
+        batch = self._open.batch_for(lane, queue, size, kind, demand, grouped=grouped)
         self._adding.add(batch, message, future)
         return batch
 

@@ -152,11 +152,8 @@ class MixedIntake:
                         # A full batch is sent now, and other sends have their turn.
                         await self._yield_for_room()
                     grouped = queue is not None
-                    if demand is None:
-                        size = len(message.body)
-                        batch = self._open.batch_for(lane, queue, size, kind, grouped=grouped)
-                    else:
-                        batch = self._open.apart(lane, queue, kind, demand, grouped=grouped)
+                    size = len(message.body)
+                    batch = self._open.batch_for(lane, queue, size, kind, demand, grouped=grouped)
                     parts.append(BatchPart(batch, batch.next_place, []))
                 self._adding.add(batch, message, None)
             except (ArianeError, *TYPE_ERRORS) as error:
