@@ -179,8 +179,7 @@ class Producer(ProducerLife):
         Raises:
             BatchSendError: Some messages were not acknowledged; the error has the outcome of each.
         """
-        if not self._accepting:
-            self._refuse()
+        self._check_running()
         demand = demand_of(level, in_sync_min)
         if self._telemetry is None:
             taking = self._intake.take_all(messages, demand)
@@ -213,8 +212,7 @@ class Producer(ProducerLife):
             MessageNotFound: The broker does not have the message: it never did, or has deleted it.
             CallError: The broker did not answer, so the outcome is unknown.
         """
-        if not self._accepting:
-            self._refuse()
+        self._check_running()
         recalled = await self._recall_calls.recall(recall_handle)
         if self._message_trace is not None:
             named = decode_recall_handle(recall_handle)
@@ -238,9 +236,7 @@ class Producer(ProducerLife):
             SendError: The request was not acknowledged; see ``send``.
             CallError: The reply topic does not exist and cannot be created.
         """
-        if not self._accepting:
-            self._refuse()
-
+        self._check_running()
         check_timeout(timeout_s)
 
         async def send(request: Message, left_s: float) -> SendResult:
@@ -306,8 +302,7 @@ class Producer(ProducerLife):
             ColumnIllegal: A column or row cannot become messages; nothing was sent.
             ColumnsSendError: Some rows were not acknowledged; the error has the outcome of each.
         """
-        if not self._accepting:
-            self._refuse()
+        self._check_running()
         if timeout_s is not None:
             check_timeout(timeout_s)
         if self._columns_intake is None:
