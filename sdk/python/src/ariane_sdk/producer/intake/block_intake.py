@@ -160,3 +160,15 @@ class BlockIntake:
         self._sending.add(batch)
         batch.deadline_s = min(batch.deadline_s, deadline_s)
         return batch
+
+
+def cuts(sizes: NDArray[np.int64], bytes_max: int, count_max: int) -> Iterator[tuple[int, int]]:
+    """Divide messages by bytes and number; one that is larger than the limit stands alone."""
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(sizes):
+        behind = int(ends[start - 1]) if start else 0
+        stop = int(np.searchsorted(ends, behind + bytes_max, side="right"))
+        stop = min(max(stop, start + 1), start + count_max)
+        yield start, stop
+        start = stop

@@ -30,7 +30,7 @@ from ariane_sdk.producer.batches.block_batch import BlockBatch
 from ariane_sdk.producer.batches.column_outcomes import ColumnOutcomes
 from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, DELIVERY_TIME_BYTES, KEY_HASH_BYTES
 from ariane_sdk.producer.batches.topic_lane import TopicLane
-from ariane_sdk.producer.intake.block_intake import UNIQUE_ID_DIGITS_MAX, BlockIntake
+from ariane_sdk.producer.intake.block_intake import UNIQUE_ID_DIGITS_MAX, BlockIntake, cuts
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
 
@@ -176,7 +176,7 @@ class ColumnsIntake:
             yield part
             return
         sizes = record_sizes(topic, part.messages)
-        for start, stop in _windows(sizes, PACKED_BYTES_MAX, ROWS_AT_ONCE_MAX):
+        for start, stop in cuts(sizes, PACKED_BYTES_MAX, ROWS_AT_ONCE_MAX):
             times_ms = part.delivery_times_ms
             yield TablePart(
                 part.first_row + start,
@@ -200,7 +200,7 @@ class ColumnsIntake:
             yield ColumnShare(None, messages, rows)
             return
         sizes = record_sizes(lane.topic, messages)
-        for start, stop in _windows(sizes, BYTES_AT_ONCE_MAX, ROWS_AT_ONCE_MAX):
+        for start, stop in cuts(sizes, BYTES_AT_ONCE_MAX, ROWS_AT_ONCE_MAX):
             window = ColumnShare(None, messages.slice(start, stop), rows[start:stop])
             queues = lane.group_queues
             groups = window.messages.message_group
@@ -235,7 +235,7 @@ class ColumnsIntake:
             sizes += KEY_HASH_BYTES * messages.keys.counts
         if share.delivery_times_ms is not None:
             sizes += DELIVERY_TIME_BYTES
-        return _windows(sizes, self._settings.batch_bytes_max, rows_max)
+        return cuts(sizes, self._settings.batch_bytes_max, rows_max)
 
     def _send(self, lane: TopicLane, share: ColumnShare, call: _Call) -> BlockBatch:
         """Encode rows as one batch, and send it.
@@ -274,15 +274,3 @@ class ColumnsIntake:
             sequenced=sequenced,
         )
         return LooseBlock.of(block, sequenced=sequenced), unique_ids
-
-
-def _windows(sizes: NDArray[np.int64], bytes_max: int, rows_max: int) -> Iterator[tuple[int, int]]:
-    """Divide rows by bytes and number; a row that is larger than the limit stands alone."""
-    ends = np.cumsum(sizes)
-    start = 0
-    while start < len(sizes):
-        behind = int(ends[start - 1]) if start else 0
-        stop = int(np.searchsorted(ends, behind + bytes_max, side="right"))
-        stop = min(max(stop, start + 1), start + rows_max)
-        yield start, stop
-        start = stop

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -15,7 +15,7 @@ from ariane_sdk.message import SendResult
 from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, SendBatch
 from ariane_sdk.producer.batches.send_results import JoinedResults, SendResults
 from ariane_sdk.producer.batches.topic_lane import TopicLane
-from ariane_sdk.producer.intake.block_intake import BlockIntake
+from ariane_sdk.producer.intake.block_intake import BlockIntake, cuts
 from ariane_sdk.producer.intake.plain_messages import PlainMessages
 
 SHARE_BYTES_MAX: Final = 256 << 10
@@ -59,7 +59,9 @@ class PlainIntake:
         count_max = lane.share_count(len(messages.bodies), spread_count)
         turns = self._blocks.turns()
         taken_bytes = 0
-        for part in self._cuts(messages, shape, count_max):
+        sizes = messages.lengths + np.int64(COLUMN_BYTES + shape.overhead_bytes)
+        for start, stop in cuts(sizes, self._batch_bytes_max, count_max):
+            part = messages.slice(start, stop)
             await turns.next(taken_bytes)
             try:
                 batch = self._send(lane, part, shape, share=count_max < len(messages.bodies))
@@ -75,20 +77,6 @@ class PlainIntake:
         if len(stored) == len(outcomes):
             return JoinedResults(stored)
         return list(chain.from_iterable(outcomes))
-
-    def _cuts(
-        self, messages: PlainMessages, shape: TagShape, count_max: int
-    ) -> Iterator[PlainMessages]:
-        """Divide messages into batches; a message that is larger than a batch stands alone."""
-        beside = COLUMN_BYTES + shape.overhead_bytes
-        ends = np.cumsum(messages.lengths + np.int64(beside))
-        begin = behind = 0
-        while begin < len(messages.bodies):
-            last = behind + self._batch_bytes_max
-            end = max(int(np.searchsorted(ends, last, side="right")), begin + 1)
-            end = min(end, begin + count_max)
-            yield messages.slice(begin, end)
-            begin, behind = end, int(ends[end - 1])
 
     def _send(
         self, lane: TopicLane, messages: PlainMessages, shape: TagShape, *, share: bool
