@@ -62,8 +62,24 @@ class StoredBatch(NamedTuple):
         )
 
 
-class SendResults(Sequence[SendResult]):
-    """The results of neighbouring messages of a batch; compares equal to a list of the results."""
+class _LazyResults(Sequence[SendResult]):
+    """Results that compare equal to a list of the same results."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, list | _LazyResults):
+            return list(self) == list(other)
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
+class SendResults(_LazyResults):
+    """The results of neighbouring messages of a batch."""
 
     __slots__ = ("_batch", "_places")
 
@@ -113,19 +129,9 @@ class SendResults(Sequence[SendResult]):
         )
         return iter(results)
 
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, list | SendResults | JoinedResults):
-            return list(self) == list(other)
-        return NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return repr(list(self))
-
-
-class JoinedResults(Sequence[SendResult]):
-    """The results of several batches in a row; compares equal to a list of the results."""
+class JoinedResults(_LazyResults):
+    """The results of several batches in a row."""
 
     __slots__ = ("_ends", "_parts")
 
@@ -151,13 +157,3 @@ class JoinedResults(Sequence[SendResult]):
 
     def __iter__(self) -> Iterator[SendResult]:
         return chain.from_iterable(self._parts)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, list | SendResults | JoinedResults):
-            return list(self) == list(other)
-        return NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return repr(list(self))
