@@ -22,7 +22,7 @@ class TransactionOutcome(StrEnum):
     """The message never becomes visible."""
 
     UNKNOWN = "UNKNOWN"
-    """Nobody can tell yet; it will be asked about again."""
+    """The producer does not know yet; brokers ask again."""
 
 
 class HalfMessage(NamedTuple):
@@ -71,21 +71,14 @@ class TransactionCheck:
         return self.half_message.transaction_id
 
     @classmethod
-    def of_sent(cls, half_message: HalfMessage, message: Message) -> TransactionCheck:
-        """Build the question about a message that this producer has sent."""
-        return cls(
-            half_message=half_message,
-            body=bytes(message.body),
-            tag=message.tag,
-            keys=tuple(message.keys),
-            properties=dict(message.properties),
-        )
-
-    @classmethod
-    def of_stored(
-        cls, half_message: HalfMessage, message: ReceivedMessage, check_count: int
+    def of(
+        cls,
+        half_message: HalfMessage,
+        message: Message | ReceivedMessage,
+        *,
+        check_count: int = 0,
     ) -> TransactionCheck:
-        """Build the question about a message that a broker has stored."""
+        """Build the question about a message: as it was sent, or as a broker has stored it."""
         return cls(
             half_message=half_message,
             body=bytes(message.body),

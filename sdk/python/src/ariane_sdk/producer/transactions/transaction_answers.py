@@ -178,4 +178,4 @@ def _check_of(broker_name: str, wire: WireCheck) -> TransactionCheck:
     message = ReceivedMessage(view, MessageQueue(view.topic, broker_name, 0))
     topic = message.properties.get(_REAL_TOPIC, "")
     half = HalfMessage(wire.transaction_id, topic, broker_name)
-    return TransactionCheck.of_stored(half, message, wire.check_count)
+    return TransactionCheck.of(half, message, check_count=wire.check_count)

@@ -135,7 +135,7 @@ class Transaction:
 
     async def _end_as_the_checker_says(self) -> None:
         if self._checker is not None:
-            check = TransactionCheck.of_sent(self.half_message, self._message)
+            check = TransactionCheck.of(self.half_message, self._message)
             if await ask(self._checker, check) is TransactionOutcome.COMMIT:
                 await self.commit()
                 return
