@@ -143,11 +143,7 @@ class ProducerLife(TransactionalSends):
             self._unsettled,
             streams=self._streams,
             latencies=latencies,
-            bundle_settings=BundleSettings(
-                unique_ids=unique_ids,
-                sequenced=settings.idempotent,
-                body_bytes_max=settings.body_bytes_max,
-            ),
+            bundle_settings=BundleSettings(unique_ids, sequenced=settings.idempotent),
             group=self._group,
             settings=settings,
             clock=clock,

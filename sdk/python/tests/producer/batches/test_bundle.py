@@ -41,7 +41,7 @@ class Side:
 
     def __init__(self, messages, *, sequenced=True):
         self.sequenced = sequenced
-        self.bundle = Bundle(BundleSettings(new_ids(), sequenced=sequenced, body_bytes_max=1000))
+        self.bundle = Bundle(BundleSettings(new_ids(), sequenced=sequenced))
         self.bundle.deadline_s = 42.5
         self.batches = {}
         self.rows = {}

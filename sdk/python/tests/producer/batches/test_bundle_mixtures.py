@@ -111,7 +111,7 @@ class Mixture:
                 return
             bundle = self.sender.joinable(1 << 20)
             if bundle is None:
-                bundle = Bundle(BundleSettings(IDS, sequenced=True, body_bytes_max=100))
+                bundle = Bundle(BundleSettings(IDS, sequenced=True))
                 bundle.deadline_s = next(self.deadlines_s)
                 self.added_at[bundle] = self.call_count
                 self.sender.add_bundle(bundle)

@@ -62,7 +62,7 @@ class Line:
 
     def bundle(self, *queues):
         """One that takes no more."""
-        bundle = Bundle(BundleSettings(IDS, sequenced=self.sequenced, body_bytes_max=100))
+        bundle = Bundle(BundleSettings(IDS, sequenced=self.sequenced))
         bundle.deadline_s = next(self.deadlines_s)
         bundle.full = True
         loop = asyncio.get_running_loop()

@@ -34,7 +34,7 @@ class Brokers:
         line = self.lines[broker_name]
         bundle = line.joinable(size_bytes_max)
         if bundle is None:
-            bundle = Bundle(BundleSettings(IDS, sequenced=True, body_bytes_max=1000))
+            bundle = Bundle(BundleSettings(IDS, sequenced=True))
             line.add(bundle)
             self.bundles.append(bundle)
         return bundle

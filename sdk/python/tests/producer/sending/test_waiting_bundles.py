@@ -18,7 +18,7 @@ from ariane_sdk.producer.sending.waiting_bundles import (
 
 def bundle_of(row_count, first_topic=0):
     ids = UniqueIdGenerator(lambda: 1, ip="10.1.2.3", pid=7, origin=0)
-    bundle = Bundle(BundleSettings(ids, sequenced=True, body_bytes_max=1000))
+    bundle = Bundle(BundleSettings(ids, sequenced=True))
     for number in range(first_topic, first_topic + row_count):
         queue = MessageQueue(f"topic-{number}", "broker-a", 0)
         bundle.join(queue, PlainTopic(queue.topic, id_bytes=32), lambda _: queue)  # noqa: B023

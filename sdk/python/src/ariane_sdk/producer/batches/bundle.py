@@ -55,12 +55,10 @@ class BundleSettings(NamedTuple):
     Attributes:
         unique_ids: Makes the ids of messages.
         sequenced: Whether each batch gets a sequence before it is sent.
-        body_bytes_max: Bytes that one body may have.
     """
 
     unique_ids: UniqueIdGenerator
     sequenced: bool
-    body_bytes_max: int
 
 
 class _Sent(NamedTuple):
@@ -291,7 +289,7 @@ class Bundle:
         batch = SinglesBatch(
             queue,
             choose_other=choose_other,
-            body_bytes_max=settings.body_bytes_max,
+            body_bytes_max=0,
             sequenced=settings.sequenced,
             plain_topic=topic,
             unique_ids=settings.unique_ids,
