@@ -35,15 +35,15 @@ COLUMN_BYTES: Final = 4 + 4 + 1 + KEY_HASH_BYTES
 ChooseQueue: TypeAlias = Callable[[Callable[[str], bool]], MessageQueue]
 """Chooses a queue, preferably on a broker that the given function welcomes."""
 
-_NONE: Final[list[Any]] = []
-"""Nobody adds to it: a list for each of many tiny batches is one more object to make, and for the
-garbage collector to look at."""
+_EMPTY: Final[list[Any]] = []
+"""Shared by batches that need no list of their own; never changed. A list for each of many tiny
+batches would be one more object that the garbage collector scans."""
 
-_NOBODY: Final[dict[str, float]] = {}
-"""No broker has refused the batch."""
+_NO_REFUSALS: Final[dict[str, float]] = {}
+"""Shared by batches that no broker has refused; never changed."""
 
 LEVELS: Final = {level.value: level for level in AcknowledgedLevel}
-"""By what the contract calls them."""
+"""By their numbers in the contract."""
 
 
 class SendBatch:
@@ -135,7 +135,7 @@ class SendBatch:
         self.not_before_s = 0.0
         self.repeat_count = 0
         self.failed_rounds = 0
-        self.refused_until_s = _NOBODY
+        self.refused_until_s = _NO_REFUSALS
         self.last_refusal: CallError | None = None
         self.in_flight = False
         self.maybe_stored = False
@@ -150,10 +150,10 @@ class SendBatch:
         self._block: RecordBlock | LooseBlock | None = None
         self._block_sequence: ProducerSequence | None = None
         self._key_bytes = 0
-        self._unique_ids: list[str] = _NONE
-        self._withdrawn: list[int] = _NONE
+        self._unique_ids: list[str] = _EMPTY
+        self._withdrawn: list[int] = _EMPTY
         self._delay_kind = delay_kind
-        self._delivery_times_ms: list[int] = [] if delay_kind == AT_TIMES else _NONE
+        self._delivery_times_ms: list[int] = [] if delay_kind == AT_TIMES else _EMPTY
         self._futures: list[asyncio.Future[SendResult] | None] = []
         self._done: asyncio.Future[None] | None = None
 
@@ -421,7 +421,7 @@ class SendBatch:
         return error
 
     def _finish(self) -> None:
-        self._futures = _NONE
+        self._futures = _EMPTY
         self._block = None
         if self._done is not None and not self._done.done():
             self._done.set_result(None)
