@@ -20,7 +20,7 @@ from ariane_sdk.producer.recall_calls import RecallCalls
 from ariane_sdk.producer.requests.reply_inbox import ReplyInbox
 from ariane_sdk.producer.requests.request_reply import Requests
 from ariane_sdk.producer.sending.latency import BrokerLatencies, UnavailabilityTable
-from ariane_sdk.producer.sending.queue_streams import new_streams
+from ariane_sdk.producer.sending.queue_sequences import new_sequences
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.producer.transactions.transaction import TransactionChecker
@@ -75,9 +75,9 @@ class ProducerLife(TransactionalSends):
         self._clock = clock or SystemClock()
         self._random = random or new_random()
         self._fork_guard = ForkGuard()
-        self._streams = new_streams(self._random) if self._settings.idempotent else None
+        self._sequences = new_sequences(self._random) if self._settings.idempotent else None
         self._unsettled = Unsettled(
-            self._streams,
+            self._sequences,
             clock=self._clock,
             timeout_s=self._settings.send_timeout_s,
             size_bytes_max=self._settings.buffered_bytes_max,
@@ -141,7 +141,7 @@ class ProducerLife(TransactionalSends):
             connections,
             routes,
             self._unsettled,
-            streams=self._streams,
+            sequences=self._sequences,
             latencies=latencies,
             bundle_settings=BundleSettings(unique_ids, sequenced=settings.idempotent),
             group=self._group,

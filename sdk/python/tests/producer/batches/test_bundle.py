@@ -14,7 +14,7 @@ from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.bundle import Bundle, BundleSettings
 from ariane_sdk.producer.batches.singles_batch import SinglesBatch, encode_together
 from ariane_sdk.producer.sending.append_wire import request_parts
-from ariane_sdk.producer.sending.queue_streams import QueueStreams
+from ariane_sdk.producer.sending.queue_sequences import QueueSequences
 
 NOW_MS = 1_700_000_000_000
 PRODUCER_ID = (1 << 62) + 7
@@ -70,17 +70,17 @@ class Side:
             self.batches[queue].add_plain(body, shape, born_ms, self.own_futures[-1])
 
     @property
-    def streams(self):
-        return QueueStreams(PRODUCER_ID) if self.sequenced else None
+    def sequences(self):
+        return QueueSequences(PRODUCER_ID) if self.sequenced else None
 
     def bundle_request(self):
-        return request_of(self.bundle.to_wire("group", self.streams))
+        return request_of(self.bundle.to_wire("group", self.sequences))
 
     def batches_request(self):
-        streams, batches = self.streams, [each for each in self.batches.values() if each.count]
+        sequences, batches = self.sequences, [each for each in self.batches.values() if each.count]
         for batch in batches:
-            if streams is not None:
-                batch.sequence = streams.take(batch.queue, batch.count)
+            if sequences is not None:
+                batch.sequence = sequences.take(batch.queue, batch.count)
         encode_together(batches)
         return request_of(request_parts("group", [batch.to_wire() for batch in batches]))
 

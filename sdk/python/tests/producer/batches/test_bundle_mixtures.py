@@ -15,7 +15,7 @@ from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.bundle import Bundle, BundleSettings
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.sending.broker_sender import BrokerSender
-from ariane_sdk.producer.sending.queue_streams import QueueStreams
+from ariane_sdk.producer.sending.queue_sequences import QueueSequences
 from ariane_sdk.runtime.clock import SystemClock
 
 IDS = UniqueIdGenerator(lambda: 1, ip="10.1.2.3", pid=7, origin=0)
@@ -59,7 +59,7 @@ class Topic:
 
 
 class Broker:
-    """Keeps the streams, and says so if one is not followed."""
+    """Keeps the sequences, and says so if one is not followed."""
 
     def __init__(self):
         self.following = Counter()
@@ -77,7 +77,7 @@ class Mixture:
     def __init__(self, seed, *, topic_count, queue_count, failures):
         self.random = Random(seed)
         self.topics = [Topic(number, queue_count) for number in range(topic_count)]
-        self.streams = QueueStreams(7)
+        self.sequences = QueueSequences(7)
         self.broker = Broker()
         self.failures = failures
         self.in_flight = []
@@ -146,7 +146,7 @@ class Mixture:
         if isinstance(cargo, Bundle):
             self.bundle_count += 1
             self._left(cargo)
-            cargo.to_wire("", self.streams)
+            cargo.to_wire("", self.sequences)
             rows = list(zip(cargo.queues, cargo._sequences, cargo._counts, strict=True))
         else:
             rows = [self._row_of(batch) for batch in cargo]
@@ -164,7 +164,7 @@ class Mixture:
     def _row_of(self, batch):
         self._left(batch)
         if batch.sequence is None:
-            batch.sequence = self.streams.take(batch.queue, batch.count)
+            batch.sequence = self.sequences.take(batch.queue, batch.count)
         return batch.queue, batch.sequence, batch.count
 
     def _left(self, cargo):
@@ -184,7 +184,7 @@ class Mixture:
             self.added_at[batch] = self.call_count
             batch.maybe_stored |= fate in ("lost", "stored")
             if is_refused and not batch.maybe_stored:
-                self.streams.give_back(batch.queue, batch.sequence)
+                self.sequences.give_back(batch.queue, batch.sequence)
                 batch.sequence = None
             if is_refused or fate in ("lost", "stored"):
                 again.append(batch)

@@ -46,7 +46,7 @@ from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.bundle_wire import table_parts, table_places
 from ariane_sdk.producer.batches.send_batch import LEVELS, ChooseQueue
 from ariane_sdk.producer.batches.singles_batch import NEVER_CUT, SinglesBatch
-from ariane_sdk.producer.sending.queue_streams import QueueStreams
+from ariane_sdk.producer.sending.queue_sequences import QueueSequences
 
 
 class BundleSettings(NamedTuple):
@@ -174,15 +174,15 @@ class Bundle:
         self.size_bytes -= size_bytes
         return size_bytes
 
-    def to_wire(self, producer_group: str, streams: QueueStreams | None) -> list[ByteBuffer]:
+    def to_wire(self, producer_group: str, sequences: QueueSequences | None) -> list[ByteBuffer]:
         """Close the bundle, and encode its request.
 
         Returns:
             The parts of an AppendRecordsRequest, to be joined.
         """
         self._close()
-        if streams is not None:
-            self._sequences = streams.take_all(self.queues, self._counts)
+        if sequences is not None:
+            self._sequences = sequences.take_all(self.queues, self._counts)
         plain = PlainColumns(
             self._topics,
             self._counts,

@@ -22,7 +22,7 @@ from ariane_sdk.producer.sending.append_stream import AppendStream
 from ariane_sdk.producer.sending.append_wire import request_parts
 from ariane_sdk.producer.sending.broker_sender import AppendCall
 from ariane_sdk.producer.sending.latency import BrokerLatencies
-from ariane_sdk.producer.sending.queue_streams import QueueStreams
+from ariane_sdk.producer.sending.queue_sequences import QueueSequences
 from ariane_sdk.producer.sending.repeats import Repeats
 from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.routing.routes import Routes
@@ -49,7 +49,7 @@ class AppendCalls:
         unsettled: Unsettled,
         repeats: Repeats,
         *,
-        streams: QueueStreams | None,
+        sequences: QueueSequences | None,
         latencies: BrokerLatencies,
         group: str,
         settings: ProducerSettings,
@@ -59,7 +59,7 @@ class AppendCalls:
         self._routes = routes.known
         self._unsettled = unsettled
         self._repeats = repeats
-        self._numbers = streams
+        self._sequences = sequences
         self._latencies = latencies
         self._group = group
         self._settings = settings
@@ -96,7 +96,7 @@ class AppendCalls:
         if not bundle.count or not address or bundle.deadline_s <= call.begun_s:
             self._take_apart(call)
             return bool(call.batches) and self._send_batches(call)
-        self._write(call, address, bundle.to_wire(self._group, self._numbers), bundle.deadline_s)
+        self._write(call, address, bundle.to_wire(self._group, self._sequences), bundle.deadline_s)
         return True
 
     def _send_batches(self, call: AppendCall) -> bool:
@@ -114,8 +114,8 @@ class AppendCalls:
             call.refuse_all(ServiceUnavailable(text, reason="BROKER_NOT_PRIMARY"))
             return False
         for batch in call.batches:
-            if self._numbers is not None and batch.sequence is None:
-                batch.sequence = self._numbers.take(batch.queue, batch.count)
+            if self._sequences is not None and batch.sequence is None:
+                batch.sequence = self._sequences.take(batch.queue, batch.count)
             batch.in_flight = True
         encode_together(call.batches)
         self._write(call, address, self._parts_of(call.batches), deadline_s)

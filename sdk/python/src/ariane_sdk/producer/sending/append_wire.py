@@ -70,7 +70,7 @@ def encoded_batch(
     Args:
         queue: The queue that it goes to.
         block: The records, with the sequence.
-        sequence: The batch's place in its producer's stream.
+        sequence: The batch's place in its producer's sequence.
         delay_level: The delay level of all messages; 0 for none.
         delivery_times_ms: When each message is to be delivered: int64, little-endian.
         demand: The level that all messages must reach.
@@ -90,8 +90,8 @@ def encoded_batch(
         wire.required_level = cast("AcknowledgedLevel.ValueType", int(demand.level))
         wire.in_sync_min = demand.in_sync_min
     if sequence is not None:
-        stream = wire.sequence
-        stream.producer_id, stream.producer_epoch, stream.first_sequence = sequence
+        place = wire.sequence
+        place.producer_id, place.producer_epoch, place.first_sequence = sequence
     if block.record_crcs is not None:
         wire.record_crc32s = on_wire(block.record_crcs)
     return EncodedBatch(wire.SerializeToString(), pieces_of(block), block.size_bytes)

@@ -37,7 +37,7 @@ from ariane_sdk.producer.sending.staggered_calls import (
     BATCHES_PER_CALL_MAX,
     STAGGERED_BATCHES_MIN,
     STAGGERED_CALLS_MAX,
-    CallShare,
+    CallLimits,
     StaggeredCalls,
 )
 from ariane_sdk.producer.sending.waiting_bundles import WaitingBundles
@@ -53,7 +53,7 @@ OVERLAP_COUNT_MIN: Final = 24
 OVERLAP_CALLS_MAX: Final = 2
 """Small calls at the same time: one that the broker works on, and one that is made meanwhile."""
 
-EVERYTHING: Final = CallShare(NEVER_CUT, 0)
+EVERYTHING: Final = CallLimits(NEVER_CUT, 0)
 """A call that takes everything, if there is room."""
 
 _NO_QUEUES: Final[AbstractSet[MessageQueue]] = frozenset()
@@ -255,7 +255,7 @@ class BrokerSender:
     def _send_batches(self) -> bool:
         if not self._waiting or not self._may_send():
             return False
-        batches = self._take(self._share_of_call())
+        batches = self._take(self._limits_of_call())
         if batches:
             queues = {batch.queue for batch in batches if self._is_in_order(batch)}
             count = sum(batch.count for batch in batches)
@@ -348,23 +348,23 @@ class BrokerSender:
         is_cut = half >= OVERLAP_COUNT_MIN and not self.answers_late
         self.cut_count = half if is_cut else NEVER_CUT
 
-    def _share_of_call(self) -> CallShare:
+    def _limits_of_call(self) -> CallLimits:
         """The limits of the next call."""
         if self._staggered.active:
-            return self._staggered.share(len(self._waiting))
+            return self._staggered.limits(len(self._waiting))
         if self._calls_in_flight or self.cut_count == NEVER_CUT:
             return EVERYTHING  # Too few messages for two calls.
         count = sum(batch.count for batch in self._waiting)
         half = (count + 1) // 2
         if is_worth_a_call(half, len(self._waiting) // 2):
-            return CallShare(half, 0)
+            return CallLimits(half, 0)
         return EVERYTHING
 
     def _is_in_order(self, batch: SendBatch) -> bool:
         """Whether the batch's queue may have only one such batch in flight."""
         return batch.pinned or self._sequenced
 
-    def _take(self, share: CallShare) -> list[SendBatch]:
+    def _take(self, limits: CallLimits) -> list[SendBatch]:
         """Take the batches of the next call; of an ordered queue at most one is in flight."""
         now_s = self._clock.monotonic_s()
         held_queues = set(self._queues_in_flight)
@@ -390,7 +390,7 @@ class BrokerSender:
                 # A pinned batch keeps its place in its queue's order.
                 in_order = not batch.movable
             elif (
-                (count >= share.message_count and len(taken) >= share.batch_count)
+                (count >= limits.message_count and len(taken) >= limits.batch_count)
                 or len(taken) == BATCHES_PER_CALL_MAX
                 or (taken and size_bytes + batch.wire_bytes > self._request_bytes_max)
             ):

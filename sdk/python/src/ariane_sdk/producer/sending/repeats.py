@@ -14,7 +14,7 @@ longer each time.
 says so (``group_moves``).
 * After "stored but not confirmed" a batch is repeated only under sequence numbers: otherwise the
 repeat would surely store it twice.
-* When time is up for a batch that may be stored, the stream of its queue begins anew.
+* When time is up for a batch that may be stored, the sequence of its queue begins anew.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ariane_sdk.producer.batches.grouped_batch import GroupedBatch
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.sending.broker_sender import BrokerSender
 from ariane_sdk.producer.sending.latency import BrokerLatencies
-from ariane_sdk.producer.sending.queue_streams import QueueStreams
+from ariane_sdk.producer.sending.queue_sequences import QueueSequences
 from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.routing.routes import Routes
 from ariane_sdk.runtime.clock import Clock
@@ -66,7 +66,7 @@ class Repeats:
         routes: Routes,
         unsettled: Unsettled,
         *,
-        streams: QueueStreams | None,
+        sequences: QueueSequences | None,
         latencies: BrokerLatencies,
         settings: ProducerSettings,
         clock: Clock,
@@ -75,7 +75,7 @@ class Repeats:
         self._senders = senders
         self._routes = routes
         self._unsettled = unsettled
-        self._streams = streams
+        self._sequences = sequences
         self._latencies = latencies
         self._settings = settings
         self._clock = clock
@@ -133,7 +133,7 @@ class Repeats:
         batch.repeat_count += self._is_counted(batch, error)
         until_s = self._clock.monotonic_s() + error.retry_after_s
         batch.refused_until_s = {**batch.refused_until_s, broker_name: until_s}
-        # A stream that the broker forgot begins anew; it may have forgotten others, too.
+        # A sequence that the broker forgot begins anew; it may have forgotten others, too.
         goes_anywhere = batch.movable and error.reason != SEQUENCE_GAP
         return (self._redirect if goes_anywhere else self._begin_round)(batch, error)
 
@@ -177,8 +177,8 @@ class Repeats:
         if error.reason != SEQUENCE_GAP:
             return False
         if int(error.metadata.get("expected", 0)):
-            return True  # The broker knows the stream, and the batch is not in it.
-        # A stream that the broker does not know has stored nothing for this long. One second more
+            return True  # The broker knows the sequence, and the batch is not in it.
+        # A sequence that the broker does not know has stored nothing for this long. One second more
         # allows for clocks that differ.
         return age_s + 1.0 < int(error.metadata.get("known_for_ms", 0)) / 1000
 
@@ -190,12 +190,12 @@ class Repeats:
         begun_s = batch.deadline_s - self._settings.send_timeout_s
         if self._is_surely_missing(error, self._clock.monotonic_s() - begun_s):
             batch.maybe_stored = False
-        if batch.maybe_stored or batch.sequence is None or self._streams is None:
+        if batch.maybe_stored or batch.sequence is None or self._sequences is None:
             return
         if error.reason == SEQUENCE_GAP:
-            self._streams.begin_anew(batch.queue, batch.sequence)
+            self._sequences.begin_anew(batch.queue, batch.sequence)
         else:
-            self._streams.give_back(batch.queue, batch.sequence)
+            self._sequences.give_back(batch.queue, batch.sequence)
         batch.sequence = None
 
     def _add_again(self, batches: Iterable[SendBatch]) -> None:

@@ -11,7 +11,7 @@ from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.sending.append_calls import AppendCalls
 from ariane_sdk.producer.sending.broker_sender import BrokerSender
 from ariane_sdk.producer.sending.latency import BrokerLatencies
-from ariane_sdk.producer.sending.queue_streams import QueueStreams
+from ariane_sdk.producer.sending.queue_sequences import QueueSequences
 from ariane_sdk.producer.sending.repeats import Repeats
 from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.routing.route import Route
@@ -48,7 +48,7 @@ class Sending:
         routes: Routes,
         unsettled: Unsettled,
         *,
-        streams: QueueStreams | None,
+        sequences: QueueSequences | None,
         latencies: BrokerLatencies,
         bundle_settings: BundleSettings,
         group: str,
@@ -67,7 +67,7 @@ class Sending:
             self.senders,
             routes,
             unsettled,
-            streams=streams,
+            sequences=sequences,
             latencies=latencies,
             settings=settings,
             clock=clock,
@@ -79,7 +79,7 @@ class Sending:
             routes,
             unsettled,
             self._repeats,
-            streams=streams,
+            sequences=sequences,
             latencies=latencies,
             group=group,
             settings=settings,

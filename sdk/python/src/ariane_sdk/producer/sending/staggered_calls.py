@@ -42,7 +42,7 @@ STAGGERED_CALLS_MAX: Final = 2
 """Calls at the same time: one that the broker works on, and one that is settled or made."""
 
 
-class CallShare(NamedTuple):
+class CallLimits(NamedTuple):
     """The limits of a call, by messages and batches.
 
     Attributes:
@@ -87,10 +87,10 @@ class StaggeredCalls:
         """Send all batches together again."""
         self.active = False
 
-    def share(self, waiting_count: int) -> CallShare:
+    def limits(self, waiting_count: int) -> CallLimits:
         """The limits of the next call, while ``active``."""
         self._turn_size = turn_size(waiting_count, self._turn_size)
-        return CallShare(CALL_COUNT_MIN, self._turn_size)
+        return CallLimits(CALL_COUNT_MIN, self._turn_size)
 
     def sent(self, batch_count: int, count: int, size_bytes: int) -> None:
         """Decide by the batches just sent whether batches are still tiny."""

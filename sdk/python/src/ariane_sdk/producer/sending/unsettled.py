@@ -15,7 +15,7 @@ from ariane_sdk.message import SendResult
 from ariane_sdk.producer.batches.bundle import Bundle
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.batches.singles_batch import SinglesBatch
-from ariane_sdk.producer.sending.queue_streams import QueueStreams
+from ariane_sdk.producer.sending.queue_sequences import QueueSequences
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 
@@ -36,8 +36,8 @@ class Unsettled:
         "_clock",
         "_landings",
         "_places",
+        "_sequences",
         "_size_bytes_max",
-        "_streams",
         "_timeout_s",
         "_turns",
         "held",
@@ -46,7 +46,7 @@ class Unsettled:
 
     def __init__(
         self,
-        streams: QueueStreams | None,
+        sequences: QueueSequences | None,
         *,
         clock: Clock,
         timeout_s: float,
@@ -55,12 +55,12 @@ class Unsettled:
         """Start empty.
 
         Args:
-            streams: Hold the sequence numbers of batches; None if batches have none.
+            sequences: Hold the sequence numbers of batches; None if batches have none.
             clock: Tells when the time of a batch is up.
             timeout_s: How long a batch may take.
             size_bytes_max: Size from which on senders must wait.
         """
-        self._streams = streams
+        self._sequences = sequences
         self._clock = clock
         self._timeout_s = timeout_s
         self._size_bytes_max = size_bytes_max
@@ -175,11 +175,11 @@ class Unsettled:
     def fail(self, batch: SendBatch, error: CallError) -> None:
         """Make a batch fail."""
         size_bytes = batch.size_bytes
-        if self._streams is not None and batch.sequence is not None:
+        if self._sequences is not None and batch.sequence is not None:
             if batch.maybe_stored or error.outcome_unknown:
-                self._streams.begin_anew(batch.queue, batch.sequence)
+                self._sequences.begin_anew(batch.queue, batch.sequence)
             else:
-                self._streams.give_back(batch.queue, batch.sequence)
+                self._sequences.give_back(batch.queue, batch.sequence)
         batch.fail(error)
         self.forget(batch, size_bytes)
 

@@ -1,9 +1,10 @@
 """Sequence numbers of messages, by which brokers recognise a repeated batch.
 
-The messages of one producer to one queue are a stream, numbered from 0. A batch takes its numbers
+The messages of one producer to one queue are a sequence, numbered from 0. A batch takes its numbers
 when it is sent, and keeps numbers and queue as long as it may be stored under them. When the
 producer gives up without knowing that, it cannot know which number the broker expects next: the
-stream begins anew with a larger epoch, and the broker refuses batches in flight under the old one.
+sequence begins anew with a larger epoch, and the broker refuses batches in flight under the old
+one.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _as_sequence: Final[Callable[[tuple[int, int, int]], ProducerSequence]] = partia
 PRODUCER_ID_MAX: Final = (1 << 63) - 1
 
 
-class QueueStreams:
-    """The streams of one producer, one for each queue."""
+class QueueSequences:
+    """The sequences of one producer, one for each queue."""
 
     def __init__(self, producer_id: int) -> None:
         self._producer_id = producer_id
@@ -59,11 +60,11 @@ class QueueStreams:
             self._next[queue] = place
 
     def begin_anew(self, queue: MessageQueue, place: ProducerSequence) -> None:
-        """Start a new epoch: the batch may be stored, or the broker does not know the stream."""
+        """Start a new epoch: the batch may be stored, or the broker does not know the sequence."""
         if place.epoch == self._next[queue].epoch:
             self._next[queue] = ProducerSequence(self._producer_id, place.epoch + 1, 0)
 
 
-def new_streams(random: Random) -> QueueStreams:
-    """Make the streams of a new producer."""
-    return QueueStreams(random.randint(1, PRODUCER_ID_MAX))
+def new_sequences(random: Random) -> QueueSequences:
+    """Make the sequences of a new producer."""
+    return QueueSequences(random.randint(1, PRODUCER_ID_MAX))
