@@ -4,10 +4,10 @@ gRPC writes lines of its own to standard error, between those of a service's log
 when a peer says GOAWAY. What matters of it comes as the status of a call, and is logged as such.
 Errors of gRPC itself are still written: they are the last words of a process.
 
-By default one thread of gRPC waits for sockets, others read them, and one more tells the event loop
-of it. Two experiments, on by default, make it so; without them the last of these threads does it
-all, as it did in older versions. Measured for lone round trips: half of the context switches, and a
-seventh less CPU, in client and broker.
+By default gRPC uses one thread that waits for sockets, others that read them, and one that tells
+the event loop. Two experiments, on by default, do this; without them one thread does all three.
+Measured for lone round trips: half of the context switches, and a seventh less CPU, in client
+and broker.
 """
 
 from __future__ import annotations
