@@ -15,8 +15,8 @@ from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
 from ariane_sdk.consumer.polling.polled_queue import PolledQueue
 from ariane_sdk.consumer.pulling.pull_loop import PullLoop
 from ariane_sdk.consumer.pulling.pull_source import BrokerSource
+from ariane_sdk.net.backoff import RECONNECT_DELAY_S_MAX, RECONNECT_DELAY_S_MIN
 from ariane_sdk.net.connections import CHANNEL_OPTIONS
-from ariane_sdk.net.reconnecting import RECONNECT_DELAY_S_MAX, RECONNECT_DELAY_S_MIN
 
 WAITS = 60
 SETTINGS = PullSettings()

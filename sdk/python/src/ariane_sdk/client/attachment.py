@@ -23,8 +23,8 @@ from ariane.broker.v1.client_service_pb2 import (
 )
 from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.errors import CallError
+from ariane_sdk.net.backoff import reconnect_delay_s
 from ariane_sdk.net.connections import Connections
-from ariane_sdk.net.reconnecting import reconnect_delay_s
 from ariane_sdk.net.status import error_from_rpc
 from ariane_sdk.net.timestamps import duration_s
 from ariane_sdk.runtime.clock import Clock

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+RECONNECT_DELAY_S_MIN: Final = 0.1
+"""The wait of a client after it has once failed to reach a broker."""
+
+RECONNECT_DELAY_S_MAX: Final = 2.0
+"""The longest wait."""
+
 _FAILURES_MAX: Final = 100
 """After so many failures every bound is reached; a larger power would overflow."""
 
@@ -18,6 +24,19 @@ def backoff_s(failure_count: int, first_s: float, bound_s: float, *, growth: flo
         growth: The ratio of each wait to the one before.
     """
     return min(first_s * growth ** min(failure_count, _FAILURES_MAX), bound_s)
+
+
+def reconnect_delay_s(failure_count: int) -> float:
+    """How long a client waits before it tries to reach a broker again, in seconds.
+
+    A broker that restarts is away for a second or two, on a busy machine for ten. Waits that double
+    would overshoot by as much again. Here a wait is a tenth of a second and a quarter of the time
+    for which the broker has been away.
+
+    Args:
+        failure_count: Failed tries since the broker was last reached, before the latest one.
+    """
+    return backoff_s(failure_count, RECONNECT_DELAY_S_MIN, RECONNECT_DELAY_S_MAX, growth=1.25)
 
 
 class Backoff:

@@ -38,6 +38,7 @@ from ariane_sdk.net.timestamps import timestamp_from
 from ariane_sdk.reading.columns_out import RangeColumns
 from ariane_sdk.reading.message_query import MessageQueries
 from ariane_sdk.reading.range_chunks import RangeChunks, chunk_columns
+from ariane_sdk.routing.live_broker import live_broker_of, route_to
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.routing.routes import find_broker
@@ -294,16 +295,7 @@ class QueueReader(StatelessClient):
             CallError: A broker did not answer.
         """
         live = await self._session.name_servers.list_brokers()
-        brokers = [
-            BrokerRoute(
-                b.identity.cluster_name,
-                b.identity.broker_name,
-                {b.identity.broker_id: b.identity.address},
-                read_queue_count=0,
-                write_queue_count=0,
-            )
-            for b in live
-        ]
+        brokers = [route_to(live_broker_of(each)) for each in live]
         message = await self._queries.by_id(brokers, message_id, topic)
         if message is not None:
             return message

@@ -21,6 +21,7 @@ from ariane_sdk.client.broker_calls import read_addresses
 from ariane_sdk.client.session import Session
 from ariane_sdk.errors import CallError, RecordDamaged
 from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.net.backoff import backoff_s
 from ariane_sdk.net.living_stream import LivingStream
 from ariane_sdk.net.status import error_from_rpc
 from ariane_sdk.routing.routes import find_broker
@@ -88,8 +89,7 @@ class RangeChunks:
         next_offset = checked_offset(begin)
         checked_offset(end)
         checked_count("chunk_bytes", chunk_bytes)
-        retry_s = READ_RETRY_S_MIN
-        turn = 0
+        turn = failure_count = 0
         progress_s = self._clock.monotonic_s()
         while next_offset < end:
             request = PullRangeRequest(
@@ -110,33 +110,36 @@ class RangeChunks:
             try:
                 while (chunk := await stream.next()) is not None:
                     next_offset = chunk.next_queue_offset
-                    retry_s = READ_RETRY_S_MIN
+                    failure_count = 0
                     progress_s = self._clock.monotonic_s()
                     if chunk.record_sizes:
                         yield chunk
             except (CallError, AioRpcError) as failure:
-                if isinstance(failure, CallError):
-                    # It was silent for long: nobody but a replica is asked further.
-                    error, is_over = failure, len(addresses) == 1
-                else:
-                    peer = f"broker {broker.broker_name} at {address}"
-                    error = error_from_rpc(failure, peer=peer)
-                    is_over = not error.retriable
+                error = _error_of(failure, peer=f"broker {broker.broker_name} at {address}")
+                # A broker that was silent for long is not asked again, but its replicas are.
+                is_over = len(addresses) == 1 if error is failure else not error.retriable
                 turn += 1
-                error.outcome_unknown = False  # Reading changes nothing.
                 if error.reason == "QUEUE_UNDER_REPAIR":
                     progress_s = self._clock.monotonic_s()  # The broker works on it.
                 # Each is asked once at least, however long the first was silent.
                 patience_ends = self._clock.monotonic_s() - progress_s > READ_PATIENCE_S
                 if is_over or (patience_ends and turn >= len(addresses)):
                     raise error from (None if error is failure else failure)
-                await self._clock.sleep(retry_s)
-                retry_s = min(2 * retry_s, READ_RETRY_S_MAX)
+                delay_s = backoff_s(failure_count, READ_RETRY_S_MIN, READ_RETRY_S_MAX)
+                await self._clock.sleep(delay_s)
+                failure_count += 1
                 await self._running().routes.refresh(queue.topic)
             else:
                 return
             finally:
                 call.cancel()
+
+
+def _error_of(failure: CallError | AioRpcError, *, peer: str) -> CallError:
+    """Why a range ended early: a silent stream as it is, or the status of the call."""
+    error = failure if isinstance(failure, CallError) else error_from_rpc(failure, peer=peer)
+    error.outcome_unknown = False  # Reading changes nothing.
+    return error
 
 
 def chunk_columns(queue: MessageQueue, chunk: PullRangeResponse) -> RecordColumns:

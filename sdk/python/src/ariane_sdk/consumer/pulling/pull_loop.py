@@ -41,8 +41,8 @@ from ariane_sdk.consumer.pulling.pulled import damage_before_filter, fill, move_
 from ariane_sdk.consumer.pulling.replica_reads import ReplicaReads
 from ariane_sdk.errors import CallError, FilterFailed, QueueOffsetOutOfRange, RecordDamaged
 from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.net.backoff import RECONNECT_DELAY_S_MAX, reconnect_delay_s
 from ariane_sdk.net.connections import Connections
-from ariane_sdk.net.reconnecting import RECONNECT_DELAY_S_MAX, reconnect_delay_s
 from ariane_sdk.net.status import error_from_status
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import loop_for_ever, start_task
