@@ -130,7 +130,7 @@ async def test_a_killed_member_leaves_its_queues_to_the_others(fragile_cluster):
         # What a killed process does: its connections end, and nothing is said or stored.
         for task in doomed._life._tasks:
             task.cancel()
-        for work in doomed._life.owned.works():
+        for work in doomed._life.owned.in_work():
             for task in work._tasks:
                 task.cancel()
         await doomed._life.session.connections.close()

@@ -129,7 +129,7 @@ async def test_a_queue_does_not_starve_the_others(topic, producer, make_consumer
 
 
 async def _is_waiting(consumer, count):
-    return all(work.window.message_count == count for work in consumer._life.owned.works())
+    return all(work.window.message_count == count for work in consumer._life.owned.in_work())
 
 
 async def test_what_was_polled_before_is_stored_by_itself(topic, one_queue, make_consumer, reader):
@@ -337,7 +337,7 @@ async def test_flow_is_bounded_while_nobody_polls(topic, producer, make_consumer
         await consumer.wait_assigned()
         assert len(await consumer.poll(1, timeout_s=20)) == 1
         await asyncio.sleep(0.2)
-        assert max(w.window.message_count for w in consumer._life.owned.works()) <= 50
+        assert max(w.window.message_count for w in consumer._life.owned.in_work()) <= 50
         assert len(await poll_all(consumer, 999)) == 999
 
 

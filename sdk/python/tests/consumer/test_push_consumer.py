@@ -82,7 +82,7 @@ async def test_tags_are_filtered(topic, producer, make_consumer):
 
 
 def lags_of(consumer):
-    return [work.window.message_count for work in consumer._life.owned._works.values()]
+    return [work.window.message_count for work in consumer._life.owned.in_work()]
 
 
 async def test_two_members_share_and_hand_over(topic, producer, make_consumer):

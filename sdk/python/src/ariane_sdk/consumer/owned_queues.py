@@ -93,7 +93,7 @@ class OwnedQueues:
         self._wanted: set[MessageQueue] = set()
         self._acquiring: set[MessageQueue] = set()
         self._forget_count = 0
-        self._works: dict[MessageQueue, OwnedQueue] = {}
+        self._owned: dict[MessageQueue, OwnedQueue] = {}
         self._releases: dict[MessageQueue, asyncio.Task[None]] = {}
         self._acquisitions: set[asyncio.Task[None]] = set()
         self._pull_loops = PullLoops(
@@ -110,25 +110,25 @@ class OwnedQueues:
     @property
     def queues(self) -> frozenset[MessageQueue]:
         """The queues in work."""
-        return frozenset(self._works)
+        return frozenset(self._owned)
 
     def states(self) -> list[ClientQueueState]:
         """The queues in work, as operators are told."""
         now_s = asyncio.get_running_loop().time()
-        return [state_of(work, now_s) for _, work in sorted(self._works.items())]
+        return [state_of(owned, now_s) for _, owned in sorted(self._owned.items())]
 
     def find(self, queue: MessageQueue) -> OwnedQueue | None:
         """A queue in work."""
-        return self._works.get(queue)
+        return self._owned.get(queue)
 
     def uses(self, queue: MessageQueue) -> bool:
         """Whether a queue is in work, being taken over, or being given up."""
         acquired = queue in self._acquiring and queue in self._wanted
-        return acquired or queue in self._works or queue in self._releases
+        return acquired or queue in self._owned or queue in self._releases
 
-    def works(self) -> Iterable[OwnedQueue]:
+    def in_work(self) -> Iterable[OwnedQueue]:
         """All queues in work."""
-        return self._works.values()
+        return self._owned.values()
 
     async def kept_offset(self, queue: MessageQueue) -> int | None:
         """The consumer offset that is kept of a queue; nothing if there is none.
@@ -160,9 +160,9 @@ class OwnedQueues:
         """
         self._starts.note_topics(self._filters.keys(), self._routes.cached)
         self._wanted = set(wanted)
-        for queue in self._works.keys() - self._wanted:
+        for queue in self._owned.keys() - self._wanted:
             self._give_up(queue, store=True)
-        new = self._wanted - self._works.keys() - self._acquiring
+        new = self._wanted - self._owned.keys() - self._acquiring
         by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
         for queue in sorted(new):
             by_broker[queue.broker_name].append(queue)
@@ -179,7 +179,7 @@ class OwnedQueues:
     def forget(self, topic: str) -> None:
         """Drop the queues of a topic without storing offsets: those were set anew elsewhere."""
         self._forget_count += 1
-        for queue in [queue for queue in self._works if queue.topic == topic]:
+        for queue in [queue for queue in self._owned if queue.topic == topic]:
             self._give_up(queue, store=False)
 
     def drop(self, queue: MessageQueue, error: CallError | None = None) -> None:
@@ -199,7 +199,7 @@ class OwnedQueues:
             self._keeping.note_cut(queue, kept)
         if self._locks is not None and (error is None or error.reason not in STILL_LOCKED_REASONS):
             self._locks.lose(queue)
-        if queue in self._works:
+        if queue in self._owned:
             self._give_up(queue, store=False, timeout_s=0.0)
             self._on_lost()
 
@@ -219,8 +219,8 @@ class OwnedQueues:
             CallError: It has not heard it; or the queue is lost, and dropped.
         """
         broker = self.broker_of(queue)
-        work = self._works.get(queue)
-        position = QueuePosition(consumer_offset, 0 if work is None else work.log_epoch)
+        owned = self._owned.get(queue)
+        position = QueuePosition(consumer_offset, 0 if owned is None else owned.log_epoch)
         error = await self._keeping.tell(broker, queue, position, in_work)
         if error is not None:
             if error.reason in LOST_REASONS:
@@ -246,10 +246,10 @@ class OwnedQueues:
             CallError: A broker did not store them; the others did.
         """
         by_broker: dict[str, dict[MessageQueue, QueuePosition]] = defaultdict(dict)
-        for queue, work in self._works.items():
-            consumer_offset = work.done_offset
-            if durable or consumer_offset != work.stored_offset:
-                position = QueuePosition(consumer_offset, work.log_epoch)
+        for queue, owned in self._owned.items():
+            consumer_offset = owned.done_offset
+            if durable or consumer_offset != owned.stored_offset:
+                position = QueuePosition(consumer_offset, owned.log_epoch)
                 by_broker[queue.broker_name][queue] = position
         refused: dict[MessageQueue, CallError] = {}
         failures: list[BaseException] = []
@@ -269,8 +269,8 @@ class OwnedQueues:
     def deliver_nothing_new(self) -> None:
         """Begin to give all queues up: the listener finishes what it has."""
         self._wanted = set()
-        for work in self._works.values():
-            work.deliver_nothing_new()
+        for owned in self._owned.values():
+            owned.deliver_nothing_new()
 
     async def close(self) -> None:
         """Finish what the listener has, store offsets, and own nothing any longer."""
@@ -279,14 +279,14 @@ class OwnedQueues:
             task.cancel()
         await asyncio.gather(*self._acquisitions, return_exceptions=True)
         timeout_s = self._settings.release_timeout_s
-        await asyncio.gather(*(work.release(timeout_s) for work in self._works.values()))
+        await asyncio.gather(*(owned.release(timeout_s) for owned in self._owned.values()))
         await self._pull_loops.close()
         await asyncio.gather(*self._releases.values(), return_exceptions=True)
         try:
             await self.store(durable=True)
         except ArianeError as error:
             logger.warning("the last offsets of group %s are not stored: %s", self._group, error)
-        self._works.clear()
+        self._owned.clear()
         if self._locks is not None:
             await self._locks.give_back_all()
 
@@ -302,9 +302,9 @@ class OwnedQueues:
             else:
                 logger.warning("the offset of %s is not stored: %s", queue, error)
         for queue, position in offsets.items():
-            work = self._works.get(queue)
-            if work is not None and queue not in refused:
-                work.stored_offset = position.queue_offset
+            owned = self._owned.get(queue)
+            if owned is not None and queue not in refused:
+                owned.stored_offset = position.queue_offset
         return refused
 
     async def _take_over(self, queues: Sequence[MessageQueue], handover_s: float) -> None:
@@ -336,14 +336,14 @@ class OwnedQueues:
 
     async def _give_back_idle(self, queues: Iterable[MessageQueue]) -> None:
         """Let others have what was locked on the way and is not owned."""
-        owned = self._works.keys() | self._releases.keys()
+        owned = self._owned.keys() | self._releases.keys()
         await self._give_back([queue for queue in queues if queue not in owned])
 
     def _missing(
         self, queues: Iterable[MessageQueue], unknown: Collection[MessageQueue]
     ) -> list[MessageQueue]:
         """Those that are wanted, not owned, and not unknown to their broker."""
-        left = self._wanted - self._works.keys() - set(unknown)
+        left = self._wanted - self._owned.keys() - set(unknown)
         return [queue for queue in queues if queue in left]
 
     async def _begin(self, queues: Sequence[MessageQueue]) -> Collection[MessageQueue]:
@@ -371,36 +371,36 @@ class OwnedQueues:
                 continue  # Its next message may have killed a member: it is known soon.
             # Its lock may have been lost meanwhile; then it is asked for again.
             locked = self._locks is None or self._locks.holds(queue)
-            if locked and queue in self._wanted and queue not in self._works:
-                self._start_work(queue, begin)
+            if locked and queue in self._wanted and queue not in self._owned:
+                self._own(queue, begin)
         return set(queues) - offsets.keys()
 
-    def _start_work(self, queue: MessageQueue, begin: QueuePosition) -> None:
-        on_room = partial(self._pull_loops.has_room, queue)
-        work = self._make_owned(queue, begin.queue_offset, on_room)
-        work.log_epoch = begin.log_epoch
-        work.stored_offset = begin.queue_offset
-        self._works[queue] = work
-        work.start()
-        self._pull_loops.add(work)
+    def _own(self, queue: MessageQueue, begin: QueuePosition) -> None:
+        on_room = partial(self._pull_loops.look_again_at, queue)
+        owned = self._make_owned(queue, begin.queue_offset, on_room)
+        owned.log_epoch = begin.log_epoch
+        owned.stored_offset = begin.queue_offset
+        self._owned[queue] = owned
+        owned.start()
+        self._pull_loops.add(owned)
 
     def _give_up(self, queue: MessageQueue, *, store: bool, timeout_s: float | None = None) -> None:
-        work = self._works.pop(queue)
+        owned = self._owned.pop(queue)
         self._pull_loops.remove(queue)
         if timeout_s is None:
             timeout_s = self._settings.release_timeout_s
-        release = self._release(work, store=store, timeout_s=timeout_s)
+        release = self._release(owned, store=store, timeout_s=timeout_s)
         task = start_task(release, f"release-{queue}")
         self._releases[queue] = task
         task.add_done_callback(lambda _: self._releases.pop(queue, None))
 
-    async def _release(self, work: OwnedQueue, *, store: bool, timeout_s: float) -> None:
-        consumer_offset = await work.release(timeout_s)
-        queue = work.queue
+    async def _release(self, owned: OwnedQueue, *, store: bool, timeout_s: float) -> None:
+        consumer_offset = await owned.release(timeout_s)
+        queue = owned.queue
         try:
-            if store and consumer_offset != work.stored_offset:
+            if store and consumer_offset != owned.stored_offset:
                 broker = self.broker_of(queue)
-                position = QueuePosition(consumer_offset, work.log_epoch)
+                position = QueuePosition(consumer_offset, owned.log_epoch)
                 refused = await self._keeping.store(broker, {queue: position})
                 for error in refused.values():
                     logger.warning("the last offset of %s is not stored: %s", queue, error)

@@ -474,7 +474,7 @@ class PullConsumer:
     def _queues(self) -> Iterable[PolledQueue]:
         if not self.assignment:
             return ()
-        return (work for work in self._life.owned.works() if isinstance(work, PolledQueue))
+        return (each for each in self._life.owned.in_work() if isinstance(each, PolledQueue))
 
     def _queue(self, queue: MessageQueue) -> PolledQueue:
         self._life.check_running()

@@ -87,29 +87,29 @@ MakeOwned: TypeAlias = Callable[[MessageQueue, int, Callable[[], None]], OwnedQu
 pulled again."""
 
 
-def state_of(work: OwnedQueue, now_s: float) -> ClientQueueState:
+def state_of(owned: OwnedQueue, now_s: float) -> ClientQueueState:
     """How far a queue is, and what of it is unfinished.
 
     Args:
-        work: The queue.
+        owned: The queue.
         now_s: The loop's time.
     """
-    queue, window = work.queue, work.window
+    queue, window = owned.queue, owned.window
     state = ClientQueueState(
         topic=queue.topic,
         broker_name=queue.broker_name,
         queue_id=queue.queue_id,
-        consumer_offset=work.done_offset,
+        consumer_offset=owned.done_offset,
         next_pull_offset=window.next_pull_offset,
-        in_flight_count=work.in_flight_count,
-        waiting_count=work.waiting_count,
+        in_flight_count=owned.in_flight_count,
+        waiting_count=owned.waiting_count,
         size_bytes=window.size_bytes,
-        paused=work.paused,
+        paused=owned.paused,
     )
     if (oldest_ms := window.oldest_store_ms) is not None:
         state.oldest_store_time.FromMilliseconds(oldest_ms)
-    if work.pulled_s is not None:
-        state.since_pull.FromMilliseconds(round((now_s - work.pulled_s) * 1000))
-    if work.delivered_s is not None:
-        state.since_delivery.FromMilliseconds(round((now_s - work.delivered_s) * 1000))
+    if owned.pulled_s is not None:
+        state.since_pull.FromMilliseconds(round((now_s - owned.pulled_s) * 1000))
+    if owned.delivered_s is not None:
+        state.since_delivery.FromMilliseconds(round((now_s - owned.delivered_s) * 1000))
     return state

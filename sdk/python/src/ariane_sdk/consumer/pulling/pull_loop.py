@@ -109,7 +109,7 @@ class PullLoop:
         self._on_lost = on_lost
         self._damaged_bodies = damaged_bodies
         self._requests = PullRequests(plan, lock_epoch_of)
-        self._works: dict[QueueKey, OwnedQueue] = {}
+        self._owned: dict[QueueKey, OwnedQueue] = {}
         self._replica_reads = ReplicaReads(
             connections, plan, take_in=self._take_in_from_replica, on_over=self.look_again
         )
@@ -123,10 +123,10 @@ class PullLoop:
         self._failure_count = 0
         self._task = start_task(loop_for_ever(self._turn, plan.clock), f"pull-{broker_name}")
 
-    def add(self, work: OwnedQueue) -> None:
+    def add(self, owned: OwnedQueue) -> None:
         """Pull this queue too."""
-        key = work.queue.topic, work.queue.queue_id
-        self._works[key] = work
+        key = owned.queue.topic, owned.queue.queue_id
+        self._owned[key] = owned
         for asked in self._asked:
             # Who owned it before asked: under another lock perhaps.
             asked.offsets.pop(key, None)
@@ -135,14 +135,14 @@ class PullLoop:
     def remove(self, queue: MessageQueue) -> None:
         """Pull this queue no longer; an answer that is under way is dropped."""
         key = queue.topic, queue.queue_id
-        self._works.pop(key, None)
+        self._owned.pop(key, None)
         self._replica_reads.end(key)
         self.look_again()
 
     @property
     def empty(self) -> bool:
         """Whether there is no queue to pull."""
-        return not self._works
+        return not self._owned
 
     def look_again(self) -> None:
         """A queue was added or removed, or has room again, or another filter."""
@@ -179,8 +179,8 @@ class PullLoop:
         if not ready:
             return
         offsets = asked.offsets
-        misses = any(offsets.get(key) != self._position(key, work) for key, work in ready.items())
-        if misses or not offsets.keys() <= self._works.keys() or asked.filters != self._filters:
+        misses = any(offsets.get(key) != self._position(key, owned) for key, owned in ready.items())
+        if misses or not offsets.keys() <= self._owned.keys() or asked.filters != self._filters:
             request = self._note(self._request(ready))
             self._overtaking = start_task(self._send_after(stream, request), "overtaking-pull")
 
@@ -190,25 +190,25 @@ class PullLoop:
         except CallError:
             return  # Who waits for the answer before sees it too.
 
-    def _is_ready(self, key: QueueKey, work: OwnedQueue) -> bool:
-        if not work.wants_records or work.not_before_s > self._clock.monotonic_s():
+    def _is_ready(self, key: QueueKey, owned: OwnedQueue) -> bool:
+        if not owned.wants_records or owned.not_before_s > self._clock.monotonic_s():
             return False
         if key in self._replica_reads:
             return False
         arrived = self._arrived.get(key)
         if arrived is None:
             return True
-        window, settings = work.window, self._settings
+        window, settings = owned.window, self._settings
         return (
             window.message_count + arrived.message_count
         ) * ROOM_SHARE_MIN <= settings.queue_message_count_max and (
             window.size_bytes + arrived.size_bytes
         ) * ROOM_SHARE_MIN <= settings.queue_bytes_max
 
-    def _position(self, key: QueueKey, work: OwnedQueue) -> int:
+    def _position(self, key: QueueKey, owned: OwnedQueue) -> int:
         """Where the next pull reads a queue."""
         arrived = self._arrived.get(key)
-        return work.window.next_pull_offset if arrived is None else arrived.next_offset
+        return owned.window.next_pull_offset if arrived is None else arrived.next_offset
 
     async def _turn(self) -> None:
         """One answer, or one wait for something to pull."""
@@ -276,7 +276,7 @@ class PullLoop:
                     await self._give_up(pulled, damage, asked)
         finally:
             self._arrived.clear()
-        if self._replica_reads.follow_hints(answer, self._works):
+        if self._replica_reads.follow_hints(answer, self._owned):
             # Pulls that are under way name queues that are read elsewhere now.
             self._hang_up()
 
@@ -297,19 +297,19 @@ class PullLoop:
 
     def _next_ready(self) -> dict[QueueKey, OwnedQueue]:
         """The queues of the next pull; where one pull cannot name all of them, they take turns."""
-        ready = {key: work for key, work in self._works.items() if self._is_ready(key, work)}
+        ready = {key: owned for key, owned in self._owned.items() if self._is_ready(key, owned)}
         if len(ready) <= POSITIONS_PER_PULL_MAX:
             return ready
         chosen = dict(islice(ready.items(), POSITIONS_PER_PULL_MAX))
-        for key, work in chosen.items():
-            del self._works[key]
-            self._works[key] = work
+        for key, owned in chosen.items():
+            del self._owned[key]
+            self._owned[key] = owned
         return chosen
 
     async def _wait_for_change(self) -> None:
         """Wait for a queue that is ready, or for the time at which one may be pulled again."""
         now_s = self._clock.monotonic_s()
-        times_s = [work.not_before_s for work in self._works.values() if work.not_before_s > now_s]
+        times_s = [each.not_before_s for each in self._owned.values() if each.not_before_s > now_s]
         try:
             async with asyncio.timeout(min(times_s) - now_s if times_s else None):
                 await self._changed.wait()
@@ -356,11 +356,11 @@ class PullLoop:
     def _is_wanted(self, head: QueueRecords, asked: _OpenPull) -> bool:
         """Whether what came of a queue is what its window waits for."""
         key = head.topic, head.queue_id
-        work = self._works.get(key)
+        owned = self._owned.get(key)
         return (
-            work is not None
-            and not work.released
-            and asked.offsets.get(key) == work.window.next_pull_offset
+            owned is not None
+            and not owned.released
+            and asked.offsets.get(key) == owned.window.next_pull_offset
             and asked.filters.get(head.topic) == self._filters.get(head.topic)
         )
 
@@ -369,69 +369,69 @@ class PullLoop:
     ) -> None:
         """Have messages given up whose bodies cannot be read, and take in those beside them."""
         head = pulled.head
-        work = self._works[head.topic, head.queue_id]
-        if await self._damaged_bodies.give_up(work.queue, damage):
+        owned = self._owned[head.topic, head.queue_id]
+        if await self._damaged_bodies.give_up(owned.queue, damage):
             if not head.HasField("error"):
                 self._take_in(pulled.without(damage.causes), asked)
             elif self._is_wanted(head, asked):
-                work.window.put((), head.next_queue_offset + 1)
+                owned.window.put((), head.next_queue_offset + 1)
         else:
-            self._queue_failed(work, CallError(f"{work.queue}: {damage}"))
+            self._queue_failed(owned, CallError(f"{owned.queue}: {damage}"))
 
     def _take_in(self, pulled: PulledRecords, asked: _OpenPull) -> BodiesDamaged | None:
         """Put what came of a queue into its window; says what has to be given up first."""
         head = pulled.head
         key = head.topic, head.queue_id
         self._arrived.pop(key, None)
-        work = self._works.get(key)
-        if work is None or not self._is_wanted(head, asked):
+        owned = self._owned.get(key)
+        if owned is None or not self._is_wanted(head, asked):
             # What is wanted instead may have been compared with this answer, not with its window.
             self.look_again()
             return None
         if head.HasField("error"):
             error = error_from_status(head.error, peer=self._source.peer)
             if isinstance(error, QueueOffsetOutOfRange):
-                work.log_epoch = head.log_epoch
-                move_into_range(work, head)
+                owned.log_epoch = head.log_epoch
+                move_into_range(owned, head)
             elif error.reason in LOST_REASONS:
-                self._on_lost(work.queue, error)
+                self._on_lost(owned.queue, error)
             elif error.reason == BodiesDamaged.reason and pulled.message_count:
-                return damage_before_filter(pulled, work.queue, error)
+                return damage_before_filter(pulled, owned.queue, error)
             else:
-                self._queue_failed(work, error)
+                self._queue_failed(owned, error)
             return None
-        work.pulled_s = asyncio.get_running_loop().time()
+        owned.pulled_s = asyncio.get_running_loop().time()
         # What is in the window was read before, and the broker has found it to be there still.
-        work.log_epoch = head.log_epoch
+        owned.log_epoch = head.log_epoch
         if not pulled.message_count:
-            work.window.put((), head.next_queue_offset)
+            owned.window.put((), head.next_queue_offset)
             return None
         try:
-            self._fill(work, pulled)
+            self._fill(owned, pulled)
         except BodiesDamaged as damage:
             return damage
         except FilterFailed as error:
-            self._queue_failed(work, FilterFailed(f"{work.queue}: {error}"))
+            self._queue_failed(owned, FilterFailed(f"{owned.queue}: {error}"))
         except (CodecMissing, RecordCorrupted, RecordDamaged) as error:
-            self._queue_failed(work, CallError(f"{work.queue} at {asked.offsets[key]}: {error}"))
+            self._queue_failed(owned, CallError(f"{owned.queue} at {asked.offsets[key]}: {error}"))
         return None
 
-    def _fill(self, work: OwnedQueue, pulled: PulledRecords) -> None:
+    def _fill(self, owned: OwnedQueue, pulled: PulledRecords) -> None:
         """Put records into a window; see ``fill``, whose errors come too."""
-        message_filter = self._filters.get(work.queue.topic)
-        fill(work, pulled, message_filter)
-        if isinstance(message_filter, LocalFilter) and work.wants_records and self._asked:
+        message_filter = self._filters.get(owned.queue.topic)
+        fill(owned, pulled, message_filter)
+        if isinstance(message_filter, LocalFilter) and owned.wants_records and self._asked:
             # What a filter of this process left out was counted as arrived: the pull that is held
             # may lack this queue, and nobody will consume what is not there.
             self.look_again()
 
-    def _queue_failed(self, work: OwnedQueue, error: CallError) -> None:
+    def _queue_failed(self, owned: OwnedQueue, error: CallError) -> None:
         """One queue was not read; the others were."""
-        logger.warning("%s cannot be pulled: %s", work.queue, error)
-        work.not_before_s = self._clock.monotonic_s() + RECONNECT_DELAY_S_MAX
+        logger.warning("%s cannot be pulled: %s", owned.queue, error)
+        owned.not_before_s = self._clock.monotonic_s() + RECONNECT_DELAY_S_MAX
         # By then a pull for the other queues may be held.
         asyncio.get_running_loop().call_later(RECONNECT_DELAY_S_MAX, self.look_again)
-        self._on_trouble(work.queue.topic, error)
+        self._on_trouble(owned.queue.topic, error)
 
     async def _back_off(self, error: CallError, topics: Sequence[str]) -> None:
         """The stream failed: wait before the next, longer each time."""

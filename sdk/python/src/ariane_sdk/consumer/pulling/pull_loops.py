@@ -55,11 +55,11 @@ class PullLoops:
         self._filter_loops: dict[str, PullLoop] = {}
         self._loop_of: dict[MessageQueue, tuple[PullLoop, OwnedQueue]] = {}
 
-    def add(self, work: OwnedQueue) -> None:
+    def add(self, owned: OwnedQueue) -> None:
         """Pull this queue too."""
-        loop = self._loop_for(work.queue)
-        self._loop_of[work.queue] = loop, work
-        loop.add(work)
+        loop = self._loop_for(owned.queue)
+        self._loop_of[owned.queue] = loop, owned
+        loop.add(owned)
 
     def remove(self, queue: MessageQueue) -> None:
         """Pull this queue no longer; an answer that is under way is dropped."""
@@ -67,7 +67,7 @@ class PullLoops:
         if found is not None:
             found[0].remove(queue)
 
-    def has_room(self, queue: MessageQueue) -> None:
+    def look_again_at(self, queue: MessageQueue) -> None:
         """A queue may be pulled again."""
         found = self._loop_of.get(queue)
         if found is not None:
@@ -75,12 +75,12 @@ class PullLoops:
 
     def look_again(self) -> None:
         """Filters may have changed, and with them whom queues are pulled from."""
-        for queue, (loop, work) in list(self._loop_of.items()):
+        for queue, (loop, owned) in list(self._loop_of.items()):
             wanted = self._loop_for(queue)
             if wanted is not loop:
                 loop.remove(queue)
-                self._loop_of[queue] = wanted, work
-                wanted.add(work)
+                self._loop_of[queue] = wanted, owned
+                wanted.add(owned)
         for loop in self._loops():
             loop.look_again()
 

@@ -67,7 +67,7 @@ class PullRequests:
         return PullRecordsRequest(
             consumer_group=self.plan.group,
             client_id=self.plan.client_id,
-            positions=[self._wanted(work, arrived.get(key)) for key, work in ready.items()],
+            positions=[self._wanted(owned, arrived.get(key)) for key, owned in ready.items()],
             subscriptions=[filters[topic].to_wire(topic) for topic in topics if topic in filters],
             record_count_max=settings.pull_record_count_max,
             size_bytes_max=settings.pull_bytes_max,
@@ -75,18 +75,18 @@ class PullRequests:
             projection=projection_of(ready.values(), filters),
         )
 
-    def _wanted(self, work: OwnedQueue, arrived: Arrived | None) -> PullPosition:
+    def _wanted(self, owned: OwnedQueue, arrived: Arrived | None) -> PullPosition:
         """What is wanted of one queue: as much as its window has room for."""
-        window, settings = work.window, self.plan.settings
-        arrived = arrived or Arrived(window.next_pull_offset, 0, 0, work.log_epoch)
+        window, settings = owned.window, self.plan.settings
+        arrived = arrived or Arrived(window.next_pull_offset, 0, 0, owned.log_epoch)
         count_room = settings.queue_message_count_max - window.message_count
         span_room = settings.queue_span_max - window.span
         return PullPosition(
-            topic=work.queue.topic,
-            queue_id=work.queue.queue_id,
+            topic=owned.queue.topic,
+            queue_id=owned.queue.queue_id,
             queue_offset=arrived.next_offset,
             record_count_max=max(1, min(count_room, span_room) - arrived.message_count),
             size_bytes_max=settings.queue_bytes_max - window.size_bytes - arrived.size_bytes,
-            lock_epoch=self.lock_epoch_of(work.queue),
+            lock_epoch=self.lock_epoch_of(owned.queue),
             log_epoch=arrived.log_epoch,
         )

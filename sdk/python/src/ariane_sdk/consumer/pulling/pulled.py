@@ -30,33 +30,33 @@ from ariane_sdk.runtime.log import logger
 
 
 def projection_of(
-    works: Iterable[OwnedQueue], filters: Mapping[str, MessageFilter]
+    owned_queues: Iterable[OwnedQueue], filters: Mapping[str, MessageFilter]
 ) -> PullProjection.ValueType:
     """How much of each message of some queues a pull has to bring.
 
     Args:
-        works: The queues.
+        owned_queues: The queues.
         filters: What is wanted of each topic.
     """
-    for work in works:
-        window, tag_filter = work.window, filters.get(work.queue.topic)
+    for owned in owned_queues:
+        window, message_filter = owned.window, filters.get(owned.queue.topic)
         if not isinstance(window, ColumnWindow) or not window.bodies_suffice:
             return PULL_PROJECTION_UNSPECIFIED
-        if isinstance(tag_filter, LocalFilter):
+        if isinstance(message_filter, LocalFilter):
             return PULL_PROJECTION_UNSPECIFIED
-        if tag_filter is not None and tag_filter.tags:
+        if message_filter is not None and message_filter.tags:
             # The broker compares hashes of tags: the tags themselves are looked at here.
             return PULL_PROJECTION_UNSPECIFIED
     return PULL_PROJECTION_BODIES
 
 
-def fill(work: OwnedQueue, pulled: PulledRecords, tag_filter: MessageFilter | None) -> None:
+def fill(owned: OwnedQueue, pulled: PulledRecords, message_filter: MessageFilter | None) -> None:
     """Put what came of a queue into its window.
 
     Args:
-        work: The queue.
+        owned: The queue.
         pulled: What came, at least one message.
-        tag_filter: What is wanted of its topic; all if not given.
+        message_filter: What is wanted of its topic; all if not given.
 
     Raises:
         BodiesDamaged: Some bodies cannot be read, and columns of them are wanted, or the filter
@@ -66,33 +66,34 @@ def fill(work: OwnedQueue, pulled: PulledRecords, tag_filter: MessageFilter | No
         RecordCorrupted: The records cannot be taken apart.
         RecordDamaged: One of them cannot.
     """
-    head, tags = pulled.head, tag_filter.tags if tag_filter is not None else ()
+    head, window = pulled.head, owned.window
+    tags = message_filter.tags if message_filter is not None else ()
     if head.body_runs:
-        if not isinstance(work.window, ColumnWindow) or tags or isinstance(tag_filter, LocalFilter):
+        if not isinstance(window, ColumnWindow) or tags or isinstance(message_filter, LocalFilter):
             raise RecordCorrupted("bodies alone came, which nobody has asked for")
-        work.window.put_bodies(PulledBodies(head.body_runs, pulled.bodies), head.next_queue_offset)
-        work.wake()
+        window.put_bodies(PulledBodies(head.body_runs, pulled.bodies), head.next_queue_offset)
+        owned.wake()
         return
     sizes = np.frombuffer(head.record_sizes, "<i4")
-    if isinstance(tag_filter, LocalFilter):
-        pulled = _passed(pulled, sizes, work.queue, tag_filter)
+    if isinstance(message_filter, LocalFilter):
+        pulled = _passed(pulled, sizes, owned.queue, message_filter)
         sizes = np.frombuffer(pulled.head.record_sizes, "<i4")
         if not len(sizes):
-            work.window.put((), head.next_queue_offset)
-            work.wake()
+            window.put((), head.next_queue_offset)
+            owned.wake()
             return
-    if isinstance(work.window, ColumnWindow):
-        work.window.put_records(pulled.records, sizes, head.next_queue_offset, tags)
-        work.wake()
+    if isinstance(window, ColumnWindow):
+        window.put_records(pulled.records, sizes, head.next_queue_offset, tags)
+        owned.wake()
         return
-    messages = received_messages(pulled.records, sizes, work.queue)
+    messages = received_messages(pulled.records, sizes, owned.queue)
     sizes_bytes = sizes.tolist()
-    if tag_filter is not None and tags:
-        wanted = [tag_filter.matches(message.tag) for message in messages]
+    if message_filter is not None and tags:
+        wanted = [message_filter.matches(message.tag) for message in messages]
         messages = list(compress(messages, wanted))
         sizes_bytes = list(compress(sizes_bytes, wanted))
-    work.window.put(messages, head.next_queue_offset, sizes_bytes)
-    work.wake()
+    window.put(messages, head.next_queue_offset, sizes_bytes)
+    owned.wake()
 
 
 def _passed(
@@ -135,25 +136,25 @@ def damage_before_filter(
     return BodiesDamaged({0: error.metadata.get("cause", str(error))}, messages)
 
 
-def move_into_range(work: OwnedQueue, head: QueueRecords) -> None:
+def move_into_range(owned: OwnedQueue, head: QueueRecords) -> None:
     """Go on where the broker still has, or will have, something.
 
     Below the range: retention has deleted what comes next, so the oldest that is kept does.
     Above: the broker has lost what was consumed already, and all that is to come is new.
 
     Args:
-        work: The queue.
+        owned: The queue.
         head: What is said of it.
     """
-    asked = work.window.next_pull_offset
+    asked = owned.window.next_pull_offset
     oldest, end = head.min_queue_offset, head.max_queue_offset
     next_offset = oldest if asked < oldest else end
     logger.warning(
         "%s keeps %d to %d, and not %d; going on at %d",
-        work.queue,
+        owned.queue,
         oldest,
         end,
         asked,
         next_offset,
     )
-    work.window.put((), next_offset)
+    owned.window.put((), next_offset)

@@ -109,8 +109,9 @@ def received_messages(
     if (columns.system_flag & _LONG_WAY).any() or not _are_of(columns, queue.topic):
         return _one_by_one(records, sizes, queue)
     firsts = _firsts_of_runs(columns)
-    cut = _cut_one_by_one if len(firsts) * RUN_RECORDS_MIN > len(columns) else _cut_runs
-    return _made(queue, cut(columns, firsts))
+    if len(firsts) * RUN_RECORDS_MIN > len(columns):
+        return _made(queue, _cut_one_by_one(columns))
+    return _made(queue, _cut_runs(columns, firsts))
 
 
 def _made(
@@ -223,9 +224,7 @@ def _cut_runs(
     )
 
 
-def _cut_one_by_one(
-    columns: RecordColumns, _firsts: NDArray[np.int64]
-) -> Iterator[tuple[bytes, bytes, bytes]]:
+def _cut_one_by_one(columns: RecordColumns) -> Iterator[tuple[bytes, bytes, bytes]]:
     """Header, body and properties of each record."""
     cut = bytes(columns.records).__getitem__
     starts, body_starts = columns.starts.tolist(), columns.body_start.tolist()

@@ -94,13 +94,13 @@ class ReplicaReads:
         return key in self._tasks
 
     def follow_hints(
-        self, answer: Iterable[PulledRecords], works: Mapping[QueueKey, OwnedQueue]
+        self, answer: Iterable[PulledRecords], owned_queues: Mapping[QueueKey, OwnedQueue]
     ) -> bool:
         """Read deep backlogs where the primary says; it has no part in them for so long.
 
         Args:
             answer: What it gave, which is in the windows already.
-            works: The queues of the loop.
+            owned_queues: The queues of the loop.
 
         Returns:
             Whether any is read elsewhere now.
@@ -111,10 +111,14 @@ class ReplicaReads:
         begun = False
         for head in hinted:
             key = head.topic, head.queue_id
-            work = works.get(key)
-            if work is None or key in self or work.window.next_pull_offset < head.next_queue_offset:
+            owned = owned_queues.get(key)
+            if (
+                owned is None
+                or key in self
+                or owned.window.next_pull_offset < head.next_queue_offset
+            ):
                 continue  # It was not taken in: another member may own it by now.
-            self._begin(key, work, head.replica.address, head.replica.end_queue_offset)
+            self._begin(key, owned, head.replica.address, head.replica.end_queue_offset)
             begun = True
         return begun
 
@@ -124,21 +128,21 @@ class ReplicaReads:
 
     def stand_in(
         self,
-        works: Iterable[OwnedQueue],
+        owned_queues: Iterable[OwnedQueue],
         replica: Callable[[], str],
         lock_epoch_of: Callable[[MessageQueue], int | None],
     ) -> None:
         """Read what can be read while there is no primary; offsets are stored once there is one.
 
         Args:
-            works: The queues; those that are locked are left, since locks cannot be renewed.
+            owned_queues: The queues; those that are locked are left, since locks cannot be renewed.
             replica: Where one is; nothing if nowhere.
             lock_epoch_of: Of the lock of a queue; nothing without one.
         """
-        for work in works:
-            if lock_epoch_of(work.queue) is None and (address := replica()):
-                key = work.queue.topic, work.queue.queue_id
-                self._begin(key, work, address, READABLE_END)
+        for owned in owned_queues:
+            if lock_epoch_of(owned.queue) is None and (address := replica()):
+                key = owned.queue.topic, owned.queue.queue_id
+                self._begin(key, owned, address, READABLE_END)
 
     def end(self, key: QueueKey) -> None:
         """Read a queue no longer; nothing of it is taken in from now on."""
@@ -150,25 +154,25 @@ class ReplicaReads:
         """A queue may have room again."""
         self._room.set()
 
-    async def read(self, work: OwnedQueue, address: str, end: int) -> None:
+    async def read(self, owned: OwnedQueue, address: str, end: int) -> None:
         """Read a range until its end, or until something else is wanted.
 
         Args:
-            work: The queue.
+            owned: The queue.
             address: The replica.
             end: How far, exclusive.
 
         Raises:
             CallError: The replica did not answer, or refused.
         """
-        queue, filters = work.queue, dict(self._filters)
+        queue, filters = owned.queue, dict(self._filters)
         request = PullRangeRequest(
             topic=queue.topic,
             queue_id=queue.queue_id,
-            begin_queue_offset=work.window.next_pull_offset,
+            begin_queue_offset=owned.window.next_pull_offset,
             end_queue_offset=end,
             projection=RANGE_PROJECTION_RECORDS,
-            chunk_bytes=self._chunk_bytes(work),
+            chunk_bytes=self._chunk_bytes(owned),
         )
         if queue.topic in filters:
             request.filter.CopyFrom(filters[queue.topic].to_wire(queue.topic).filter)
@@ -176,14 +180,14 @@ class ReplicaReads:
         call = self._connections.pull(address).PullRange(request)
         chunks = aiter(call)
         try:
-            while await self._has_room(work):
+            while await self._has_room(owned):
                 async with asyncio.timeout(CHUNK_TIMEOUT_S):
                     chunk = await anext(chunks, None)
-                if chunk is None or work.released:
+                if chunk is None or owned.released:
                     return
-                begin = work.window.next_pull_offset
-                await self._take_in(_pulled(work, chunk), begin, filters)
-                if work.window.next_pull_offset != chunk.next_queue_offset:
+                begin = owned.window.next_pull_offset
+                await self._take_in(_pulled(owned, chunk), begin, filters)
+                if owned.window.next_pull_offset != chunk.next_queue_offset:
                     return  # It was not wanted, or cannot be read: the primary tells more.
         except AioRpcError as error:
             raise error_from_rpc(error, peer=peer) from error
@@ -199,49 +203,49 @@ class ReplicaReads:
             self.end(key)
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, key: QueueKey, work: OwnedQueue, address: str, end: int) -> None:
-        task = start_task(self._run(key, work, address, end), f"replica-{work.queue}")
+    def _begin(self, key: QueueKey, owned: OwnedQueue, address: str, end: int) -> None:
+        task = start_task(self._run(key, owned, address, end), f"replica-{owned.queue}")
         self._tasks[key] = task
 
-    async def _run(self, key: QueueKey, work: OwnedQueue, address: str, end: int) -> None:
-        begin = work.window.next_pull_offset
+    async def _run(self, key: QueueKey, owned: OwnedQueue, address: str, end: int) -> None:
+        begin = owned.window.next_pull_offset
         try:
-            await self.read(work, address, end)
+            await self.read(owned, address, end)
         except CallError as error:
-            logger.info("%s is read from its primary again: %s", work.queue, error)
+            logger.info("%s is read from its primary again: %s", owned.queue, error)
             if end != READABLE_END:
                 self._rests_until_s = self._clock.monotonic_s() + REST_S
         else:
-            came = work.window.next_pull_offset - begin
-            logger.debug("%s: %d queue offsets came from %s", work.queue, came, address)
+            came = owned.window.next_pull_offset - begin
+            logger.debug("%s: %d queue offsets came from %s", owned.queue, came, address)
         finally:
             if self._tasks.get(key) is asyncio.current_task():
                 del self._tasks[key]
                 self._on_over()
 
-    async def _has_room(self, work: OwnedQueue) -> bool:
+    async def _has_room(self, owned: OwnedQueue) -> bool:
         """Wait until a queue has room; whether it is still wanted."""
-        while not work.released and not work.wants_records:
+        while not owned.released and not owned.wants_records:
             self._room.clear()
             await self._room.wait()
-        return not work.released
+        return not owned.released
 
-    def _chunk_bytes(self, work: OwnedQueue) -> int:
+    def _chunk_bytes(self, owned: OwnedQueue) -> int:
         """About as much as half of a window holds, by the messages that it has."""
-        window, settings = work.window, self._settings
+        window, settings = owned.window, self._settings
         mean = window.size_bytes // window.message_count if window.message_count else 0
         half = mean * settings.queue_message_count_max // 2 or CHUNK_BYTES_MIN
         wanted = min(half, settings.pull_bytes_max, settings.queue_bytes_max)
         return min(max(wanted, CHUNK_BYTES_MIN), CHUNK_BYTES_MAX)
 
 
-def _pulled(work: OwnedQueue, chunk: PullRangeResponse) -> PulledRecords:
+def _pulled(owned: OwnedQueue, chunk: PullRangeResponse) -> PulledRecords:
     """A chunk as if the primary had given it: it has the same messages there."""
     head = QueueRecords(
-        topic=work.queue.topic,
-        queue_id=work.queue.queue_id,
+        topic=owned.queue.topic,
+        queue_id=owned.queue.queue_id,
         next_queue_offset=chunk.next_queue_offset,
-        log_epoch=work.log_epoch,
+        log_epoch=owned.log_epoch,
         record_sizes=chunk.record_sizes,
     )
     records = memoryview(chunk.records)
