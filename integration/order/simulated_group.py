@@ -20,6 +20,7 @@ from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.client.client_id import new_client_id
 from ariane_sdk.consumer.consumer_life import ConsumerLife
 from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
+from ariane_sdk.consumer.delivery.queue_work import ListenerParts
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
 from ariane_sdk.routing.route import BrokerRoute, Route
 
@@ -165,12 +166,10 @@ class Member:
         return OrderedQueueWork(
             queue,
             begin_offset,
-            deliver=deliver,
-            batch_size=2,
-            settings=SETTINGS,
+            ListenerParts(deliver=deliver, batch_size=2, settings=SETTINGS),
             on_room=on_room,
-            locks=self.life.locks,
             returns=RETURNS,
+            locks=self.life.locks,
         )
 
     def disconnect(self, *, dead=False):

@@ -7,6 +7,7 @@ import pytest
 from ariane_sdk import MessageQueue, PushSettings
 from ariane_sdk.consumer.delivery.message_returns import EXHAUSTED, REJECTED
 from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
+from ariane_sdk.consumer.delivery.queue_work import ListenerParts
 from ariane_sdk.errors import MessagesFailed
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -60,9 +61,11 @@ class Scene:
         work = OrderedQueueWork(
             QUEUE,
             0,
-            deliver=self.deliver,
-            batch_size=batch_size,
-            settings=PushSettings(suspend_s=0.001),
+            ListenerParts(
+                deliver=self.deliver,
+                batch_size=batch_size,
+                settings=PushSettings(suspend_s=0.001),
+            ),
             on_room=lambda: None,
             locks=Held(),
             returns=self,

@@ -21,11 +21,10 @@ from ariane_sdk.client.session import Session
 from ariane_sdk.client.telemetry import traced_listener
 from ariane_sdk.consumer.consumer_life import ConsumerLife
 from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
-from ariane_sdk.consumer.delivery.failed_messages import ListenerFailures
 from ariane_sdk.consumer.delivery.hand_out import DeliveryCare
 from ariane_sdk.consumer.delivery.message_returns import MessageReturns
 from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
-from ariane_sdk.consumer.delivery.queue_work import QueueWork
+from ariane_sdk.consumer.delivery.queue_work import ListenerParts, QueueWork
 from ariane_sdk.consumer.delivery.requested_consumption import RequestedConsumption
 from ariane_sdk.consumer.group.allocation import AllocationStrategy
 from ariane_sdk.consumer.group.consumer_plan import (
@@ -200,7 +199,8 @@ class PushConsumer:
             random=self._plan.random,
         )
 
-        gate, failures = DeliveryGate(), ListenerFailures()
+        gate = DeliveryGate()
+        parts = ListenerParts(deliver=calls.deliver, batch_size=self._batch_size, settings=settings)
 
         def make_work(
             queue: MessageQueue, begin_offset: int, on_room: Callable[[], None]
@@ -211,26 +211,14 @@ class PushConsumer:
                 return OrderedQueueWork(
                     queue,
                     begin_offset,
-                    deliver=calls.deliver,
-                    batch_size=self._batch_size,
-                    settings=settings,
+                    parts,
                     on_room=on_room,
-                    locks=self._life.locks,
                     returns=returns,
                     care=care,
-                    failures=failures,
+                    locks=self._life.locks,
                 )
-            return QueueWork(
-                queue,
-                begin_offset,
-                deliver=calls.deliver,
-                batch_size=self._batch_size,
-                settings=settings,
-                on_room=on_room,
-                returns=returns if self._plan.model == "clustering" else None,
-                care=care,
-                failures=failures,
-            )
+            back = returns if self._plan.model == "clustering" else None
+            return QueueWork(queue, begin_offset, parts, on_room=on_room, returns=back, care=care)
 
         if settings.consume_on_request:
             self._life.consume = RequestedConsumption(

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ariane_sdk.client.listener import Deliver
 from ariane_sdk.consumer.delivery.failed_messages import (
     FailedMessages,
-    ListenerFailures,
     failed_messages,
 )
 from ariane_sdk.consumer.delivery.hand_out import CARELESS, DeliveryCare, GivenUpError
 from ariane_sdk.consumer.delivery.message_returns import EXHAUSTED, REJECTED, MessageReturns
-from ariane_sdk.consumer.delivery.queue_work import QueueWork
+from ariane_sdk.consumer.delivery.queue_work import ListenerParts, QueueWork
 from ariane_sdk.consumer.delivery.window import Delivery
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.settings import PushSettings
 
 
 class OrderedQueueWork(QueueWork):
@@ -37,31 +34,18 @@ class OrderedQueueWork(QueueWork):
         self,
         queue: MessageQueue,
         begin_offset: int,
+        parts: ListenerParts,
         *,
-        deliver: Deliver,
-        batch_size: int,
-        settings: PushSettings,
         on_room: Callable[[], None],
-        locks: QueueLocks,
         returns: MessageReturns,
         care: DeliveryCare = CARELESS,
-        failures: ListenerFailures | None = None,
+        locks: QueueLocks,
     ) -> None:
         """Own a locked queue from now on; the rest as ``QueueWork``.
 
         ``returns`` makes dead letters, and knows after how many tries.
         """
-        super().__init__(
-            queue,
-            begin_offset,
-            deliver=deliver,
-            batch_size=batch_size,
-            settings=settings,
-            on_room=on_room,
-            returns=returns,
-            care=care,
-            failures=failures,
-        )
+        super().__init__(queue, begin_offset, parts, on_room=on_room, returns=returns, care=care)
         self._locks = locks
         self._dead_letters = returns
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
@@ -46,6 +47,23 @@ RUN_MESSAGES: Final = 32
 that saves the work of taking and finishing each small batch."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerParts:
+    """What all queues of one listener share.
+
+    Attributes:
+        deliver: Calls the listener.
+        batch_size: The most messages for one call.
+        settings: The consumer's behaviour.
+        failures: Tells of the listener's failures.
+    """
+
+    deliver: Deliver
+    batch_size: int
+    settings: PushSettings
+    failures: ListenerFailures = field(default_factory=ListenerFailures)
+
+
 class QueueWork:
     """Delivers the messages of one queue: one batch after the other, or several at once.
 
@@ -77,20 +95,16 @@ class QueueWork:
         self,
         queue: MessageQueue,
         begin_offset: int,
+        parts: ListenerParts,
         *,
-        deliver: Deliver,
-        batch_size: int,
-        settings: PushSettings,
         on_room: Callable[[], None],
         returns: MessageReturns | None = None,
         care: DeliveryCare = CARELESS,
-        failures: ListenerFailures | None = None,
     ) -> None:
         """Own a queue from now on, and consume it from ``begin_offset``.
 
         ``on_room`` is called when the window has room again, so that the queue can be pulled.
         Without ``returns``, messages that fail are delivered again from here and not sent back.
-        ``failures`` belongs to the listener and is shared by all its queues.
         """
         self.queue = queue
         self.window = QueueWindow(begin_offset)
@@ -100,9 +114,10 @@ class QueueWork:
         self.pulled_s: float | None = None
         self.delivered_s: float | None = None
         self.hand_out = HandOut(
-            queue, self.window, deliver, care=care, is_released=lambda: self.released
+            queue, self.window, parts.deliver, care=care, is_released=lambda: self.released
         )
-        self._failures = failures or ListenerFailures()
+        settings, batch_size = parts.settings, parts.batch_size
+        self._failures = parts.failures
         self._batch_size = batch_size
         # With several loops for the queue, a run that one has taken is not there for the others.
         alone = self._takes_runs and settings.queue_concurrency == 1
