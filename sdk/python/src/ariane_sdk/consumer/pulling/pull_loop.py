@@ -6,15 +6,15 @@
             <- answer 1   decode 1, deliver 1    <- answer 2   decode 2, deliver 2
                           (the broker reads)                   (the broker reads)
 
-The next pull leaves before what the last one brought is decoded: broker and client work at the same
-time. Where little comes at a time, a pull goes on by itself instead: the broker answers it again
-whenever something has come, as long as there is room for it, and nobody has to ask.
+The next pull is sent before the last answer is decoded, so that broker and client work at the same
+time. Where few messages come at a time, a pull follows the queues instead: the broker answers it
+again whenever messages have come, as long as there is room for them, and the client sends nothing.
 
-A queue whose window is full is left out; when it has room again, or a queue is added or removed,
-while a pull that does not know it is being held, another pull is sent, which ends that hold.
-Nothing is lost by that: positions move only when an answer has been taken in, and an answer for
-another position than that is dropped. What may have crossed answers under way has one answer only,
-so that the pull behind it is asked from where they ended.
+A pull leaves out queues whose windows are full. When such a queue has room again, or a queue is
+added or removed, and the broker holds a pull that does not know of it, another pull is sent, which
+ends the hold. No message is lost: a position moves only when an answer has been taken in, and an
+answer for another position is dropped. A pull that overtakes another is answered once only, so that
+the next pull begins where the answers on their way ended.
 """
 
 from __future__ import annotations
@@ -48,30 +48,30 @@ from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import loop_for_ever, start_task
 
 INTERRUPT_DELAY_S: Final = 0.005
-"""A pull that finds something answers sooner; only one that is held is overtaken."""
+"""A pull that finds messages is answered sooner; only a held pull is overtaken."""
 
 POSITIONS_PER_PULL_MAX: Final = 8192
-"""Brokers take no more in one call."""
+"""Brokers accept no more in one call."""
 
 HOLD_GRACE_S: Final = 5.0
 """How much longer than the hold an answer may take."""
 
 AHEAD_BYTES_MIN: Final = 64 << 10
-"""Less than that is decoded sooner than another pull is sent: its listener should not wait."""
+"""A smaller answer is decoded before the next pull is sent: its listener should not wait."""
 
 LOST_REASONS: Final = frozenset(
     {"QUEUE_LOCKED", "QUEUE_LOCK_FENCED", "CONSUMER_OFFSET_RESET", "QUEUE_CUT"}
 )
-"""The queue is to be dropped: another member owns it, its offset was set anew, or it has lost its
-end."""
+"""The queue must be dropped: another member owns it, its offset was reset, or the broker has lost
+the end of the queue."""
 
 
 class _OpenPull(NamedTuple):
     """A pull that is not over.
 
     Attributes:
-        offsets: Where it reads each queue next, as far as its answers have come.
-        filters: What was wanted of each topic.
+        offsets: Where its next answer begins in each queue.
+        filters: The filter of each topic when it was sent.
     """
 
     offsets: dict[QueueKey, int]
@@ -79,7 +79,7 @@ class _OpenPull(NamedTuple):
 
 
 class PullLoop:
-    """Pulls from one broker for as long as any queue there is owned."""
+    """Pulls the owned queues of one broker."""
 
     def __init__(
         self,
@@ -93,11 +93,11 @@ class PullLoop:
         lock_epoch_of: Callable[[MessageQueue], int | None],
         damaged_bodies: DamagedBodies,
     ) -> None:
-        """Own no queue yet.
+        """Start without queues.
 
-        ``source`` is the broker, or the FilterServers beside it. ``on_trouble`` is told the topic
-        and the error when a route may be out of date, ``on_lost`` of a queue that another member
-        has locked. ``damaged_bodies`` gives up messages that columns or filters cannot read.
+        ``source`` is the broker, or the FilterServers beside it. ``on_trouble`` is called with a
+        topic and an error when the route may be out of date, ``on_lost`` when another member has
+        locked a queue. ``damaged_bodies`` gives up messages that columns or filters cannot read.
         """
         self.broker_name = broker_name
         self._connections = connections
@@ -113,7 +113,7 @@ class PullLoop:
         self._replica_reads = ReplicaReads(
             connections, plan, take_in=self._take_in_from_replica, on_over=self.look_again
         )
-        # The pulls that are not over, and what is being taken in.
+        # The pulls that are not over, and the answers that are being taken in.
         self._asked: deque[_OpenPull] = deque()
         self._arrived: dict[QueueKey, Arrived] = {}
         self._stream: PullStream | None = None
@@ -124,16 +124,16 @@ class PullLoop:
         self._task = start_task(loop_for_ever(self._turn, plan.clock), f"pull-{broker_name}")
 
     def add(self, owned: OwnedQueue) -> None:
-        """Pull this queue too."""
+        """Add a queue."""
         key = owned.queue.topic, owned.queue.queue_id
         self._owned[key] = owned
         for asked in self._asked:
-            # Who owned it before asked: under another lock perhaps.
+            # It was pulled before, perhaps under another lock.
             asked.offsets.pop(key, None)
         self.look_again()
 
     def remove(self, queue: MessageQueue) -> None:
-        """Pull this queue no longer; an answer that is under way is dropped."""
+        """Remove a queue; an answer on its way is dropped."""
         key = queue.topic, queue.queue_id
         self._owned.pop(key, None)
         self._replica_reads.end(key)
@@ -141,18 +141,18 @@ class PullLoop:
 
     @property
     def empty(self) -> bool:
-        """Whether there is no queue to pull."""
+        """Whether the loop has no queue."""
         return not self._owned
 
     def look_again(self) -> None:
-        """A queue was added or removed, or has room again, or another filter."""
+        """Pull anew after a queue was added or removed, or has room again, or another filter."""
         self._changed.set()
         self._replica_reads.look_again()
         if self._asked and self._interrupt is None:
             self._overtake_soon()
 
     async def close(self) -> None:
-        """Pull no more."""
+        """Stop pulling."""
         if self._interrupt is not None:
             self._interrupt.cancel()
         self._task.cancel()
@@ -165,13 +165,13 @@ class PullLoop:
         self._interrupt = loop.call_later(INTERRUPT_DELAY_S, self._overtake_held)
 
     def _overtake_held(self) -> None:
-        """Send another pull if the one that is held lacks a queue that is ready, or has others."""
+        """Send another pull if the held one lacks a ready queue, or has one that is gone."""
         self._interrupt = None
         stream = self._stream
         if stream is None or not self._asked:
-            return  # The next pull is about to be made anyway.
+            return  # The next pull is sent soon.
         if len(self._asked) > 1:
-            # One is overtaken already; the other may be held as well.
+            # One is overtaken already; the other one may be held as well.
             self._overtake_soon()
             return
         asked = self._asked[0]
@@ -188,7 +188,7 @@ class PullLoop:
         try:
             await stream.ask(request, follow=False)
         except CallError:
-            return  # Who waits for the answer before sees it too.
+            return  # The reader of the answers gets the same error.
 
     def _is_ready(self, key: QueueKey, owned: OwnedQueue) -> bool:
         if not owned.wants_records or owned.not_before_s > self._clock.monotonic_s():
@@ -211,7 +211,7 @@ class PullLoop:
         return owned.window.next_pull_offset if arrived is None else arrived.next_offset
 
     async def _turn(self) -> None:
-        """One answer, or one wait for something to pull."""
+        """Take in one answer, or wait for a queue to pull."""
         self._changed.clear()
         ready: Mapping[QueueKey, OwnedQueue] = {}
         if not self._asked:
@@ -231,15 +231,15 @@ class PullLoop:
         await self._take_all_in(answer.queues, self._answered(answer))
 
     async def _next_answer(self, ready: Mapping[QueueKey, OwnedQueue]) -> PullAnswer:
-        """The next answer; pulls these queues first, if there are any."""
+        """Return the next answer; first pull these queues, if there are any."""
         if ready:
             await self._pull(ready)
         if self._stream is None:
-            raise CallError("nothing was asked", retriable=True)
+            raise CallError("no pull was sent", retriable=True)
         return await self._stream.answer(self._settings.hold_s + HOLD_GRACE_S)
 
     def _answered(self, answer: PullAnswer) -> _OpenPull:
-        """What the pull asked for that this answer is to; one that follows goes on behind it."""
+        """Return the pull of an answer; if further answers follow, they begin behind this one."""
         if not answer.more_follow:
             return self._asked.popleft()
         asked = self._asked[0]
@@ -252,7 +252,7 @@ class PullLoop:
         return _OpenPull(before, asked.filters)
 
     async def _take_all_in(self, answer: Sequence[PulledRecords], asked: _OpenPull) -> None:
-        """Take an answer in while the broker works on the next one."""
+        """Take in an answer while the broker works on the next one."""
         if not any(pulled.head.HasField("error") for pulled in answer):
             self._arrived = {
                 (pulled.head.topic, pulled.head.queue_id): Arrived(
@@ -270,14 +270,14 @@ class PullLoop:
                 await self._pull_ahead(ready)
             for place, pulled in enumerate(answer):
                 if place:
-                    # Decoding takes time: others have their turn between queues.
+                    # Decoding takes time: other tasks run between two queues.
                     await asyncio.sleep(0)
                 if damage := self._take_in(pulled, asked):
                     await self._give_up(pulled, damage, asked)
         finally:
             self._arrived.clear()
         if self._replica_reads.follow_hints(answer, self._owned):
-            # Pulls that are under way name queues that are read elsewhere now.
+            # Pulls on their way name queues that are read elsewhere now.
             self._hang_up()
 
     async def _take_in_from_replica(
@@ -291,12 +291,12 @@ class PullLoop:
         try:
             await self._pull(ready)
         except CallError as error:
-            # What has come is taken in first; then another stream is tried.
+            # The answer at hand is taken in first; then another stream is tried.
             logger.info("%s cannot be pulled from: %s", self._source.peer, error)
             self._hang_up()
 
     def _next_ready(self) -> dict[QueueKey, OwnedQueue]:
-        """The queues of the next pull; where one pull cannot name all of them, they take turns."""
+        """Return the queues of the next pull; if there are too many for one, they take turns."""
         ready = {key: owned for key, owned in self._owned.items() if self._is_ready(key, owned)}
         if len(ready) <= POSITIONS_PER_PULL_MAX:
             return ready
@@ -317,7 +317,7 @@ class PullLoop:
             pass
 
     async def _pull(self, ready: Mapping[QueueKey, OwnedQueue]) -> None:
-        """Send one pull, which knows of everything that is ready."""
+        """Send one pull for all queues that are ready."""
         if self._interrupt is not None:
             self._interrupt.cancel()
             self._interrupt = None
@@ -328,14 +328,14 @@ class PullLoop:
         if self._stream is None:
             channel = self._connections.channel(address)
             self._stream = PullStream(channel, address, peer=self._source.peer)
-        # Where queues take turns, each pull is for others.
+        # If queues take turns, each pull has other queues.
         await self._stream.ask(self._note(request), follow=not _take_turns(ready))
 
     def _request(self, ready: Mapping[QueueKey, OwnedQueue]) -> PullRecordsRequest:
         return self._requests.request(ready, self._arrived, in_turn=_take_turns(ready))
 
     def _note(self, request: PullRecordsRequest) -> PullRecordsRequest:
-        """Remember what a pull asks for."""
+        """Note a pull that is about to be sent."""
         offsets = {
             (position.topic, position.queue_id): position.queue_offset
             for position in request.positions
@@ -344,7 +344,7 @@ class PullLoop:
         return request
 
     def _hang_up(self) -> None:
-        """End the stream; what was asked for is asked again on the next."""
+        """End the stream; its pulls are repeated on the next one."""
         if self._overtaking is not None:
             self._overtaking.cancel()
             self._overtaking = None
@@ -354,7 +354,7 @@ class PullLoop:
         self._asked.clear()
 
     def _is_wanted(self, head: QueueRecords, asked: _OpenPull) -> bool:
-        """Whether what came of a queue is what its window waits for."""
+        """Whether the records of a queue are those that its window waits for."""
         key = head.topic, head.queue_id
         owned = self._owned.get(key)
         return (
@@ -367,7 +367,7 @@ class PullLoop:
     async def _give_up(
         self, pulled: PulledRecords, damage: BodiesDamaged, asked: _OpenPull
     ) -> None:
-        """Have messages given up whose bodies cannot be read, and take in those beside them."""
+        """Give up messages whose bodies cannot be read, and take in the others."""
         head = pulled.head
         owned = self._owned[head.topic, head.queue_id]
         if await self._damaged_bodies.give_up(owned.queue, damage):
@@ -379,13 +379,13 @@ class PullLoop:
             self._queue_failed(owned, CallError(f"{owned.queue}: {damage}"))
 
     def _take_in(self, pulled: PulledRecords, asked: _OpenPull) -> BodiesDamaged | None:
-        """Put what came of a queue into its window; says what has to be given up first."""
+        """Put records into the window of their queue; return what must be given up first."""
         head = pulled.head
         key = head.topic, head.queue_id
         self._arrived.pop(key, None)
         owned = self._owned.get(key)
         if owned is None or not self._is_wanted(head, asked):
-            # What is wanted instead may have been compared with this answer, not with its window.
+            # The next pull may have counted on this answer.
             self.look_again()
             return None
         if head.HasField("error"):
@@ -401,7 +401,7 @@ class PullLoop:
                 self._queue_failed(owned, error)
             return None
         owned.pulled_s = asyncio.get_running_loop().time()
-        # What is in the window was read before, and the broker has found it to be there still.
+        # The broker has found that its log still has the messages of the window.
         owned.log_epoch = head.log_epoch
         if not pulled.message_count:
             owned.window.put((), head.next_queue_offset)
@@ -417,16 +417,16 @@ class PullLoop:
         return None
 
     def _fill(self, owned: OwnedQueue, pulled: PulledRecords) -> None:
-        """Put records into a window; see ``fill``, whose errors come too."""
+        """Put records into a window; raises the errors of ``fill``."""
         message_filter = self._filters.get(owned.queue.topic)
         fill(owned, pulled, message_filter)
         if isinstance(message_filter, LocalFilter) and owned.wants_records and self._asked:
-            # What a filter of this process left out was counted as arrived: the pull that is held
-            # may lack this queue, and nobody will consume what is not there.
+            # Messages that the filter dropped were counted as arrived, so the held pull may lack
+            # this queue. No listener finishes them, which would make the loop look again.
             self.look_again()
 
     def _queue_failed(self, owned: OwnedQueue, error: CallError) -> None:
-        """One queue was not read; the others were."""
+        """Report that a queue could not be read, and pull it again later."""
         logger.warning("%s cannot be pulled: %s", owned.queue, error)
         owned.not_before_s = self._clock.monotonic_s() + RECONNECT_DELAY_S_MAX
         # By then a pull for the other queues may be held.
@@ -434,7 +434,7 @@ class PullLoop:
         self._on_trouble(owned.queue.topic, error)
 
     async def _back_off(self, error: CallError, topics: Sequence[str]) -> None:
-        """The stream failed: wait before the next, longer each time."""
+        """Wait after the stream has failed, longer each time."""
         logger.info("%s cannot be pulled from: %s", self._source.peer, error)
         for topic in topics:
             self._on_trouble(topic, error)

@@ -1,7 +1,7 @@
-"""The pull loops of a consumer, made when a queue is first owned that they pull.
+"""The pull loops of a consumer, made when they get their first queue.
 
-One for each broker, and one more for the queues there whose topics have an uploaded filter: those
-are pulled from FilterServers beside the broker, and what keeps them from it keeps nobody else.
+One loop pulls from each broker. Queues whose topics have an uploaded filter have a loop of their
+own: it pulls from the FilterServers beside the broker, and their failures do not hold up others.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class PullLoops:
         on_fatal: Callable[[CallError], None],
         damaged_bodies: DamagedBodies,
     ) -> None:
-        """Pull from no broker yet.
+        """Start without queues.
 
-        ``on_lost`` is told of a queue that another member has locked, ``on_fatal`` that the group
-        does not let this consumer in any longer. ``locks`` are for consumers in order alone.
+        ``on_lost`` is called when another member has locked a queue, ``on_fatal`` when the group no
+        longer accepts this consumer. Only ordered consumers have ``locks``.
         """
         self._connections = session.connections
         self._routes = session.routes
@@ -56,25 +56,25 @@ class PullLoops:
         self._loop_of: dict[MessageQueue, tuple[PullLoop, OwnedQueue]] = {}
 
     def add(self, owned: OwnedQueue) -> None:
-        """Pull this queue too."""
+        """Add a queue."""
         loop = self._loop_for(owned.queue)
         self._loop_of[owned.queue] = loop, owned
         loop.add(owned)
 
     def remove(self, queue: MessageQueue) -> None:
-        """Pull this queue no longer; an answer that is under way is dropped."""
+        """Remove a queue; an answer on its way is dropped."""
         found = self._loop_of.pop(queue, None)
         if found is not None:
             found[0].remove(queue)
 
     def look_again_at(self, queue: MessageQueue) -> None:
-        """A queue may be pulled again."""
+        """Pull a queue again if it has room."""
         found = self._loop_of.get(queue)
         if found is not None:
             found[0].look_again()
 
     def look_again(self) -> None:
-        """Filters may have changed, and with them whom queues are pulled from."""
+        """Follow changed filters, which may change where queues are pulled from."""
         for queue, (loop, owned) in list(self._loop_of.items()):
             wanted = self._loop_for(queue)
             if wanted is not loop:
@@ -88,7 +88,7 @@ class PullLoops:
         return [*self._broker_loops.values(), *self._filter_loops.values()]
 
     def _loop_for(self, queue: MessageQueue) -> PullLoop:
-        """The loop that pulls a queue: from its broker, or from FilterServers beside it."""
+        """Return the loop that pulls a queue: from its broker, or from FilterServers beside it."""
         name = queue.broker_name
         if isinstance(self._filters.get(queue.topic), UploadedFilter):
             loops, make_source = self._filter_loops, self._filter_server_source
@@ -127,36 +127,36 @@ class PullLoops:
         )
 
     async def close(self) -> None:
-        """Pull no more."""
+        """Stop pulling."""
         await asyncio.gather(*(loop.close() for loop in self._loops()))
 
     def _routes_to(self, broker_name: str) -> Iterator[tuple[str, BrokerRoute]]:
-        """What routes say of a broker, with their topics."""
+        """The routes to a broker, with their topics."""
         for route in self._routes.latest_first(self._filters):
             broker = route.broker(broker_name)
             if broker is not None:
                 yield route.topic, broker
 
     def _read_address(self, broker_name: str) -> str:
-        """Where a broker is now; nothing if nobody knows."""
+        """The address of a broker; empty if no route has it."""
         addresses = (broker.read_address for _, broker in self._routes_to(broker_name))
         return next(filter(None, addresses), "")
 
     def _replicas(self, broker_name: str) -> Sequence[str]:
-        """Where the replicas of a broker are; none if nobody knows."""
+        """The addresses of the replicas of a broker; empty if no route has any."""
         replicas = (broker.replica_addresses for _, broker in self._routes_to(broker_name))
         return next(filter(None, replicas), ())
 
     def _filter_servers(self, broker_name: str) -> Sequence[str]:
-        """Where the FilterServers beside a broker are; none if nobody knows."""
+        """The addresses of the FilterServers beside a broker; empty if no route has any."""
         servers = (broker.filter_servers for _, broker in self._routes_to(broker_name))
         return next(filter(None, servers), ())
 
     async def _ask_broker(self, broker_name: str) -> None:
-        """See that a broker answers.
+        """Check that a broker answers.
 
         Raises:
-            CallError: It does not answer, or its address is not known.
+            CallError: It does not answer, or its address is unknown.
         """
         for topic, broker in self._routes_to(broker_name):
             await self._calls.queue_bounds(broker, topic)
@@ -164,7 +164,7 @@ class PullLoops:
         raise CallError(f"no address of broker {broker_name} is known", retriable=True)
 
     def _suspect(self, topic: str, error: CallError) -> None:
-        """A pull failed: the route may be out of date, or the group may have refused it."""
+        """Doubt the route after a failed pull; the consumer ends if the group has refused it."""
         if error.reason == "SUBSCRIPTION_CONFLICT":
             self._on_fatal(error)
         self._routes.doubt(topic)

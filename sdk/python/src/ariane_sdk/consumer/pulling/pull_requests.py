@@ -1,4 +1,4 @@
-"""Pulls as a broker is asked for them: each queue as far as its window has room."""
+"""Requests of pulls: each queue gets as much as its window has room for."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.timestamps import duration_from
 
 HOLD_S_IN_TURN: Final = 0.1
-"""How long a pull is held that leaves other queues waiting for their turn."""
+"""How long a pull is held while other queues wait for their turn."""
 
 QueueKey: TypeAlias = tuple[str, int]
 """Topic and queue id."""
 
 
 class Arrived(NamedTuple):
-    """What has come of a queue and is not taken in yet.
+    """The answer for a queue while it is not taken in yet.
 
     Attributes:
-        next_offset: Where the pull after it reads.
-        message_count: Messages.
+        next_offset: Where the next pull begins.
+        message_count: Number of messages.
         size_bytes: Bytes of their records.
-        log_epoch: The epoch of the broker's log that they were read in.
+        log_epoch: The epoch of the broker's log when they were read.
     """
 
     next_offset: int
@@ -42,7 +42,7 @@ class PullRequests:
 
     Attributes:
         plan: What the consumer is to be; its filters may change.
-        lock_epoch_of: The epoch of the lock of a queue; nothing if there is none.
+        lock_epoch_of: The epoch of the lock of a queue; None without a lock.
     """
 
     plan: ConsumerPlan
@@ -55,12 +55,12 @@ class PullRequests:
         *,
         in_turn: bool,
     ) -> PullRecordsRequest:
-        """One pull.
+        """Make the request of a pull.
 
         Args:
             ready: The queues to be pulled.
-            arrived: What has come of some and is not in their windows yet.
-            in_turn: Whether others wait for their turn.
+            arrived: The answers that are not in the windows of their queues yet.
+            in_turn: Whether other queues wait for their turn.
         """
         filters, settings = self.plan.filters, self.plan.settings
         topics = {topic for topic, _ in ready}
@@ -76,7 +76,7 @@ class PullRequests:
         )
 
     def _wanted(self, owned: OwnedQueue, arrived: Arrived | None) -> PullPosition:
-        """What is wanted of one queue: as much as its window has room for."""
+        """Ask for as much of one queue as its window has room for."""
         window, settings = owned.window, self.plan.settings
         arrived = arrived or Arrived(window.next_pull_offset, 0, 0, owned.log_epoch)
         count_room = settings.queue_message_count_max - window.message_count

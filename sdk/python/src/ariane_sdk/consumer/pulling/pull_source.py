@@ -1,4 +1,4 @@
-"""Where the messages of a broker are pulled from: itself, or a FilterServer beside it."""
+"""Where the messages of a broker are pulled from: the broker, or a FilterServer beside it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ariane_sdk.runtime.log import logger
 NEXT_SERVER_REASONS: Final = frozenset(
     {"FILTER_NOT_FOUND", "FEATURE_NOT_AVAILABLE", "FILTER_MODULE_INVALID"}
 )
-"""What one FilterServer refuses and another may have."""
+"""Another FilterServer may accept the pull."""
 
 FINAL_REASONS: Final = frozenset({"FILTER_QUARANTINED", "FILTER_EXPRESSION_INVALID"})
-"""What no other FilterServer would answer otherwise."""
+"""Every other FilterServer would refuse the pull as well."""
 
 
 SILENT_REASONS: Final = frozenset(
@@ -31,33 +31,33 @@ SILENT_REASONS: Final = frozenset(
         "SERVICE_DRAINING",
     }
 )
-"""How the lack of a FilterServer looks."""
+"""Errors that mean that a FilterServer is absent."""
 
 
 class PullSource(Protocol):
-    """Whom a pull loop asks.
+    """The process that a pull loop pulls from.
 
     Attributes:
-        peer: Its name for logs and errors.
+        peer: The name of the process for logs and errors.
     """
 
     peer: str
 
     def address(self) -> str:
-        """Where it is now.
+        """Return its address.
 
         Raises:
-            CallError: Nobody knows.
+            CallError: The address is unknown.
         """
 
     def answered(self) -> None:
-        """It has answered."""
+        """Note that it has answered."""
 
     def replica(self) -> str:
-        """Where a replica of it may be read instead; nothing if nowhere. Another one each time."""
+        """Return the address of a replica, another one each time; empty if there is none."""
 
     async def failed(self, error: CallError) -> bool:
-        """A stream to it has failed; says whether to ask again at once, elsewhere."""
+        """Note that its stream has failed; True if another process can be asked at once."""
 
 
 class BrokerSource:
@@ -69,7 +69,7 @@ class BrokerSource:
         read_address: Callable[[], str],
         replicas: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """Ask the address that the route names, empty if it names none; so with replicas."""
+        """Begin; the functions read the current route, and return nothing if it has no address."""
         self.peer = f"broker {broker_name}"
         self._read_address = read_address
         self._replicas = replicas
@@ -97,12 +97,12 @@ class BrokerSource:
 
 
 class FilterServerSource:
-    """The FilterServers beside a broker: one after the other, until one serves.
+    """The FilterServers beside a broker: one after the other, until one answers.
 
-    Members of a group begin at different ones, so that all processors have work. What all of them
-    refuse, or an operator has stopped, ends the consumer with the reason. So does the lack of any
-    FilterServer while the broker itself is there, after a time in which one could have been
-    started again. Offsets stay where they are in each case.
+    Members of a group begin at different FilterServers, so that the load is shared. If all of them
+    refuse the filter, or an operator has stopped it, the consumer ends with their reason. It also
+    ends if no FilterServer answers while the broker does, for longer than a restart takes. In each
+    case the offsets stay where they are.
     """
 
     def __init__(
@@ -116,16 +116,16 @@ class FilterServerSource:
         broker_answers: Callable[[], Awaitable[object]],
         on_fatal: Callable[[CallError], None],
     ) -> None:
-        """Ask none yet.
+        """Start with the FilterServer of the given number.
 
         Args:
             broker_name: The broker.
-            addresses: The FilterServers that the route says now.
-            first: Any number; says which of them is asked first.
-            wait_s: How long there may be none before the consumer ends.
-            clock: Measures that.
-            broker_answers: Asks the broker itself; raises ``CallError`` when it is away.
-            on_fatal: Told why the consumer cannot go on.
+            addresses: Returns the addresses of the FilterServers in the current route.
+            first: Any number; chooses the FilterServer that is asked first.
+            wait_s: How long all FilterServers may be absent before the consumer ends.
+            clock: Measures the absence.
+            broker_answers: Asks the broker itself; raises ``CallError`` if it does not answer.
+            on_fatal: Called with the reason when the consumer cannot go on.
         """
         self.peer = f"the FilterServer of broker {broker_name}"
         self._broker_name = broker_name
@@ -159,7 +159,7 @@ class FilterServerSource:
         self._tried.clear()
 
     def replica(self) -> str:
-        """As ``PullSource``: FilterServers stand beside one process each."""
+        """As ``PullSource``: a FilterServer has no replica."""
         return ""
 
     async def failed(self, error: CallError) -> bool:
@@ -200,7 +200,7 @@ class FilterServerSource:
         try:
             await self._broker_answers()
         except CallError:
-            # Whoever pulls without a filter waits for the broker too.
+            # Consumers without a filter wait for the broker, too.
             self._absent_since_s = now_s
             return
         self._on_fatal(
@@ -215,5 +215,5 @@ class FilterServerSource:
 
 
 def _has_spoken(error: CallError) -> bool:
-    """Whether a FilterServer said so itself, and not the lack of one."""
+    """Whether the error comes from a FilterServer, and not from the absence of one."""
     return error.reason not in SILENT_REASONS and not error.reason.startswith("GRPC_")

@@ -1,4 +1,4 @@
-"""One stream of pulls to a broker: questions go ahead, answers come in their order."""
+"""One stream of pulls to a broker; the answers come in the order of the pulls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PullStream:
     """A stream that is open until it fails or is closed.
 
     Attributes:
-        address: Where it goes to.
+        address: The address of the broker.
     """
 
     def __init__(self, channel: Channel, address: str, *, peer: str) -> None:
@@ -39,11 +39,11 @@ class PullStream:
         self._turn = asyncio.Lock()
 
     async def ask(self, request: PullRecordsRequest, *, follow: bool) -> None:
-        """Send a pull; its answers come behind those to the earlier ones.
+        """Send a pull; its answers come after those to earlier pulls.
 
         Args:
             request: The pull.
-            follow: Whether it may go on after its first answer.
+            follow: Whether the broker may answer it more than once.
 
         Raises:
             CallError: The stream has failed.
@@ -58,13 +58,13 @@ class PullStream:
             raise self._ended() from error
 
     async def answer(self, timeout_s: float) -> PullAnswer:
-        """The next answer to the oldest pull that is not over.
+        """Return the next answer to the oldest pull that is not over.
 
         Args:
-            timeout_s: How long to wait for it.
+            timeout_s: How long to wait.
 
         Raises:
-            CallError: The stream has failed, or its time is over.
+            CallError: The stream has failed, or no answer came in time.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -78,10 +78,10 @@ class PullStream:
         try:
             return pull_answer(answer)
         except DecodeError as error:
-            raise CallError(f"{self._peer} answered with what cannot be read: {error}") from error
+            raise CallError(f"{self._peer}: its answer cannot be decoded: {error}") from error
 
     def close(self) -> None:
-        """End it; answers that have not come never will."""
+        """End the stream; no more answers come."""
         self._call.cancel()
 
     def _ended(self) -> ServiceUnavailable:

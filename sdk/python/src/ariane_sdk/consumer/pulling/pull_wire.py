@@ -1,7 +1,7 @@
-"""Answers to pulls as they come over the wire: the records are looked at where they lie.
+"""Answers to pulls as they come over the wire, decoded without a copy of the records.
 
-Protocol Buffers would copy every block once more. The fields of a message may be taken apart and
-put together as bytes, so the generated class decodes all but the records::
+Protocol Buffers would copy every block once more. Here the fields of a message are split as bytes,
+and the generated class decodes all fields but the records::
 
     StreamPullsResponse     0A length { PullRecordsResponse }   10 01 where more follow
     PullRecordsResponse     0A length { QueueRecords }   ...once for each queue
@@ -34,12 +34,12 @@ _SIZE_BYTES: Final = 4
 
 
 class PulledRecords(NamedTuple):
-    """What one queue gave.
+    """The records of one queue.
 
     Attributes:
-        head: What is said of it; its ``records`` and ``bodies`` are empty.
+        head: The fields beside them; its ``records`` and ``bodies`` are empty.
         records: The records, back to back: a view of the answer.
-        bodies: Bodies alone, in place of records: the same.
+        bodies: Bodies in place of whole records: a view as well.
     """
 
     head: QueueRecords
@@ -48,7 +48,7 @@ class PulledRecords(NamedTuple):
 
     @property
     def message_count(self) -> int:
-        """How many messages came."""
+        """Number of messages."""
         runs = self.head.body_runs
         if runs:
             return sum(run.message_count for run in runs)
@@ -56,17 +56,17 @@ class PulledRecords(NamedTuple):
 
     @property
     def record_bytes(self) -> int:
-        """Bytes of their records, also of those that did not come."""
+        """Bytes of the whole records, also where only bodies came."""
         runs = self.head.body_runs
         if runs:
             return sum(run.message_count * run.record_bytes for run in runs)
         return len(self.records)
 
     def without(self, rows: Collection[int]) -> PulledRecords:
-        """The same without some records.
+        """Return a copy without some records.
 
         Args:
-            rows: Which to leave out.
+            rows: The places of these records.
         """
         sizes = np.frombuffer(self.head.record_sizes, "<i4")
         kept = np.ones(len(sizes), np.bool_)
@@ -82,8 +82,8 @@ class PullAnswer(NamedTuple):
     """One answer to a pull of a stream.
 
     Attributes:
-        queues: What each queue gave.
-        more_follow: Whether the next answer is one to the same pull.
+        queues: The records of each queue.
+        more_follow: Whether the next answer is to the same pull.
     """
 
     queues: Sequence[PulledRecords]
@@ -91,13 +91,13 @@ class PullAnswer(NamedTuple):
 
 
 def pull_answer(answer: bytes) -> PullAnswer:
-    """Take a ``StreamPullsResponse`` apart.
+    """Decode a ``StreamPullsResponse``.
 
     Args:
-        answer: As it came.
+        answer: The encoded response.
 
     Raises:
-        DecodeError: It is none.
+        DecodeError: The bytes are no such response.
     """
     queues: list[PulledRecords] = []
     more_follow = False

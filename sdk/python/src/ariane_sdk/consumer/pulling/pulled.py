@@ -1,4 +1,4 @@
-"""What was pulled, on its way into the window of its queue."""
+"""Pulled records on their way into the window of their queue."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from ariane_sdk.runtime.log import logger
 def projection_of(
     owned_queues: Iterable[OwnedQueue], filters: Mapping[str, MessageFilter]
 ) -> PullProjection.ValueType:
-    """How much of each message of some queues a pull has to bring.
+    """Return which parts of each message a pull of these queues needs.
 
     Args:
         owned_queues: The queues.
-        filters: What is wanted of each topic.
+        filters: The filter of each topic.
     """
     for owned in owned_queues:
         window, message_filter = owned.window, filters.get(owned.queue.topic)
@@ -45,32 +45,31 @@ def projection_of(
         if isinstance(message_filter, LocalFilter):
             return PULL_PROJECTION_UNSPECIFIED
         if message_filter is not None and message_filter.tags:
-            # The broker compares hashes of tags: the tags themselves are looked at here.
+            # The broker compares hashes of tags; the consumer compares the tags themselves.
             return PULL_PROJECTION_UNSPECIFIED
     return PULL_PROJECTION_BODIES
 
 
 def fill(owned: OwnedQueue, pulled: PulledRecords, message_filter: MessageFilter | None) -> None:
-    """Put what came of a queue into its window.
+    """Put pulled records into the window of their queue.
 
     Args:
         owned: The queue.
-        pulled: What came, at least one message.
-        message_filter: What is wanted of its topic; all if not given.
+        pulled: The records, at least one.
+        message_filter: The filter of the topic; None for all messages.
 
     Raises:
-        BodiesDamaged: Some bodies cannot be read, and columns of them are wanted, or the filter
-            looked into them.
-        FilterFailed: A local filter passed nothing.
+        BodiesDamaged: Some bodies cannot be read, and columns or the filter need them.
+        FilterFailed: A local filter failed.
         CodecMissing: The library that would decompress a body is not installed.
-        RecordCorrupted: The records cannot be taken apart.
-        RecordDamaged: One of them cannot.
+        RecordCorrupted: The records cannot be decoded.
+        RecordDamaged: One of them cannot be decoded.
     """
     head, window = pulled.head, owned.window
     tags = message_filter.tags if message_filter is not None else ()
     if head.body_runs:
         if not isinstance(window, ColumnWindow) or tags or isinstance(message_filter, LocalFilter):
-            raise RecordCorrupted("bodies alone came, which nobody has asked for")
+            raise RecordCorrupted("bodies came without records, which was not asked for")
         window.put_bodies(PulledBodies(head.body_runs, pulled.bodies), head.next_queue_offset)
         owned.wake()
         return
@@ -102,12 +101,12 @@ def _passed(
     queue: MessageQueue,
     local_filter: LocalFilter,
 ) -> PulledRecords:
-    """What a local filter lets pass of a pull.
+    """Return the records that a local filter lets pass.
 
     Raises:
         BodiesDamaged: It looked into bodies that cannot be read.
-        FilterFailed: It passed nothing.
-        RecordCorrupted: The records cannot be taken apart.
+        FilterFailed: It failed.
+        RecordCorrupted: The records cannot be decoded.
     """
 
     def messages() -> list[ReceivedMessage]:
@@ -124,12 +123,12 @@ def _passed(
 def damage_before_filter(
     pulled: PulledRecords, queue: MessageQueue, error: CallError
 ) -> BodiesDamaged:
-    """The message whose body a filter could not look at, to be given up.
+    """Return the message whose body a filter could not read, so that it is given up.
 
     Args:
-        pulled: What came with the error: that message alone.
+        pulled: The record that came with the error: of that message alone.
         queue: Its queue.
-        error: What the FilterServer says of it.
+        error: The error of the FilterServer.
     """
     sizes = np.frombuffer(pulled.head.record_sizes, "<i4")
     messages = received_messages(pulled.records, sizes, queue)
@@ -137,14 +136,14 @@ def damage_before_filter(
 
 
 def move_into_range(owned: OwnedQueue, head: QueueRecords) -> None:
-    """Go on where the broker still has, or will have, something.
+    """Go on inside the range of offsets that the broker has.
 
-    Below the range: retention has deleted what comes next, so the oldest that is kept does.
-    Above: the broker has lost what was consumed already, and all that is to come is new.
+    Below the range, retention has deleted the next messages: go on at the oldest that is kept.
+    Above it, the broker has lost messages that were consumed already: all that follow are new.
 
     Args:
         owned: The queue.
-        head: What is said of it.
+        head: The broker's answer for it.
     """
     asked = owned.window.next_pull_offset
     oldest, end = head.min_queue_offset, head.max_queue_offset

@@ -1,9 +1,9 @@
-"""Pulled records as messages: the way to a listener, without a Python statement for each.
+"""Pulled records become messages for a listener, without a Python statement for each.
 
-A record is cut at places that numpy has computed for all of them; what a listener may never look
-at, the header above all, stays as bytes until it does. Messages of one kind tend to have one size:
-neighbours that have it are cut by one step in C, at half the price. All this takes some fifty
-steps of numpy, however few the records are: a few are taken apart one by one.
+Records are cut at places that numpy has computed for all of them. The parts that a listener may
+never look at, above all the header, stay bytes until it does. Messages of one kind tend to have one
+size: neighbours of equal size are cut by one step in C, at half the price. All this takes about
+fifty steps of numpy, however few the records are; so a few records are taken apart one by one.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _LONG_WAY: Final = int(HOST_FLAGS | SystemFlag.COMPRESSED)
 """Bits of the system flag of records that are taken apart one by one."""
 
 COLUMNS_RECORDS_MIN: Final = 24
-"""Fewer records than that are taken apart one by one: measured, one in 5 us instead of 90."""
+"""Fewer records are taken apart one by one: one takes 5 us instead of 90, measured."""
 
 RUN_RECORDS_MIN: Final = 8
-"""Where fewer neighbours than that have the same size on average, each is cut by itself."""
+"""Where fewer neighbours have the same size on average, each is cut by itself."""
 
 ALIKE_RECORDS_MIN: Final = 64
-"""Where so many neighbours have the same size on average, they are looked at together."""
+"""Where so many neighbours have the same size on average, they are compared together."""
 
 _SIZE_AND_MAGIC: Final = Struct(">iI")
 _BODY_LENGTH: Final = Struct(">i")
@@ -59,7 +59,7 @@ _unpack_header = HEADER_STRUCTS[False, False].unpack
 
 
 class PulledMessage(ReceivedMessage):
-    """A message whose header is decoded when something of it is asked for."""
+    """A message whose header is decoded when one of its fields is read."""
 
     __slots__ = ("_raw_header",)
 
@@ -80,7 +80,7 @@ class PulledMessage(ReceivedMessage):
     if not TYPE_CHECKING:  # Type checkers would take any name for an attribute.
 
         def __getattr__(self, name: str) -> object:
-            # Python asks here for a slot that was never filled.
+            # Python calls this for a slot that was never filled.
             if name == "_header":
                 self._header = _unpack_header(self._raw_header)
                 return self._header
@@ -90,11 +90,11 @@ class PulledMessage(ReceivedMessage):
 def received_messages(
     records: ByteBuffer, sizes: NDArray[np.integer[Any]], queue: MessageQueue
 ) -> list[ReceivedMessage]:
-    """The messages of records of one queue that lie back to back.
+    """Return the messages of records of one queue.
 
     Args:
-        records: The records.
-        sizes: Bytes of each, an integer[count].
+        records: The records, back to back.
+        sizes: Bytes of each, integer[count].
         queue: The queue.
 
     Raises:
@@ -117,12 +117,12 @@ def received_messages(
 def _made(
     queue: MessageQueue, parts: Iterable[tuple[bytes, bytes, bytes]]
 ) -> list[ReceivedMessage]:
-    """Messages of header, body and properties."""
+    """Make messages of header, body and properties."""
     return list(starmap(partial(PulledMessage, queue), parts))
 
 
 def queue_offsets_of(messages: Sequence[ReceivedMessage]) -> NDArray[np.int64]:
-    """The queue offset of each message, int64[count]; headers that nobody looked at stay so."""
+    """Return the queue offset of each message, int64[count], without decoding headers."""
     try:
         headers = b"".join(map(_raw_header_of, messages))
     except AttributeError:  # Some were taken apart one by one.
@@ -133,20 +133,20 @@ def queue_offsets_of(messages: Sequence[ReceivedMessage]) -> NDArray[np.int64]:
 def _one_by_one(
     records: ByteBuffer, sizes: NDArray[np.integer[Any]], queue: MessageQueue
 ) -> list[ReceivedMessage]:
-    """The messages of records of any kind."""
+    """Return the messages of records of any kind."""
     return list(map(ReceivedMessage, iter_messages(bytes(records), sizes), repeat(queue)))
 
 
 def _cut_alike(
     records: memoryview, sizes: NDArray[np.integer[Any]], topic: bytes
 ) -> Iterator[tuple[bytes, bytes, bytes]] | None:
-    """Header, body and properties of each record, if long runs of them are alike.
+    """Return header, body and properties of each record, if long runs of records are alike.
 
-    A tenth of the steps of ``decode_columns``: what is the same in all records of a run is told by
-    the first, and compared at once.
+    This takes a tenth of the steps of ``decode_columns``: the fields that are equal in all records
+    of a run are read from the first and compared at once.
 
     Returns:
-        The parts; ``None``: the records are not alike, or something is to be said against them.
+        The parts; None if the records are not alike, or one of them is malformed.
     """
     changes = np.flatnonzero(sizes[1:] != sizes[:-1]) + 1
     if len(changes) * ALIKE_RECORDS_MIN > len(sizes) or len(topic) > TOPIC_V1_BYTES_MAX:
@@ -167,7 +167,7 @@ def _cut_alike(
 
 
 def _shape_of_run(run: memoryview, count: int, counted_topic: bytes) -> Struct | None:
-    """How records of one size are cut; nothing unless all are cut alike, and sound."""
+    """Return how records of one size are cut; None unless all are well formed and cut alike."""
     size = len(run) // count
     if size * count != len(run) or size < RECORD_BYTES_MIN:
         return None
@@ -195,7 +195,7 @@ def _shape_of_run(run: memoryview, count: int, counted_topic: bytes) -> Struct |
 
 
 def _firsts_of_runs(columns: RecordColumns) -> NDArray[np.int64]:
-    """The places of those records that are not cut as the one before."""
+    """Return the places of records that are not cut like the one before."""
     differs = np.ones(len(columns), np.bool_)
     differs[1:] = np.diff(columns.sizes) != 0
     differs[1:] |= np.diff(columns.body_length) != 0
@@ -206,7 +206,7 @@ def _firsts_of_runs(columns: RecordColumns) -> NDArray[np.int64]:
 def _cut_runs(
     columns: RecordColumns, firsts: NDArray[np.int64]
 ) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Header, body and properties of each record; those that are cut alike at once."""
+    """Return header, body and properties of each record; runs that are cut alike at once."""
     view = memoryview(columns.records)
     body_ends = columns.body_start + columns.body_length
     bounds = (columns.starts, columns.body_start, body_ends, columns.properties_start)
@@ -225,7 +225,7 @@ def _cut_runs(
 
 
 def _cut_one_by_one(columns: RecordColumns) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Header, body and properties of each record."""
+    """Return header, body and properties of each record."""
     cut = bytes(columns.records).__getitem__
     starts, body_starts = columns.starts.tolist(), columns.body_start.tolist()
     body_ends = (columns.body_start + columns.body_length).tolist()
@@ -240,7 +240,7 @@ def _cut_one_by_one(columns: RecordColumns) -> Iterator[tuple[bytes, bytes, byte
 
 
 def _are_of(columns: RecordColumns, topic: str) -> bool:
-    """Whether all records name this topic."""
+    """Whether all records are of this topic."""
     name = topic.encode()
     if not len(columns) or (columns.topic_length != len(name)).any():
         return False

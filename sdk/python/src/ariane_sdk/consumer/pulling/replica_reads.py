@@ -1,15 +1,14 @@
-"""Queues that are read from a replica for a while: their backlog is deep, or the primary is away.
+"""Queues that are read from a replica for a while: the backlog is deep, or the primary is away.
 
 ::
 
     primary   pull ... hint: a replica has it up to 900        pull from 900 on ...
     replica                      range 120 to 900 ------------>
 
-A range has no group, no lock, and no epoch of the log: groups, their offsets and locks are the
-primary's. What a replica hands out was confirmed, so it lies in the primary's log as well, and a
-position that was read up to there is one of the primary's. Where a replica has nothing, refuses or
-fails, the primary is asked again, and says what is so: nothing that a replica says moves a position
-but messages.
+The request of a range has no group, no lock, and no epoch of the log: the primary has the groups,
+their offsets and locks. The messages of a replica were confirmed, so the primary's log has them,
+too, under the same offsets. If a replica has no messages, refuses or fails, the primary is asked
+again. Only messages from a replica move a position, no other answer.
 """
 
 from __future__ import annotations
@@ -39,29 +38,29 @@ from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
 
 READABLE_END: Final = 1 << 61
-"""The end of a range that means whatever can be read there."""
+"""The end of a range that reaches as far as a replica can read."""
 
 REST_S: Final = 10.0
-"""How long no hint is followed after a replica has failed: the primary has everything, too."""
+"""How long hints are ignored after a replica has failed: the primary has all messages, too."""
 
 CHUNK_BYTES_MIN: Final = 64 << 10
 CHUNK_BYTES_MAX: Final = 4 << 20
-"""What brokers take."""
+"""The limits of brokers."""
 
 NO_PRIMARY_REASON: Final = "BROKER_NOT_PRIMARY"
-"""Whoever was primary is none any more, and the route does not know the next one yet."""
+"""The broker is no longer primary, and the route does not know the next primary yet."""
 
 CHUNK_TIMEOUT_S: Final = 10.0
-"""How long a chunk of a range may take: nobody holds one."""
+"""How long a chunk of a range may take; replicas do not hold requests."""
 
 
 TakeIn: TypeAlias = Callable[[PulledRecords, int, Mapping[str, MessageFilter]], Awaitable[None]]
-"""Puts what came of a queue into its window: the records, where they begin, and the filters that
-they were asked for with."""
+"""Puts records into the window of their queue; called with the records, the queue offset at which
+they begin, and the filters of the request."""
 
 
 class ReplicaReads:
-    """The queues of one pull loop that are read from replicas now."""
+    """Reads queues of one pull loop from replicas."""
 
     def __init__(
         self,
@@ -71,13 +70,13 @@ class ReplicaReads:
         take_in: TakeIn,
         on_over: Callable[[], None],
     ) -> None:
-        """Read none yet.
+        """Start without queues.
 
         Args:
-            connections: To all processes.
+            connections: The client's connections.
             plan: What the consumer is to be; its filters may change.
-            take_in: Puts what came of a queue into its window.
-            on_over: Called when a queue is to be pulled from the primary again.
+            take_in: Puts records into the window of their queue.
+            on_over: Called when a queue can be pulled from the primary again.
         """
         self._connections = connections
         self._filters = plan.filters
@@ -96,14 +95,14 @@ class ReplicaReads:
     def follow_hints(
         self, answer: Iterable[PulledRecords], owned_queues: Mapping[QueueKey, OwnedQueue]
     ) -> bool:
-        """Read deep backlogs where the primary says; it has no part in them for so long.
+        """Read deep backlogs from the replicas that the primary names.
 
         Args:
-            answer: What it gave, which is in the windows already.
+            answer: The primary's answer, which is in the windows already.
             owned_queues: The queues of the loop.
 
         Returns:
-            Whether any is read elsewhere now.
+            Whether a queue is read from a replica now.
         """
         hinted = [pulled.head for pulled in answer if pulled.head.HasField("replica")]
         if not hinted or self._clock.monotonic_s() < self._rests_until_s:
@@ -117,7 +116,7 @@ class ReplicaReads:
                 or key in self
                 or owned.window.next_pull_offset < head.next_queue_offset
             ):
-                continue  # It was not taken in: another member may own it by now.
+                continue  # The answer was not taken in: another member may own the queue by now.
             self._begin(key, owned, head.replica.address, head.replica.end_queue_offset)
             begun = True
         return begun
@@ -132,12 +131,12 @@ class ReplicaReads:
         replica: Callable[[], str],
         lock_epoch_of: Callable[[MessageQueue], int | None],
     ) -> None:
-        """Read what can be read while there is no primary; offsets are stored once there is one.
+        """Read from replicas while there is no primary; offsets are stored once there is one.
 
         Args:
-            owned_queues: The queues; those that are locked are left, since locks cannot be renewed.
-            replica: Where one is; nothing if nowhere.
-            lock_epoch_of: Of the lock of a queue; nothing without one.
+            owned_queues: The queues; locked ones are skipped, since locks cannot be renewed.
+            replica: Returns the address of a replica; empty if there is none.
+            lock_epoch_of: The epoch of the lock of a queue; None without a lock.
         """
         for owned in owned_queues:
             if lock_epoch_of(owned.queue) is None and (address := replica()):
@@ -145,22 +144,22 @@ class ReplicaReads:
                 self._begin(key, owned, address, READABLE_END)
 
     def end(self, key: QueueKey) -> None:
-        """Read a queue no longer; nothing of it is taken in from now on."""
+        """Stop reading a queue; no more of its messages are taken in."""
         task = self._tasks.pop(key, None)
         if task is not None:
             task.cancel()
 
     def look_again(self) -> None:
-        """A queue may have room again."""
+        """Go on with queues that have room again."""
         self._room.set()
 
     async def read(self, owned: OwnedQueue, address: str, end: int) -> None:
-        """Read a range until its end, or until something else is wanted.
+        """Read a range until its end, or until the queue moves otherwise.
 
         Args:
             owned: The queue.
-            address: The replica.
-            end: How far, exclusive.
+            address: The address of the replica.
+            end: The end of the range, exclusive.
 
         Raises:
             CallError: The replica did not answer, or refused.
@@ -188,7 +187,7 @@ class ReplicaReads:
                 begin = owned.window.next_pull_offset
                 await self._take_in(_pulled(owned, chunk), begin, filters)
                 if owned.window.next_pull_offset != chunk.next_queue_offset:
-                    return  # It was not wanted, or cannot be read: the primary tells more.
+                    return  # It was not wanted, or is unreadable: the primary is asked again.
         except AioRpcError as error:
             raise error_from_rpc(error, peer=peer) from error
         except TimeoutError:
@@ -197,7 +196,7 @@ class ReplicaReads:
             call.cancel()
 
     async def close(self) -> None:
-        """Read nothing more."""
+        """Stop reading."""
         tasks = list(self._tasks.values())
         for key in list(self._tasks):
             self.end(key)
@@ -224,14 +223,14 @@ class ReplicaReads:
                 self._on_over()
 
     async def _has_room(self, owned: OwnedQueue) -> bool:
-        """Wait until a queue has room; whether it is still wanted."""
+        """Wait until a queue has room; False if it is being given up."""
         while not owned.released and not owned.wants_records:
             self._room.clear()
             await self._room.wait()
         return not owned.released
 
     def _chunk_bytes(self, owned: OwnedQueue) -> int:
-        """About as much as half of a window holds, by the messages that it has."""
+        """About half of what a window holds, estimated from the messages that it has."""
         window, settings = owned.window, self._settings
         mean = window.size_bytes // window.message_count if window.message_count else 0
         half = mean * settings.queue_message_count_max // 2 or CHUNK_BYTES_MIN
@@ -240,7 +239,7 @@ class ReplicaReads:
 
 
 def _pulled(owned: OwnedQueue, chunk: PullRangeResponse) -> PulledRecords:
-    """A chunk as if the primary had given it: it has the same messages there."""
+    """Return a chunk as an answer of the primary, which has the same messages there."""
     head = QueueRecords(
         topic=owned.queue.topic,
         queue_id=owned.queue.queue_id,

@@ -43,10 +43,10 @@ BROKERS_INTERVAL_S: Final = 15.0
 """How often the list of brokers is read again."""
 
 CHECKS_MAX: Final = 64
-"""Questions in work at a time; others wait for their turn."""
+"""Questions that are answered at a time; others wait for their turn."""
 
 CAUSE_LENGTH_MAX: Final = 255
-"""Characters of what is said of an answer that is unknown."""
+"""Characters of the cause that is told with an unknown outcome."""
 
 _REAL_TOPIC: Final = "REAL_TOPIC"
 _ANSWERS: Final = {

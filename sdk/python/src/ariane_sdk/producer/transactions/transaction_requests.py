@@ -32,13 +32,13 @@ from ariane_sdk.producer.sending.append_stream import AppendStream
 from ariane_sdk.settings import ProducerSettings
 
 TOGETHER_MAX: Final = 64
-"""Of one request. Fewer cost more (half as many a quarter more CPU, measured); with more, of
-hundreds under way, the broker would wait for the next request while the producer makes it."""
+"""Half messages and ends in one request. Half as many cost a quarter more CPU, measured. With more,
+the broker would wait for the next request while the producer makes it."""
 
 HALF_MIN: Final = 16
-"""Of each of the two requests in which many are sent when nothing is under way: from there on the
-answer to one lets the next be made while the broker works on the other. In one request all would
-wait for one answer, and client and broker work in turn."""
+"""If none is in flight, twice as many or more are sent in two requests: the client makes the next
+request while the broker works on one. In one request, all would wait for one answer, and client and
+broker would work in turn."""
 
 _Entry: TypeAlias = HalfMessageToStore | TransactionToEnd
 _Result: TypeAlias = HalfMessageResult | TransactionEndResult
@@ -119,7 +119,7 @@ class TransactionRequests:
         gathered = self._gathered.get(address)
         if gathered is None:
             self._gathered[address] = [waiting]
-            loop.call_soon(self._leave, address, peer)
+            loop.call_soon(self._send_gathered, address, peer)
         else:
             gathered.append(waiting)
         result = await waiting.future
@@ -127,8 +127,8 @@ class TransactionRequests:
             raise error_from_status(result.error, peer=peer)
         return result
 
-    def _leave(self, address: str, peer: str) -> None:
-        """Send what came in this turn of the loop, unless its caller has gone."""
+    def _send_gathered(self, address: str, peer: str) -> None:
+        """Send the entries of this turn of the loop whose callers still wait."""
         gathered = [each for each in self._gathered.pop(address) if not each.future.done()]
         count_max = self._count_max(address, len(gathered))
         for together in _requests_of(gathered, count_max, self._settings.request_bytes_max):
@@ -198,7 +198,7 @@ class TransactionRequests:
 def _requests_of(
     gathered: Sequence[_Waiting], count_max: int, bytes_max: int
 ) -> Iterator[Sequence[_Waiting]]:
-    """Divide what is to be sent by number and size; an item over the limit goes alone."""
+    """Divide entries by number and size; an entry that is larger than the limit goes alone."""
     begin = size = 0
     for place, each in enumerate(gathered):
         each_size = each.entry.ByteSize()
