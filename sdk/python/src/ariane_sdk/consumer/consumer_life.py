@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from ariane.broker.v1.client_service_pb2 import AttachResponse, Membership
+from ariane.broker.v1.client_service_pb2 import AttachResponse
 from ariane_record.encoding.kept_memory import expect_large_blocks
 from ariane_record.names import RETRY_PREFIX, retry_topic
 from ariane_sdk.client.operator_answers import Consume, OperatorAnswers, settings_facts
@@ -161,7 +161,7 @@ class ConsumerLife:
 
     def _make_attachments(self) -> Attachments:
         return Attachments(
-            self._membership(),
+            membership_of(self.plan),
             self.session.connections,
             client_id=self.plan.client_id,
             clock=self.plan.clock,
@@ -170,18 +170,6 @@ class ConsumerLife:
             on_fatal=self._fail,
             on_turn=self._doubt_routes,
             answers=self._operator_answers,
-        )
-
-    def _membership(self, owned: frozenset[MessageQueue] = frozenset()) -> Membership:
-        plan = self.plan
-        return membership_of(
-            plan.group,
-            plan.filters,
-            plan.strategy,
-            ordered=plan.ordered,
-            broadcasting=plan.model == "broadcasting",
-            zone=plan.settings.zone,
-            owned=owned,
         )
 
     def _make_damaged_bodies(self) -> DamagedBodies:
@@ -435,7 +423,7 @@ class ConsumerLife:
             wanted.update(share.queues)
             shared = shared or share.member_count > 1
         if getattr(self.plan.strategy, "needs_owners", False):
-            self._attachments.change(self._membership(frozenset(wanted)))
+            self._attachments.change(membership_of(self.plan, wanted))
         handover_s = self.plan.settings.handover_s if shared else 0.0
         self.owned.change_to(wanted, handover_s=handover_s)
         self._assigned.set()

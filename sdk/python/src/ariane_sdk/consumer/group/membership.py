@@ -14,9 +14,8 @@ from ariane.broker.v1.client_service_pb2 import (
     Membership,
     OwnedQueues,
 )
-from ariane_sdk.checks.message_filter import MessageFilter
 from ariane_sdk.client.broker_calls import BrokerCalls
-from ariane_sdk.consumer.group.allocation import AllocationStrategy, GroupFacts, InformedStrategy
+from ariane_sdk.consumer.group.allocation import GroupFacts, InformedStrategy
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
 from ariane_sdk.errors import ArianeError, CallError
 from ariane_sdk.message_queue import MessageQueue
@@ -39,27 +38,19 @@ class Share(NamedTuple):
     member_count: int
 
 
-def membership_of(
-    group: str,
-    filters: Mapping[str, MessageFilter],
-    strategy: AllocationStrategy,
-    *,
-    ordered: bool,
-    broadcasting: bool = False,
-    zone: str = "",
-    owned: Collection[MessageQueue] = (),
-) -> Membership:
+def membership_of(plan: ConsumerPlan, owned: Collection[MessageQueue] = ()) -> Membership:
     """What a consumer says of its part in a group."""
+    broadcasting, filters = plan.model == "broadcasting", plan.filters
     by_broker: dict[tuple[str, str], list[int]] = defaultdict(list)
     for queue in sorted(owned):
         by_broker[queue.topic, queue.broker_name].append(queue.queue_id)
     return Membership(
-        consumer_group=group,
+        consumer_group=plan.group,
         model=CONSUME_MODEL_BROADCASTING if broadcasting else CONSUME_MODEL_CLUSTERING,
         subscriptions=[filters[topic].to_wire(topic) for topic in sorted(filters)],
-        ordered=ordered,
-        strategy=strategy.name,
-        zone=zone,
+        ordered=plan.ordered,
+        strategy=plan.strategy.name,
+        zone=plan.settings.zone,
         owned_queues=[
             OwnedQueues(topic=topic, broker_name=broker_name, queue_ids=queue_ids)
             for (topic, broker_name), queue_ids in by_broker.items()
