@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+# Only Linux has a clock that also runs while the machine sleeps: a lease must not outlast that.
+_STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
@@ -18,7 +21,10 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Return seconds since an arbitrary point. It never goes back: measure spans with it."""
+        """Return seconds since an arbitrary point. It never goes back: measure spans with it.
+
+        It also runs while the machine sleeps.
+        """
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -35,7 +41,7 @@ class SystemClock:
 
     def monotonic(self) -> float:
         """Return seconds since an arbitrary point."""
-        return time.monotonic()
+        return time.clock_gettime(_STEADY)
 
     async def sleep(self, seconds: float) -> None:
         """Wait for a span."""
