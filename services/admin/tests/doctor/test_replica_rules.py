@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from ariane.namesrv.v1.route_pb2 import BrokerIdentity
 from ariane.replication.v1.replica_pb2 import ReplicaSet, ReplicaState
 from ariane.replication.v1.replica_set_service_pb2 import GetReplicaSetResponse
@@ -11,15 +13,37 @@ from ariane_admin.doctor.cluster_facts import BrokerFacts, ClusterFacts
 from ariane_admin.doctor.replica_rules import RULES
 
 
-def broker(address="h:1", *, broker_id=0, has_lease=True, in_sync=(0, 1), replicas=(), trouble=""):
+def replica(seconds, *, broker_id=1, attached=True):
+    state = ReplicaState(broker_id=broker_id, attached=attached, behind_bytes=5000)
+    state.behind_for.FromTimedelta(timedelta(seconds=seconds))
+    return state
+
+
+FOLLOWS = (replica(1),)
+
+
+def broker(
+    address="h:1",
+    *,
+    broker_id=0,
+    has_lease=True,
+    in_sync=(0, 1),
+    brokers=2,
+    replicas=FOLLOWS,
+    trouble="",
+):
     row = ReplicaSet(
         cluster_name="c",
         broker_name="broker-a",
         in_sync_broker_ids=in_sync,
-        addresses={0: "h:1", 1: "h:2"},
+        addresses={one: f"h:{one + 1}" for one in range(brokers)},
     )
     said = GetReplicaSetResponse(
-        replica_set=row, has_lease=has_lease, replicas=replicas, trouble=trouble
+        replica_set=row,
+        broker_id=broker_id,
+        has_lease=has_lease,
+        replicas=replicas if has_lease else (),
+        trouble=trouble,
     )
     identity = BrokerIdentity(
         cluster_name="c", broker_name="broker-a", broker_id=broker_id, address=address
@@ -37,15 +61,9 @@ def advised(*brokers):
     return [finding.advice for rule in RULES for finding in rule(facts)]
 
 
-def replica(seconds, *, attached=True):
-    state = ReplicaState(broker_id=1, attached=attached, behind_bytes=5000)
-    state.behind_for.FromTimedelta(timedelta(seconds=seconds))
-    return state
-
-
 def test_a_sound_set_and_a_broker_without_replicas_are_no_finding():
     identity = BrokerIdentity(cluster_name="c", broker_name="broker-b", address="h:3")
-    assert found(broker(replicas=[replica(1)]), BrokerFacts(identity)) == []
+    assert found(broker(), BrokerFacts(identity)) == []
 
 
 def test_a_primary_without_a_lease_takes_nothing():
@@ -63,7 +81,7 @@ def test_replicas_that_stand_in_routes_have_no_primary():
     assert finding.endswith("accepts no messages: there is no primary: awaited")
     [advice] = advised(dead, *replicas)
     # Without --unclean it is refused: the others that are in sync would come by themselves.
-    assert "ariane broker ha elect broker-a --unclean" in advice
+    assert "ariane broker ha elect broker-a --id ID --unclean" in advice
     assert "(ariane broker ha status broker-a)" in advice
     assert found(broker(), *replicas) == []  # It has just come back.
 
@@ -79,3 +97,12 @@ def test_a_set_of_one_and_a_replica_that_is_behind():
     assert "the only broker in sync" in finding
     [finding] = found(broker(replicas=[replica(31)]))
     assert "replica 1 is 5,000 bytes behind" in finding
+
+
+@pytest.mark.parametrize("other", [(), [replica(1, broker_id=2, attached=False)]])
+def test_a_replica_that_does_not_follow_although_another_one_does(other):
+    """One that was never heard of since the primary began, or one that has left."""
+    [finding] = found(broker(brokers=3, replicas=[*FOLLOWS, *other]))
+    assert "does not copy its log to replica 2" in finding
+    [advice] = advised(broker(brokers=3, replicas=[*FOLLOWS, *other]))
+    assert "ariane broker ha remove broker-a --id ID" in advice

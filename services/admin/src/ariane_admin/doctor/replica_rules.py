@@ -43,7 +43,8 @@ def primaries_of_one_name(facts: ClusterFacts) -> Iterator[Finding]:
                 Severity.ERROR,
                 f"broker {name}",
                 f"several brokers claim to be its primary: {where}; their messages may diverge",
-                "they use different databases: restart them with the same replica_set_url",
+                "they use different databases: stop the one that should not be primary, and start"
+                " it again with the replica_set_url of the other",
             )
 
 
@@ -66,8 +67,8 @@ def sets_without_primary(facts: ClusterFacts) -> Iterator[Finding]:
             f"broker {name}",
             "has no primary, so it accepts no messages" + (f": {trouble}" if trouble else ""),
             f"start a broker that is in sync (ariane broker ha status {name}); if none will come"
-            f" back, have another elected with ariane broker ha elect {name} --unclean: messages"
-            " that it lacks are lost",
+            f" back, have another elected with ariane broker ha elect {name} --id ID --unclean:"
+            " messages that it lacks are lost",
         )
 
 
@@ -84,7 +85,28 @@ def sets_of_one(facts: ClusterFacts) -> Iterator[Finding]:
                 "is the only broker in sync: no replica can take over, and acknowledged"
                 " messages exist on it alone",
                 f"start its replicas; ariane broker ha status {row.broker_name} shows what delays"
-                " them, and ariane broker ha remove removes one that will not come back",
+                f" them, and ariane broker ha remove {row.broker_name} --id ID removes one that"
+                " will not come back",
+            )
+
+
+def replicas_away(facts: ClusterFacts) -> Iterator[Finding]:
+    """Replicas that do not follow, where others do."""
+    for broker in facts.brokers:
+        if broker.replica_set is None or not broker.replica_set.has_lease:
+            continue
+        row = broker.replica_set.replica_set
+        attached = {one.broker_id for one in broker.replica_set.replicas if one.attached}
+        away = sorted(row.addresses.keys() - attached - {broker.replica_set.broker_id})
+        if away and len(row.in_sync_broker_ids) > 1:  # Else it is a set of one.
+            yield Finding(
+                Severity.WARNING,
+                _subject(broker),
+                f"does not copy its log to replica {', '.join(map(str, away))}: it is down, or does"
+                " not follow",
+                f"start it; ariane broker ha status {row.broker_name} shows why a running one does"
+                f" not follow, and ariane broker ha remove {row.broker_name} --id ID removes one"
+                " that will not come back",
             )
 
 
@@ -109,6 +131,7 @@ RULES: Final = (
     primaries_of_one_name,
     sets_without_primary,
     sets_of_one,
+    replicas_away,
     replicas_behind,
 )
 
