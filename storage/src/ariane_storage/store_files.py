@@ -90,7 +90,7 @@ class StoreFiles:
 
     @property
     def machine(self) -> Path:
-        """The boot of the machine in which the store was last open."""
+        """The boot of the machine in which the store was last open; what a power loss may cost."""
         return self.root / "machine.json"
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from ariane_broker.environment import Environment
 from ariane_broker.following.followed_state import FollowedState
+from ariane_broker.following.lost_end import LostEnd
 from ariane_broker.following.replica_client import ReplicaClient, ReplicaIdentity
 from ariane_broker.following.replica_life import ReplicaLife
 from ariane_broker.following.stand_in import StandIn
@@ -137,6 +137,11 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
     store, files = storing.store, StoreFiles(settings.store_path)
     state = StateCopies(environment.disk, files.config)
     taker = LogTaker(store, state.forget_snapshots)
+    lost_end = LostEnd(
+        StateFile(files.machine, environment.disk),
+        partial(_boot_id, environment.disk),
+        flush_mode=settings.flush_mode,
+    )
 
     def primary_address() -> str:
         return status().replica_set.primary_address
@@ -157,6 +162,10 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         on_state=reading.read_state,
     )
 
+    async def settle() -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(environment.threads.state, lost_end.settle)
+
     def make_standing(address: str, may_lack_end: bool) -> Standing:
         return Standing(
             row,
@@ -164,8 +173,11 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
             address,
             lease_s=settings.primary_lease_s,
             may_lack_end=may_lack_end,
+            settle=settle,
             is_new=not store.copying.epochs,
+            begins_anew=settings.accept_set_loss,
             latest_epoch=lambda: max((start.epoch for start in store.copying.epochs), default=0),
+            log_end=lambda: store.max_offset,
             confirmed=lambda: taker.confirmed,
             monotonic=clock.monotonic,
         )
@@ -186,7 +198,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         client=client,
         stand_in=StandIn(partial(standing_in, environment, reading.topics)),
         rpc_services=[rpc_service(name, servicer) for name, servicer in servicers.items()],
-        lost_power=lambda crashed: _lost_power(environment.disk, files, crashed=crashed),
+        may_lack_end=lambda crashed: lost_end.look(crashed=crashed),
         open_row=lambda: _open(database),
         close_row=database.close,
         on_elected=lambda elected: on_won(WonElection(elected, database.close)),
@@ -202,13 +214,9 @@ async def _open(database: Database) -> None:
         raise StartRefused(str(error)) from error
 
 
-def _lost_power(disk: Disk, files: StoreFiles, *, crashed: bool) -> bool:
-    """Whether the machine was off between a crash and now; notes which run of it this is."""
-    boot_id = ""
-    with contextlib.suppress(OSError):
-        boot_id = disk.read(BOOT_ID).decode().strip()
-    file = StateFile(files.machine, disk)
-    before = (file.load() or {}).get("boot_id", "")
-    if boot_id != before:
-        file.save({"boot_id": boot_id})
-    return crashed and (not boot_id or boot_id != before)
+def _boot_id(disk: Disk) -> str:
+    """Which run of the machine this is; nothing where the machine does not tell."""
+    try:
+        return disk.read(BOOT_ID).decode().strip()
+    except OSError:
+        return ""

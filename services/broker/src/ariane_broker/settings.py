@@ -53,6 +53,11 @@ class BrokerSettings(ServiceSettings):
         "SQLAlchemy URL: sqlite:////path/file.db on one machine, postgresql+psycopg://... on "
         "several. The same for all of them. Empty: the broker has no replicas.",
     )
+    accept_set_loss: bool = Field(
+        default=False,
+        description="Begin the replica set with this broker's log although the log has had "
+        "primaries: after the database was lost, for the broker that has most. Only for one start.",
+    )
     acknowledge: Literal["local", "replicated"] = Field(
         "replicated",
         description="With replicas, what an acknowledgement waits for. replicated: all in-sync "
@@ -73,7 +78,7 @@ class BrokerSettings(ServiceSettings):
         gt=0,
         description="Seconds of a primary's lease. An in-sync replica takes over a little after "
         "the lease has expired; a primary that cannot renew it in the database accepts nothing "
-        "after that. The same for all brokers of a set.",
+        "after that. The others of a set wait for the lease of the primary, not for their own.",
     )
     replica_behind_s_max: float = Field(
         5,

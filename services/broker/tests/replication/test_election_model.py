@@ -17,6 +17,7 @@ import random
 
 import pytest
 
+from ariane_broker.following.lost_end import LostEnd
 from ariane_broker.following.standing import Standing
 from ariane_broker.replication.copies import Copies
 from ariane_broker.replication.reign import Reign
@@ -75,6 +76,19 @@ class WorldRow:
             raise RowUnreachable
 
 
+class Kept:
+    """A file."""
+
+    def __init__(self):
+        self.state = None
+
+    def load(self):
+        return self.state
+
+    def save(self, state):
+        self.state = state
+
+
 class Node:
     def __init__(self, world, number):
         self.world = world
@@ -85,7 +99,9 @@ class Node:
         self.flushed = 0
         self.reaches_row = True
         self.is_up = self.is_paused = False
-        self.may_lack_end = False
+        self.has_crashed = False
+        self.boots = 0
+        self.note = Kept()
         self.reign = self.standing = self.copies = None
         self.pending = []
         self.following = None
@@ -99,9 +115,16 @@ class Node:
 
     def start(self):
         self.is_up, self.is_paused = True, False
-        self.become_replica()
+        crashed, self.has_crashed = self.has_crashed, True
+        self.become_replica(crashed=crashed)
 
-    def become_replica(self):
+    def become_replica(self, *, crashed=False):
+        mode = "sync" if self.world.sync_flush else "async"
+        lost_end = LostEnd(self.note, lambda: str(self.boots), flush_mode=mode)
+
+        async def settle():
+            lost_end.settle()
+
         self.reign = self.copies = None
         self.pending.clear()
         self.following = None
@@ -110,15 +133,17 @@ class Node:
             self.id,
             f"node{self.id}",
             lease_s=LEASE_S,
-            may_lack_end=self.may_lack_end,
+            may_lack_end=lost_end.look(crashed=crashed),
+            settle=settle,
             is_new=False,
+            begins_anew=False,
             confirmed=lambda: None,
             latest_epoch=lambda: self.starts[-1].epoch if self.starts else 0,
+            log_end=lambda: len(self.log),
             monotonic=self.monotonic,
         )
 
     def become_primary(self, elected):
-        self.may_lack_end = self.standing._may_lack_end
         self.standing = None
         self.reign = Reign(
             elected.row,
@@ -141,10 +166,11 @@ class Node:
         assert not self.starts or self.starts[-1].epoch < epoch
         self.starts.append(EpochStart(epoch, begin))
 
-    def go_down(self):
+    def go_down(self, *, in_order=False):
+        if in_order:
+            self.flush()
+            self.has_crashed = False
         self.is_up = False
-        if self.standing is not None:
-            self.may_lack_end = self.standing._may_lack_end
         self.reign = self.standing = self.copies = None
         self.pending.clear()
 
@@ -152,8 +178,8 @@ class Node:
         kept = self.world.dice.randint(self.flushed, len(self.log))
         del self.log[kept:]
         self.starts = [start for start in self.starts if start.begin <= kept]
+        self.boots += 1
         self.go_down()
-        self.may_lack_end = not self.world.sync_flush
 
     # What it does.
 
@@ -161,7 +187,6 @@ class Node:
         try:
             if self.reign is None:
                 elected = await self.standing.turn()
-                self.may_lack_end = self.standing._may_lack_end
                 if elected is not None:
                     self.become_primary(elected)
                 return
@@ -232,7 +257,7 @@ class Node:
     def follow(self):
         """Take some of the log of whom the row, as it was read last, names as primary."""
         known = self.standing.replica_set if self.standing is not None else None
-        if known is None or known.primary_id in {None, self.id}:
+        if known is None or known.primary_id in {None, self.id} or not self.standing.may_follow:
             return
         primary = self.world.nodes[known.primary_id]
         reign = primary.reign
@@ -346,6 +371,9 @@ def pull_the_plug(world, node):
         for one in world.nodes:
             one.go_down()
         node.start()
+        if world.dice.random() < 0.5:  # Its first start ends before it has reached the row.
+            node.go_down(in_order=world.dice.random() < 0.5)
+            node.start()
 
 
 async def settle(world):

@@ -12,6 +12,7 @@ from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_record import BlockEncoder
 from ariane_servicekit import ServiceError
 from ariane_storage import QueueOffsetOutOfRange, Store, StoreConfig
+from ariane_storage.log.epoch_history import EpochStart
 from ariane_storage.testing import block_of, small_config
 
 
@@ -167,3 +168,13 @@ class TestWhatIsHandedOut:
         _, store, told = begun(set(in_sync), known)
         assert told == []
         assert len(self.read(store, 0).sizes) == 2
+
+    @pytest.mark.parametrize(("known", "newest"), [(5, 1), (1, 5)])
+    def test_a_log_of_a_later_primary_is_not_cut(self, begun, known, newest):
+        """Also where the row knows nothing of that one: it may come from an old copy."""
+        primary, store, _ = begun({2}, known=False)
+        epochs = [EpochStart(newest, 0)]
+        hello = Hello(2, epochs, 0, 20, store.config.segment_bytes, known, "c")
+        with pytest.raises(ServiceError) as caught:
+            primary.follow(hello)
+        assert caught.value.row.name == "EPOCH_FENCED"

@@ -7,7 +7,6 @@ import sqlite3
 
 import pytest
 
-from ariane_broker.following.standing import Standing
 from ariane_broker.log.promise import AcknowledgedLevel, Condition
 from ariane_broker.replication.confirmation import Confirmation
 from ariane_broker.replication.copies import Copies
@@ -61,6 +60,24 @@ class TestRow:
         assert both.elected(1, 2).in_sync == {1}
         ordered = both.wanting(2, unclean=True).elected(2, 2)
         assert (ordered.in_sync, ordered.unclean, ordered.wanted_id) == ({2}, False, None)
+
+    @pytest.mark.parametrize("unclean", [False, True])
+    def test_an_order_ends_with_the_next_sign_of_life_of_the_primary(self, unclean):
+        row = ReplicaSet().begun(0, "a").elected(0, 1).at(1, "b").at(2, "c")
+        both = row.with_in_sync(frozenset({0, 1}))
+        ordered = both.wanting(2, unclean=unclean)
+        everybody = frozenset({0, 1, 2})
+        for after in (ordered.renewed(), ordered.with_in_sync(everybody), ordered.removed(2)):
+            assert (after.wanted_id, after.unclean) == (None, False)
+        # It is stopped in order, and names nobody or another one.
+        for wanted_id in (None, 1):
+            after = ordered.resigned(wanted_id)
+            assert (after.wanted_id, after.unclean) == (wanted_id, False)
+            assert [one for one in (0, 1, 2) if after.may_elect(one)] == [0, 1]
+
+    def test_it_is_the_same_from_its_document(self):
+        row = ReplicaSet().begun(0, "a", epoch=7).elected(0, 8, lease_s=2.5).at(1, "b")
+        assert ReplicaSet.of(row.version, row.document()) == row
 
     def test_neither_the_primary_nor_the_last_one_leaves(self):
         row = ReplicaSet().begun(0, "a").elected(0, 1).at(1, "b")
@@ -132,115 +149,6 @@ class TestReign:
         assert (found.primary_id, found.wanted_id, found.in_sync) == (None, 1, {0, 1})
 
 
-class TestStanding:
-    @pytest.fixture
-    def standing(self, rows):
-        self.now = 10.0
-
-        def standing(broker_id, *, epoch=0, address=None, **what):
-            what = {"may_lack_end": False, "is_new": not epoch, **what}
-            return Standing(
-                rows[broker_id],
-                broker_id,
-                address or f"h:{broker_id}",
-                lease_s=5.0,
-                confirmed=lambda: None,
-                latest_epoch=lambda: epoch,
-                monotonic=lambda: self.now,
-                **what,
-            )
-
-        return standing
-
-    async def test_only_the_broker_with_id_0_begins_a_set(self, standing):
-        assert await standing(1).turn() is None
-        first = standing(0)
-        assert await first.turn() is None
-        elected = await first.turn()
-        assert (elected.replica_set.epoch, elected.replica_set.primary_id) == (1, 0)
-
-    async def test_a_set_begins_although_replicas_are_there_before_its_first_primary(
-        self, standing
-    ):
-        first = standing(0)
-        await first.turn()
-        await standing(1).turn()
-        elected = await first.turn()
-        assert elected.replica_set.addresses == {0: "h:0", 1: "h:1"}
-        assert elected.replica_set.epoch == 1
-
-    async def in_sync(self, row, broker_ids):
-        begun = ReplicaSet().begun(0, "h:0")
-        both = begun.at(1, "h:1")
-        elected = both.elected(0, 1)
-        for one in (begun, both, elected):
-            await row.change(one)
-        if broker_ids != elected.in_sync:
-            await row.change(elected.with_in_sync(frozenset(broker_ids)))
-
-    async def test_who_is_wanted_goes_first_and_others_when_it_does_not_come(self, rows, standing):
-        await self.in_sync(rows[0], {0, 1})
-        row = await rows[0].read()
-        await rows[0].change(row.resigned(0))  # And dies before it comes back.
-        other = standing(1, epoch=1)
-        assert await other.turn() is None
-        self.now += 5.2
-        assert await other.turn() is None
-        self.now += 0.1
-        assert (await other.turn()).replica_set.primary_id == 1
-
-    async def test_who_is_not_wanted_waits_for_a_second_lease_of_a_dead_primary(
-        self, rows, standing
-    ):
-        await self.in_sync(rows[0], {0, 1})
-        await rows[0].change((await rows[0].read()).wanting(0, unclean=False))
-        other = standing(1, epoch=1)
-        for seconds, is_elected in ((0, False), (5.3, False), (5.1, False), (0.2, True)):
-            self.now += seconds
-            assert (await other.turn() is not None) == is_elected
-
-    @pytest.mark.parametrize("is_new", [False, True])
-    async def test_a_primary_that_lives_keeps_its_place_from_another_of_its_id(
-        self, rows, standing, is_new
-    ):
-        await self.in_sync(rows[0], {0, 1})
-        namesake = standing(0, epoch=0 if is_new else 1, address="h:7")
-        for _ in range(3):
-            assert await namesake.turn() is None
-            assert "a primary with this broker's id is at h:0" in namesake.trouble
-            self.now += 5.0
-            await rows[1].change((await rows[1].read()).renewed())
-        assert (await rows[1].read()).addresses[0] == "h:0"
-        assert await namesake.turn() is None
-        self.now += 5.3  # It was the one that has moved.
-        assert await namesake.turn() is None
-        assert namesake.trouble == ""
-        elected = await namesake.turn()
-        row = await rows[1].read()
-        assert row.addresses[0] == "h:7"
-        assert row.primary_id == (None if is_new else 0)
-        assert (elected is None) == is_new
-
-    @pytest.mark.parametrize("what", [{"epoch": 1, "may_lack_end": True}, {"epoch": 0}])
-    async def test_who_may_have_lost_what_others_have_leaves_the_set(self, rows, standing, what):
-        await self.in_sync(rows[0], {0, 1})
-        assert await standing(0, **what).turn() is None
-        found = await rows[1].read()
-        assert (found.primary_id, found.in_sync) == (None, {1})
-        elected = await standing(1, epoch=1).turn()
-        assert elected.replica_set.primary_id == 1
-
-    async def test_a_store_that_is_new_is_not_elected_before_others_with_logs(self, rows, standing):
-        await self.in_sync(rows[0], {0})
-        replaced = standing(0)
-        for _ in range(3):
-            assert await replaced.turn() is None
-        assert (await rows[1].read()).epoch == 1
-        ordered = (await rows[1].read()).wanting(0, unclean=True)
-        await rows[1].change(ordered)
-        assert (await replaced.turn()).replica_set.epoch == 2
-
-
 class TestCopies:
     def test_what_is_confirmed_is_what_all_in_sync_have(self):
         copies = Copies([1], 0.0, flushed=False, behind_s_max=5.0)
@@ -267,6 +175,16 @@ class TestCopies:
         assert copies.confirmed(100) == 70
         copy.state_version = 2
         assert copies.confirmed(100) == 100
+
+    def test_who_is_removed_holds_nobody_up(self):
+        copies = Copies([1, 2], 0.0, flushed=False, behind_s_max=5.0)
+        copies.attached(1, "", 0.0).progressed(90, 0, end=100, now_s=1.0)
+        assert copies.confirmed(100) == 0
+        copies.forget(2)
+        assert (copies.waited_for, set(copies.members)) == ({1}, {1})
+        assert copies.confirmed(100) == 90
+        copies.forget(1)  # It has come back: its stream goes on.
+        assert (copies.waited_for, set(copies.members)) == (set(), {1})
 
     def test_who_keeps_pace_is_never_late_although_there_is_always_more(self):
         copies = Copies([1], 0.0, flushed=False, behind_s_max=1.0)

@@ -79,7 +79,7 @@ CLUSTER_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
                 {
                     "elect": LazyCommand(
                         "ariane_admin.commands.broker.ha:elect",
-                        "Elect a replica as primary of broker NAME as soon as there is no primary.",
+                        "Elect a replica as primary of broker NAME if there is no primary.",
                     ),
                     "remove": LazyCommand(
                         "ariane_admin.commands.broker.ha:remove",

@@ -77,7 +77,9 @@ class ReplicaSetServicer(ReplicaSetServiceServicer):
         """Order an election."""
         name = request.broker_name
         asked = set_pb.ElectPrimaryRequest(broker_id=request.broker_id, unclean=request.unclean)
-        living, _ = answering(await members_of(self._doors, name))[0]
+        told = answering(await members_of(self._doors, name))
+        # A primary that lives refuses, and would soon end the order if another one took it.
+        living = next((member for member, state in told if state.has_lease), told[0][0])
         answer = await order(
             self._doors,
             living,

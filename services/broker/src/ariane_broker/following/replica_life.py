@@ -73,7 +73,7 @@ class ReplicaLife:
         client: ReplicaClient,
         stand_in: StandIn,
         rpc_services: Sequence[RpcService],
-        lost_power: Callable[[bool], bool],
+        may_lack_end: Callable[[bool], bool],
         open_row: Callable[[], Awaitable[None]],
         close_row: Callable[[], None],
         on_elected: Callable[[Elected], None],
@@ -88,8 +88,8 @@ class ReplicaLife:
             client: Fills the store.
             stand_in: Its standing with name servers while there is no primary.
             rpc_services: The services it answers for.
-            lost_power: Whether the machine was off since the store was open last; is told whether
-                the process before has died. Blocks, and notes the present run.
+            may_lack_end: Whether the log may lack its end; is told whether the process before has
+                died. Blocks, and keeps it in mind over starts.
             open_row: Makes the shared row ready; awaited.
             close_row: Lets it go.
             on_elected: Is given the election that was won: the row stays open for it.
@@ -100,7 +100,7 @@ class ReplicaLife:
         self._make_standing = make_standing
         self._client = client
         self._stand_in = stand_in
-        self._lost_power = lost_power
+        self._may_lack_end = may_lack_end
         self._open_row = open_row
         self._close_row = close_row
         self._on_elected = on_elected
@@ -150,10 +150,10 @@ class ReplicaLife:
         standing = self._standing
         if self._is_row_away:
             return ROW_AWAY
+        if standing is not None and standing.trouble:
+            return standing.trouble
         if standing is None or standing.replica_set is None:
             return self._trouble
-        if standing.trouble:
-            return standing.trouble
         if not standing.has_primary or not self._followed[0]:
             return _awaited(standing.replica_set)
         return self._trouble
@@ -168,21 +168,20 @@ class ReplicaLife:
         reached = self._reached = settings.advertised_address or address
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(threads.state, self._open_store, reached)
+            lacks_end = await loop.run_in_executor(threads.state, self._open_store, reached)
             # Nobody has told yet what is confirmed.
             self._storing.store.copying.confirm_up_to(self._storing.store.min_offset)
             await self._read_state()
-            crashed = self._storing.store.recovery.crashed
-            off = await loop.run_in_executor(threads.state, self._lost_power, crashed)
         except (StorageError, OSError) as error:
             raise StartRefused(str(error)) from error
-        may_lack_end = off and settings.flush_mode != "sync"
-        self._standing = self._make_standing(str(reached), may_lack_end)
+        self._standing = self._make_standing(str(reached), lacks_end)
         await self._open_row()
 
-    def _open_store(self, address: Address) -> None:
-        """Blocks."""
-        self._storing.store.recover(store_host(address), progress=RecoveryProgress())
+    def _open_store(self, address: Address) -> bool:
+        """Whether the log may lack its end: asked before anything can close the store. Blocks."""
+        store = self._storing.store
+        store.recover(store_host(address), progress=RecoveryProgress())
+        return self._may_lack_end(store.recovery.crashed)
 
     async def serve_started(self, address: Address) -> None:  # noqa: ARG002 - it is known already
         """Start to look at the row; wait a while for what comes of it.
@@ -243,17 +242,17 @@ class ReplicaLife:
             return
         known = self._standing.replica_set
         if known is not None:
-            await self._follow_whom(known)
+            await self._follow_whom(known, may_follow=self._standing.may_follow)
         if self._standing.has_primary:
             await self._stand_in.end()
         elif known is not None:
             route_id = known.route_id(self._environment.settings.broker_id)
             self._stand_in.begin(route_id, self._reached)
 
-    async def _follow_whom(self, known: ReplicaSet) -> None:
+    async def _follow_whom(self, known: ReplicaSet, *, may_follow: bool) -> None:
         """Follow the primary of the row; another one in its place."""
-        me = self._environment.settings.broker_id
-        primary = (known.primary_address, known.epoch) if known.primary_id != me else ("", 0)
+        is_other = known.primary_id != self._environment.settings.broker_id
+        primary = (known.primary_address, known.epoch) if is_other and may_follow else ("", 0)
         if primary == self._followed:
             return
         await self._stop_following()

@@ -2,14 +2,13 @@
 
 A broker that was cut off from power may lack the end of its log, which others count on: under
 asynchronous flush it takes itself out of the in-sync set before anything else, unless nobody else
-is in it. A process that only died has lost nothing; whether the machine went on is told by its boot
-id. So does one whose store is new although the set is not; where it is the only one in sync, it
-waits until an operator decides between it and those that have older logs.
+is in it. So does one whose store is new although the set is not; where it is the only one in sync,
+it waits until an operator decides between it and those that have older logs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ariane_broker.replication.candidacy import Candidacy
@@ -20,6 +19,9 @@ from ariane_servicekit import get_logger
 
 ORPHAN_LEASES: Final = 3
 """Leases without a sign of life after which a set has no primary: an election takes one or two."""
+
+EPOCHS_LEFT_OUT: Final = 1_000
+"""Epochs that are left out where a set begins anew: brokers that are away may have seen some."""
 
 _log = get_logger(__name__)
 
@@ -41,8 +43,11 @@ class Standing:
         *,
         lease_s: float,
         may_lack_end: bool,
+        settle: Callable[[], Awaitable[None]],
         is_new: bool,
+        begins_anew: bool,
         latest_epoch: Callable[[], int],
+        log_end: Callable[[], int],
         confirmed: Callable[[], int | None],
         monotonic: Callable[[], float],
     ) -> None:
@@ -52,25 +57,40 @@ class Standing:
             row: The shared row.
             broker_id: This broker.
             address: Where it is reached.
-            lease_s: Seconds that a primary's sign of life lasts.
+            lease_s: Seconds that this broker's signs of life last as a primary.
             may_lack_end: Whether the log may have lost what the set counts on.
+            settle: Awaited once the set does not count on that any more: the next start may
+                forget it.
             is_new: Whether the log has seen no epoch yet.
+            begins_anew: Whether it begins the set although its log has seen epochs.
             latest_epoch: The newest epoch in the log.
+            log_end: Where the log ends.
             confirmed: What primaries are known to have confirmed.
             monotonic: The clock.
         """
         self._row = row
         self._broker_id = broker_id
         self._address = address
+        self._lease_s = lease_s
         self._may_lack_end = may_lack_end
+        self._settle = settle
         self._is_new = is_new
+        self._begins_anew = begins_anew
         self._latest_epoch = latest_epoch
+        self._log_end = log_end
         self._confirmed = confirmed
         self._monotonic = monotonic
         self._candidacy = Candidacy(broker_id, lease_s=lease_s)
+        self._had_place = False
         self.replica_set: ReplicaSet | None = None
         self.trouble = ""
         self.has_primary = True
+
+    @property
+    def may_follow(self) -> bool:
+        """Whether the log may be filled: not while the set counts on what it may have lost."""
+        found = self.replica_set
+        return found is not None and not self.trouble and not self._must_leave(found)
 
     async def turn(self) -> Elected | None:
         """Read the row, and do what is to be done about it.
@@ -84,9 +104,7 @@ class Standing:
         found = await self._row.read()
         now_s = self._monotonic()
         if found is None:
-            # Only one begins a set: two would each have a log of their own.
-            if self._broker_id == 0:
-                await self._row.change(ReplicaSet().begun(0, self._address))
+            await self._begin()
             return None
         self.replica_set = found
         self._candidacy.saw(found, now_s)
@@ -94,32 +112,63 @@ class Standing:
         if found.addresses.get(self._broker_id) != self._address:
             await self._take_place(found, now_s)
             return None
-        if self._broker_id in found.in_sync and (self._may_lack_end or self._lost_store(found)):
+        self._had_place = True
+        if self._must_leave(found):
             await self._leave(found)
             return None
+        self.trouble = ""
         if not self._candidacy.may_stand(found, now_s):
             return None
         epoch = max(found.epoch, self._latest_epoch()) + 1
         asked_at_s = self._monotonic()
-        elected = found.elected(self._broker_id, epoch)
+        elected = found.elected(self._broker_id, epoch, lease_s=self._lease_s)
         if not await self._row.change(elected):
             return None
         _log.info("primary_elected", epoch=epoch, in_sync=sorted(elected.in_sync))
         return Elected(self._row, elected, asked_at_s, self._confirmed())
 
+    async def _begin(self) -> None:
+        """Begin the set. Only one does: two would each have a log of their own.
+
+        A log with epochs belongs to a set that had a row: an operator has to say who has most.
+        """
+        epoch = self._latest_epoch()
+        if epoch and not self._begins_anew:
+            if not self.trouble:
+                end = self._log_end()
+                _log.error("replica_set_lost", broker_id=self._broker_id, epoch=epoch, end=end)
+            self.trouble = (
+                f"the database knows nothing of its set, and its log is of epoch {epoch}: bring "
+                "the database back, or begin the set anew with the broker that has most"
+            )
+        elif self._broker_id == 0 or self._begins_anew:
+            above = epoch + EPOCHS_LEFT_OUT if epoch else 0
+            begun = ReplicaSet().begun(self._broker_id, self._address, epoch=above)
+            if await self._row.change(begun):
+                _log.info("replica_set_begun", broker_id=self._broker_id, epoch=above)
+
     async def _take_place(self, found: ReplicaSet, now_s: float) -> None:
-        """Say where this broker is, unless a primary with its id lives elsewhere."""
-        if found.primary_id != self._broker_id or self._candidacy.is_silent(now_s):
+        """Say where this broker is, unless another one with its id lives elsewhere.
+
+        Of two replicas with one id, the one that came later stays in the set: it may have moved.
+        """
+        address = found.addresses.get(self._broker_id, "")
+        if self._had_place and address:
+            why = f"a process with this broker's id has come later, at {address}"
+        elif found.primary_id == self._broker_id and not self._candidacy.is_silent(now_s):
+            why = f"a primary with this broker's id is at {address}, or was there just now"
+        else:
             self.trouble = ""
             await self._row.change(found.at(self._broker_id, self._address))
             return
-        address = found.primary_address
         if not self.trouble:
             _log.warning("broker_id_in_use", broker_id=self._broker_id, address=address)
-        self.trouble = (
-            f"a primary with this broker's id is at {address}, or was there just now: stop that "
-            "one, or give this broker an id of its own"
-        )
+        self.trouble = f"{why}: stop that one, or give this broker an id of its own"
+
+    def _must_leave(self, found: ReplicaSet) -> bool:
+        """Whether the set counts on what this broker may not have."""
+        is_counted = self._broker_id in found.in_sync
+        return is_counted and (self._may_lack_end or self._lost_store(found))
 
     def _lost_store(self, found: ReplicaSet) -> bool:
         """Whether the set counts on a log that this broker has no more."""
@@ -135,11 +184,17 @@ class Standing:
             if not self.trouble:
                 _log.error("store_lost", broker_id=self._broker_id, epoch=found.epoch)
             self.trouble = (
-                "its store is new, and it was the only one in sync: elect the broker that has most"
+                "its store is new, and it was the only one in sync: elect the broker that has "
+                "most: the highest epoch, then the largest end"
             )
         elif found.in_sync == {self._broker_id}:
             _log.warning("log_end_may_be_lost", broker_id=self._broker_id)
-            self._may_lack_end = False
+            await self._has_settled()
         elif await self._row.change(found.without(self._broker_id)):
             _log.warning("left_in_sync_set", broker_id=self._broker_id)
+            await self._has_settled()
+
+    async def _has_settled(self) -> None:
+        if self._may_lack_end:
+            await self._settle()
             self._may_lack_end = False

@@ -15,7 +15,7 @@ class Candidacy:
 
     def __init__(self, broker_id: int, *, lease_s: float) -> None:
         self._broker_id = broker_id
-        self._patience_s = lease_s * PATIENCE
+        self._lease_s = lease_s
         self._sign: tuple[int, int, int | None] | None = None
         self._since_s = 0.0
 
@@ -26,13 +26,15 @@ class Candidacy:
             replica_set: What it said.
             now_s: The monotonic clock, after it was read.
         """
+        # A primary may have been started with another lease than this broker.
+        self._lease_s = replica_set.lease_s or self._lease_s
         sign = (replica_set.epoch, replica_set.renewals, replica_set.primary_id)
         if sign != self._sign:
             self._sign, self._since_s = sign, now_s
 
     def is_silent(self, now_s: float, leases: int = 1) -> bool:
         """Whether there was no sign of life for as long as some leases last."""
-        return now_s - self._since_s >= self._patience_s * leases
+        return now_s - self._since_s >= self._lease_s * PATIENCE * leases
 
     def may_stand(self, replica_set: ReplicaSet, now_s: float) -> bool:
         """Whether the broker may have itself elected now.

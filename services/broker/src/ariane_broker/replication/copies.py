@@ -109,6 +109,12 @@ class Copies:
         """These are, or are about to be, members of the in-sync set beside the primary."""
         self._waited_for = frozenset(in_sync)
 
+    def forget(self, broker_id: int) -> None:
+        """A broker was taken out for good: nobody waits for it, unless it has come back."""
+        self._waited_for -= {broker_id}
+        if broker_id in self.members and not self.members[broker_id].attached:
+            del self.members[broker_id]
+
     def safe(self, copy: Copy) -> int:
         """Up to where a replica's copy counts."""
         safe = copy.flushed if self._flushed else copy.written

@@ -155,7 +155,15 @@ class PrimaryOperations:
         return reign.replica_set
 
     async def elect(self, broker_id: int, *, unclean: bool) -> ReplicaSet:
-        """Order an election; the row then."""
+        """Order an election; the row then.
+
+        Raises:
+            ServiceError: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC, REPLICA_SET_CHANGED, and
+                FIELD_INVALID while this primary lives: its next sign of life would end the order.
+        """
+        if self._primary.reign.holds:
+            rule = "cannot be elected while there is a primary: hand its role over, or stop it"
+            raise field_invalid("broker_id", rule, broker_id)
         return await order_election(self._row, broker_id, unclean=unclean)
 
     async def remove(self, broker_id: int) -> ReplicaSet:
@@ -175,7 +183,7 @@ class PrimaryOperations:
         await primary.reign.remove(broker_id)
         if primary.reign.is_deposed:
             raise replica_set_changed(primary.reign.replica_set.version)
-        primary.copies.members.pop(broker_id, None)
+        primary.copies.forget(broker_id)
         return primary.reign.replica_set
 
 

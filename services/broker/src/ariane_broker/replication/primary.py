@@ -225,8 +225,10 @@ class Primary:
         Raises:
             ServiceError: EPOCH_FENCED, LOG_DIVERGED, or BROKER_NOT_PRIMARY.
         """
-        if hello.known_epoch > self.reign.epoch:
-            raise epoch_fenced(self.reign.epoch, hello.known_epoch)
+        # A log is never cut by a primary before those that wrote it, whatever the row says.
+        newest = max([hello.known_epoch, *(start.epoch for start in hello.epochs)])
+        if newest > self.reign.epoch:
+            raise epoch_fenced(self.reign.epoch, newest)
         if not self._is_open or self.reign.is_deposed:
             raise broker_not_primary(self.reign.replica_set.primary_address)
         begin = self._begin_of(hello)

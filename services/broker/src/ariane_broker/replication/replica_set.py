@@ -14,7 +14,8 @@ each change means is decided here, by plain functions of the row::
 * An election takes the primary before out of the set: nobody waits for the dead.
 * The primary alone takes members in. A broker that may have lost something takes itself out.
 * ``renewals`` is the primary's sign of life. Nobody compares clocks: the primary counts its lease
-  from before it wrote, the others from after they read.
+  from before it wrote, the others from after they read. They wait for the lease of who wrote.
+* An order who shall be primary next is for a set without one: each change by a primary ends it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class ReplicaSet:
         wanted_id: Who goes first when the next primary is elected, as the one before or an
             operator wants; None: anybody.
         unclean: Whether ``wanted_id`` is elected although it is not in sync, and nobody else is.
+        lease_s: Seconds that a sign of life of the primary lasts; 0 before there was any.
     """
 
     version: int = 0
@@ -48,6 +50,7 @@ class ReplicaSet:
     addresses: Mapping[int, str] = field(default_factory=dict)
     wanted_id: int | None = None
     unclean: bool = False
+    lease_s: float = 0.0
 
     @property
     def primary_address(self) -> str:
@@ -82,20 +85,28 @@ class ReplicaSet:
 
     # Changes.
 
-    def begun(self, broker_id: int, address: str) -> Self:
-        """The first broker begins the set."""
-        return self._changed(in_sync=frozenset({broker_id}), addresses={broker_id: address})
+    def begun(self, broker_id: int, address: str, *, epoch: int = 0) -> Self:
+        """The first broker begins the set.
+
+        Args:
+            broker_id: Who.
+            address: Where it is.
+            epoch: The newest that any log of the set may have.
+        """
+        in_sync = frozenset({broker_id})
+        return self._changed(epoch=epoch, in_sync=in_sync, addresses={broker_id: address})
 
     def at(self, broker_id: int, address: str) -> Self:
         """A broker says where it is."""
         return self._changed(addresses={**self.addresses, broker_id: address})
 
-    def elected(self, broker_id: int, epoch: int) -> Self:
+    def elected(self, broker_id: int, epoch: int, *, lease_s: float = 0.0) -> Self:
         """A broker becomes primary: the one before is out of the set.
 
         Args:
             broker_id: Who.
             epoch: Above the row's, and above all that the broker's log has seen.
+            lease_s: How long its signs of life last.
 
         Raises:
             ValueError: It cannot be elected, or not in that epoch.
@@ -112,17 +123,18 @@ class ReplicaSet:
             renewals=self.renewals + 1,
             wanted_id=None,
             unclean=False,
+            lease_s=lease_s,
         )
 
     def renewed(self) -> Self:
         """The primary gives a sign of life."""
-        return self._changed(renewals=self.renewals + 1)
+        return self._by_primary(renewals=self.renewals + 1)
 
     def with_in_sync(self, in_sync: frozenset[int]) -> Self:
         """The primary takes members in or out; it stays itself."""
         if self.primary_id not in in_sync:
             raise ValueError("a primary is in sync with itself")
-        return self._changed(in_sync=in_sync, renewals=self.renewals + 1)
+        return self._by_primary(in_sync=in_sync, renewals=self.renewals + 1)
 
     def without(self, broker_id: int) -> Self:
         """A broker that may have lost something takes itself out; the last one cannot."""
@@ -133,20 +145,21 @@ class ReplicaSet:
 
     def resigned(self, wanted_id: int | None) -> Self:
         """The primary goes, and perhaps says who shall follow it. It stays in sync."""
-        return self._changed(primary_id=None, wanted_id=wanted_id)
+        return self._by_primary(primary_id=None, wanted_id=wanted_id)
 
     def wanting(self, broker_id: int, *, unclean: bool) -> Self:
-        """An operator orders who shall be primary next."""
+        """An operator orders who shall be primary next, unless the primary still lives."""
         return self._changed(wanted_id=broker_id, unclean=unclean)
 
     def removed(self, broker_id: int) -> Self:
-        """An operator takes a broker out that will not come back."""
+        """An operator has the primary take a broker out that will not come back."""
         if self.primary_id == broker_id or self.in_sync == {broker_id}:
             raise ValueError("neither the primary nor the last one in sync can be removed")
         addresses = {one: where for one, where in self.addresses.items() if one != broker_id}
-        wanted_id = None if self.wanted_id == broker_id else self.wanted_id
-        in_sync = self.in_sync - {broker_id}
-        return self._changed(in_sync=in_sync, addresses=addresses, wanted_id=wanted_id)
+        return self._by_primary(in_sync=self.in_sync - {broker_id}, addresses=addresses)
+
+    def _by_primary(self, **fields: Any) -> Self:
+        return self._changed(**{"wanted_id": None, "unclean": False, **fields})
 
     def _changed(self, **fields: Any) -> Self:
         return replace(self, version=self.version + 1, **fields)
@@ -163,6 +176,7 @@ class ReplicaSet:
             "addresses": {str(one): where for one, where in sorted(self.addresses.items())},
             "wanted_id": self.wanted_id,
             "unclean": self.unclean,
+            "lease_s": self.lease_s,
         }
 
     @classmethod
@@ -177,4 +191,5 @@ class ReplicaSet:
             addresses={int(one): where for one, where in document["addresses"].items()},
             wanted_id=document["wanted_id"],
             unclean=bool(document["unclean"]),
+            lease_s=float(document["lease_s"]),
         )

@@ -137,18 +137,19 @@ def elect(
     admin: AdminChoice,
     output: Output,
 ) -> None:
-    """Elect a replica as primary of broker NAME as soon as there is no primary.
+    """Elect a replica as primary of broker NAME if there is no primary.
 
-    For a replica set whose in-sync members will not come back. With --unclean a replica that is not
-    in sync is elected too: choose the one that has most, as messages it lacks are lost, even
-    acknowledged ones. A live primary keeps its role.
+    For a replica set whose in-sync members will not come back. With --unclean, a replica that is
+    not in sync is elected too, and no other: messages that it lacks are lost, even acknowledged
+    ones. Choose the highest epoch in "ariane broker ha status", and among those the largest end.
+    Refused while there is a primary. A second order replaces the first.
 
     \b
     Example:
       ariane broker ha elect broker-a --id 2 --unclean --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if dry_run:
-        would = "would be elected as soon as there is no primary"
+        would = "would be elected if there is no primary"
         _tell_before(output, name_servers, name, broker_id, would, must_be_in_sync=not unclean)
         return
     loss = " What only the others hold is lost." if unclean else ""
@@ -159,7 +160,7 @@ def elect(
         async with administration(name_servers, admin) as changes:
             return (await changes.ask(changes.replica_sets.ElectPrimary, request)).replica_set
 
-    sentence = f"Broker {broker_id} becomes primary of {name} as soon as there is no primary."
+    sentence = f"Broker {broker_id} is ordered to become primary of {name}."
     _tell(output, sentence, run_async(work()))
 
 
@@ -186,7 +187,7 @@ def remove(
     """Remove a lost replica from the replica set of broker NAME.
 
     Sends no longer wait for this replica. Stop it first: a replica that runs, or is started again,
-    rejoins the set.
+    rejoins the set. The primary does this, so there must be one.
 
     \b
     Examples:

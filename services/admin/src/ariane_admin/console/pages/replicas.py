@@ -64,7 +64,7 @@ def _forms(name: str, ids: Sequence[int]) -> list[Form]:
     return [
         Form("Hand the primary's role to a replica", "/cluster/switchover", (named, whom), "Hand"),
         Form(
-            "Elect a replica once there is no primary",
+            "Elect a replica if there is no primary",
             "/cluster/elect",
             (named, whom),
             "Elect",
@@ -110,7 +110,7 @@ async def _elected(ask: Asker, given: Given, *, unclean: bool) -> str:
         unclean=unclean,
     )
     await ask(ask.api.replica_sets.ElectPrimary, request)
-    return f"Broker {given['id']} becomes primary of {given['broker']} once there is none."
+    return f"Broker {given['id']} is ordered to become primary of {given['broker']}."
 
 
 async def _remove(ask: Asker, given: Given) -> str:
@@ -133,13 +133,13 @@ REPLICA_CHANGES: Final[Mapping[str, Change]] = {
         within_s=SWITCHOVER_S_MAX,
     ),
     "/cluster/elect": Change(
-        "Have broker {id} elected as primary of {broker} once there is none?",
+        "Have broker {id} elected as primary of {broker}, which has none?",
         _elect,
         _broker,
         danger=True,
     ),
     "/cluster/elect-unclean": Change(
-        "Have broker {id} elected as primary of {broker} once there is none, even if it is not in"
+        "Have broker {id} elected as primary of {broker}, which has none, even if it is not in"
         " sync? Messages that only other brokers hold are lost for ever, also acknowledged ones.",
         _elect_unclean,
         _broker,

@@ -1,0 +1,82 @@
+"""Whether the log may lack its end since the machine lost power, for as long as a set counts on it.
+
+::
+
+    machine.json    {"boot_id": ..., "flush_mode": ..., "may_lack_end": ...}
+
+A process that only died has lost nothing; whether the machine went on is told by its boot id. What
+counts is how the process that died has flushed. The note outlives starts that end before the broker
+has left the in-sync set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ariane_storage.errors import StateFileDamaged
+
+
+class NoteFile(Protocol):
+    """Where the note is kept: a ``StateFile``."""
+
+    def load(self) -> dict[str, Any] | None:
+        """The note; None before there is one."""
+        ...
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Replace it durably."""
+        ...
+
+
+class LostEnd:
+    """The note of one store. Blocks; one thread."""
+
+    def __init__(self, file: NoteFile, boot_id: Callable[[], str], *, flush_mode: str) -> None:
+        """Take the parts.
+
+        Args:
+            file: Keeps the note.
+            boot_id: Tells which run of the machine this is; nothing where nobody knows.
+            flush_mode: How this process flushes.
+        """
+        self._file = file
+        self._boot_id = boot_id
+        self._flush_mode = flush_mode
+
+    def look(self, *, crashed: bool) -> bool:
+        """Whether the log may lack its end; notes it, and the present run of the machine.
+
+        Args:
+            crashed: Whether the process before has died.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        try:
+            before = self._file.load() or {}
+        except StateFileDamaged:
+            before = {"may_lack_end": True}  # Leaving the in-sync set for nothing is harmless.
+        boot_id = self._boot_id()
+        was_off = crashed and (not boot_id or boot_id != before.get("boot_id"))
+        was_async = before.get("flush_mode") != "sync"
+        is_lost = bool(before.get("may_lack_end")) or (was_off and was_async)
+        note = self._note(boot_id, may_lack_end=is_lost)
+        if note != before:
+            self._file.save(note)
+        return is_lost
+
+    def settle(self) -> None:
+        """No set counts on that end any more.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        self._file.save(self._note(self._boot_id(), may_lack_end=False))
+
+    def _note(self, boot_id: str, *, may_lack_end: bool) -> dict[str, Any]:
+        return {
+            "boot_id": boot_id,
+            "flush_mode": self._flush_mode,
+            "may_lack_end": may_lack_end,
+        }

@@ -1,0 +1,68 @@
+"""What a replica does about the row that it has read."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from ariane_broker.following.replica_life import ReplicaLife
+from ariane_broker.replication.replica_set import ReplicaSet
+from ariane_servicekit import SystemClock
+
+
+class Following:
+    """Follows until it is stopped, and notes whom."""
+
+    def __init__(self):
+        self.whom = []
+
+    async def follow(self, address, epoch, on_following):
+        self.whom.append((address, epoch))
+        on_following()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.whom.append("nobody")
+
+
+@pytest.fixture
+async def life():
+    async def nothing(*_):
+        pass
+
+    settings = SimpleNamespace(listen="h:1", primary_lease_s=5.0, broker_id=1)
+    life = ReplicaLife(
+        SimpleNamespace(settings=settings, clock=SystemClock()),
+        None,
+        make_standing=None,
+        client=Following(),
+        stand_in=SimpleNamespace(end=nothing),
+        rpc_services=(),
+        may_lack_end=None,
+        open_row=nothing,
+        close_row=None,
+        on_elected=None,
+        read_state=nothing,
+    )
+    row = ReplicaSet().begun(0, "h:0").at(1, "h:1").elected(0, 1)
+    life._standing = SimpleNamespace(
+        turn=nothing, replica_set=row, may_follow=False, has_primary=True, trouble=""
+    )
+    yield life
+    await life._stop_following()
+
+
+async def test_it_follows_only_while_its_standing_allows_that(life):
+    followed = life._client.whom
+    for may_follow, whom in (
+        (False, []),
+        (True, [("h:0", 1)]),
+        (True, [("h:0", 1)]),
+        (False, [("h:0", 1), "nobody"]),
+    ):
+        life._standing.may_follow = may_follow
+        await life._turn()
+        await asyncio.sleep(0)
+        assert followed == whom
