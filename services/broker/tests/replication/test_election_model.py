@@ -356,14 +356,14 @@ def strike(world, node):
         world.cut_links ^= {tuple(dice.choices(range(len(world.nodes)), k=2))}
     elif 0.1 <= fault < 0.105:
         world.cut_links.clear()
-    elif 0.105 <= fault < 0.11 and world.power_losses and node.is_up:
+    elif 0.105 <= fault < 0.15 and world.power_losses and node.is_up:
         pull_the_plug(world, node)
 
 
 def pull_the_plug(world, node):
     """What others count on may be gone, where nobody waits for disks: it must be with them, too."""
     in_sync = world.row.in_sync if world.row is not None else frozenset()
-    if not world.sync_flush and not in_sync - {node.id}:
+    if not world.sync_flush and not in_sync > {node.id}:
         return
     world.power_losses -= 1
     node.lose_power()
