@@ -79,8 +79,10 @@ class ReplicaSetServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ElectPrimary(self, request, context):
-        """Orders that a replica become primary once there is none. A primary that lives keeps its role.
-        Errors: BROKER_NOT_REGISTERED, REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC unless `unclean`.
+        """Orders that a replica become primary where there is none. A sign of life of the last one ends
+        the order.
+        Errors: BROKER_NOT_REGISTERED, REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC unless `unclean`,
+        FIELD_INVALID while there is a primary.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -43,8 +43,10 @@ class ReplicaSetServiceStub:
     REPLICA_NOT_IN_SYNC, DEADLINE_PASSED after which everything stays as it was.
     """
     ElectPrimary: _grpc.UnaryUnaryMultiCallable[_replica_set_service_pb2.ElectPrimaryRequest, _replica_set_service_pb2.ElectPrimaryResponse]
-    """Orders that a replica become primary once there is none. A primary that lives keeps its role.
-    Errors: BROKER_NOT_REGISTERED, REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC unless `unclean`.
+    """Orders that a replica become primary where there is none. A sign of life of the last one ends
+    the order.
+    Errors: BROKER_NOT_REGISTERED, REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC unless `unclean`,
+    FIELD_INVALID while there is a primary.
     """
     RemoveReplica: _grpc.UnaryUnaryMultiCallable[_replica_set_service_pb2.RemoveReplicaRequest, _replica_set_service_pb2.RemoveReplicaResponse]
     """Takes a replica that will not come back out of the set: nobody waits for it any more.
@@ -66,8 +68,10 @@ class ReplicaSetServiceAsyncStub(ReplicaSetServiceStub):
     REPLICA_NOT_IN_SYNC, DEADLINE_PASSED after which everything stays as it was.
     """
     ElectPrimary: _aio.UnaryUnaryMultiCallable[_replica_set_service_pb2.ElectPrimaryRequest, _replica_set_service_pb2.ElectPrimaryResponse]  # type: ignore[assignment]
-    """Orders that a replica become primary once there is none. A primary that lives keeps its role.
-    Errors: BROKER_NOT_REGISTERED, REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC unless `unclean`.
+    """Orders that a replica become primary where there is none. A sign of life of the last one ends
+    the order.
+    Errors: BROKER_NOT_REGISTERED, REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC unless `unclean`,
+    FIELD_INVALID while there is a primary.
     """
     RemoveReplica: _aio.UnaryUnaryMultiCallable[_replica_set_service_pb2.RemoveReplicaRequest, _replica_set_service_pb2.RemoveReplicaResponse]  # type: ignore[assignment]
     """Takes a replica that will not come back out of the set: nobody waits for it any more.
@@ -104,8 +108,10 @@ class ReplicaSetServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _replica_set_service_pb2.ElectPrimaryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_replica_set_service_pb2.ElectPrimaryResponse, _abc.Awaitable[_replica_set_service_pb2.ElectPrimaryResponse]]:
-        """Orders that a replica become primary once there is none. A primary that lives keeps its role.
-        Errors: BROKER_NOT_REGISTERED, REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC unless `unclean`.
+        """Orders that a replica become primary where there is none. A sign of life of the last one ends
+        the order.
+        Errors: BROKER_NOT_REGISTERED, REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC unless `unclean`,
+        FIELD_INVALID while there is a primary.
         """
 
     @_abc_1.abstractmethod
