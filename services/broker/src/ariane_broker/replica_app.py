@@ -36,6 +36,7 @@ from ariane_servicekit import AnswerBudget, StartRefused
 from ariane_servicekit.database import Database, DatabaseError
 from ariane_storage.disk.disk import Disk
 from ariane_storage.state_file import StateFile
+from ariane_storage.store import Store
 from ariane_storage.store_files import StoreFiles
 
 if TYPE_CHECKING:
@@ -162,26 +163,6 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         on_state=reading.read_state,
     )
 
-    async def settle() -> None:
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(environment.threads.state, lost_end.settle)
-
-    def make_standing(address: str, may_lack_end: bool) -> Standing:
-        return Standing(
-            row,
-            settings.broker_id,
-            address,
-            lease_s=settings.primary_lease_s,
-            may_lack_end=may_lack_end,
-            settle=settle,
-            is_new=not store.copying.epochs,
-            begins_anew=settings.accept_set_loss,
-            latest_epoch=lambda: max((start.epoch for start in store.copying.epochs), default=0),
-            log_end=lambda: store.max_offset,
-            confirmed=lambda: taker.confirmed,
-            monotonic=clock.monotonic,
-        )
-
     def status() -> SetStatus:
         return life.status()
 
@@ -194,7 +175,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
     life = ReplicaLife(
         environment,
         storing,
-        make_standing=make_standing,
+        make_standing=_standings(environment, row, store, taker, lost_end),
         client=client,
         stand_in=StandIn(partial(standing_in, environment, reading.topics)),
         rpc_services=[rpc_service(name, servicer) for name, servicer in servicers.items()],
@@ -205,6 +186,33 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         read_state=reading.read_state,
     )
     return life
+
+
+def _standings(
+    environment: Environment, row: DatabaseRow, store: Store, taker: LogTaker, lost_end: LostEnd
+) -> Callable[[str, bool], Standing]:
+    settings, threads = environment.settings, environment.threads
+
+    async def settle() -> None:
+        await asyncio.get_running_loop().run_in_executor(threads.state, lost_end.settle)
+
+    def make(address: str, may_lack_end: bool) -> Standing:
+        return Standing(
+            row,
+            settings.broker_id,
+            address,
+            lease_s=settings.primary_lease_s,
+            may_lack_end=may_lack_end,
+            settle=settle,
+            is_new=not store.copying.epochs,
+            begins_anew=settings.accept_set_loss,
+            latest_epoch=lambda: max((start.epoch for start in store.copying.epochs), default=0),
+            log_end=lambda: store.max_offset,
+            confirmed=lambda: taker.confirmed,
+            monotonic=environment.clock.monotonic,
+        )
+
+    return make
 
 
 async def _open(database: Database) -> None:

@@ -83,11 +83,11 @@ class ReplicaSetServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ElectPrimary(self, request, context):
-        """Orders that a replica be elected where there is no primary, even if it is not in sync: what only
-        the others hold is lost then. Asked of any broker of the set. A sign of life of the last primary
-        ends the order. Repeating is harmless.
-        Errors: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC without `unclean`, FIELD_INVALID while there is a
-        primary, REPLICA_SET_CHANGED, FEATURE_NOT_AVAILABLE.
+        """Orders that a replica be elected where there is no primary, even if it is not in sync: what
+        only the others hold is lost then. Asked of any broker of the set. A sign of life of the last
+        primary ends the order. Repeating is harmless.
+        Errors: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC without `unclean`, FIELD_INVALID while there is
+        a primary, REPLICA_SET_CHANGED, FEATURE_NOT_AVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -47,11 +47,11 @@ class ReplicaSetServiceStub:
     SERVICE_BUSY when the database does not do it, FEATURE_NOT_AVAILABLE.
     """
     ElectPrimary: _grpc.UnaryUnaryMultiCallable[_replica_set_service_pb2.ElectPrimaryRequest, _replica_set_service_pb2.ElectPrimaryResponse]
-    """Orders that a replica be elected where there is no primary, even if it is not in sync: what only
-    the others hold is lost then. Asked of any broker of the set. A sign of life of the last primary
-    ends the order. Repeating is harmless.
-    Errors: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC without `unclean`, FIELD_INVALID while there is a
-    primary, REPLICA_SET_CHANGED, FEATURE_NOT_AVAILABLE.
+    """Orders that a replica be elected where there is no primary, even if it is not in sync: what
+    only the others hold is lost then. Asked of any broker of the set. A sign of life of the last
+    primary ends the order. Repeating is harmless.
+    Errors: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC without `unclean`, FIELD_INVALID while there is
+    a primary, REPLICA_SET_CHANGED, FEATURE_NOT_AVAILABLE.
     """
     RemoveReplica: _grpc.UnaryUnaryMultiCallable[_replica_set_service_pb2.RemoveReplicaRequest, _replica_set_service_pb2.RemoveReplicaResponse]
     """Takes a replica that will not come back out of the set, so that nobody waits for it. Asked of
@@ -79,11 +79,11 @@ class ReplicaSetServiceAsyncStub(ReplicaSetServiceStub):
     SERVICE_BUSY when the database does not do it, FEATURE_NOT_AVAILABLE.
     """
     ElectPrimary: _aio.UnaryUnaryMultiCallable[_replica_set_service_pb2.ElectPrimaryRequest, _replica_set_service_pb2.ElectPrimaryResponse]  # type: ignore[assignment]
-    """Orders that a replica be elected where there is no primary, even if it is not in sync: what only
-    the others hold is lost then. Asked of any broker of the set. A sign of life of the last primary
-    ends the order. Repeating is harmless.
-    Errors: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC without `unclean`, FIELD_INVALID while there is a
-    primary, REPLICA_SET_CHANGED, FEATURE_NOT_AVAILABLE.
+    """Orders that a replica be elected where there is no primary, even if it is not in sync: what
+    only the others hold is lost then. Asked of any broker of the set. A sign of life of the last
+    primary ends the order. Repeating is harmless.
+    Errors: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC without `unclean`, FIELD_INVALID while there is
+    a primary, REPLICA_SET_CHANGED, FEATURE_NOT_AVAILABLE.
     """
     RemoveReplica: _aio.UnaryUnaryMultiCallable[_replica_set_service_pb2.RemoveReplicaRequest, _replica_set_service_pb2.RemoveReplicaResponse]  # type: ignore[assignment]
     """Takes a replica that will not come back out of the set, so that nobody waits for it. Asked of
@@ -126,11 +126,11 @@ class ReplicaSetServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _replica_set_service_pb2.ElectPrimaryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_replica_set_service_pb2.ElectPrimaryResponse, _abc.Awaitable[_replica_set_service_pb2.ElectPrimaryResponse]]:
-        """Orders that a replica be elected where there is no primary, even if it is not in sync: what only
-        the others hold is lost then. Asked of any broker of the set. A sign of life of the last primary
-        ends the order. Repeating is harmless.
-        Errors: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC without `unclean`, FIELD_INVALID while there is a
-        primary, REPLICA_SET_CHANGED, FEATURE_NOT_AVAILABLE.
+        """Orders that a replica be elected where there is no primary, even if it is not in sync: what
+        only the others hold is lost then. Asked of any broker of the set. A sign of life of the last
+        primary ends the order. Repeating is harmless.
+        Errors: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC without `unclean`, FIELD_INVALID while there is
+        a primary, REPLICA_SET_CHANGED, FEATURE_NOT_AVAILABLE.
         """
 
     @_abc_1.abstractmethod
