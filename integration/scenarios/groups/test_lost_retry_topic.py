@@ -20,7 +20,7 @@ def lose(folder, topic):
     [path] = folder.rglob("config/topics.json")
     for file in path.parent.glob("topics.json*"):
         table = json.loads(file.read_text())
-        table["topicConfigTable"].pop(topic, None)
+        table.get("topicConfigTable", {}).pop(topic, None)
         file.write_text(json.dumps(table))
     assert topic not in path.read_text()
 
