@@ -134,7 +134,7 @@ class Broker:
             body_bytes_max=4000,
             is_draining=lambda: False,
         )
-        self.delivery = Delivery(log, store, Topics().find)
+        self.delivery = Delivery(log, Topics().find)
 
     def parked(self, block, queue_id, appended):
         self.timer.parked(ParkedRows.appended(appended, block.delivery_times_ms))

@@ -40,12 +40,15 @@ class LogThatFills:
     is_full = False
 
     def __init__(self, store):
-        self.append_there = store.append_block
+        self._store = store
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
 
     def append_block(self, *block, **fields):
         if self.is_full:
             raise StoreFull(Path("store"), "no room")
-        return self.append_there(*block, **fields)
+        return self._store.append_block(*block, **fields)
 
 
 class Delays:
@@ -61,8 +64,8 @@ class Delays:
         self.log = LogThatFills(store)
         log = broker_log(self.log, arrivals=self)
         log.listen(TIMER_QUEUE.topic, self.parked)
-        delivery = Delivery(log, store, self.topic)
-        reparking = Reparking(log, store, clock.now_ms)
+        delivery = Delivery(log, self.topic)
+        reparking = Reparking(log, clock.now_ms)
         self.delivery = DeliveryLoop(
             self.levels, self.timer, delivery, reparking, log=log, clock=clock
         )

@@ -331,6 +331,7 @@ class LogOfOne:
 
     def __init__(self):
         self.records = []
+        self.store = SimpleNamespace(offset_before=lambda when_ms: len(self.records) + 1)
 
     def append_records(self, topic, records):
         self.records += records
@@ -345,9 +346,8 @@ async def test_a_home_that_is_asked_for_is_remembered_for_ever_and_another_is_no
     clock = SimpleNamespace(ms=now)
     publication = SimpleNamespace(failed_batches=lambda query_id: [])
     asked = Sinks(log, table, publication, now_ms=lambda: clock.ms)
-    ageing = SimpleNamespace(offset_before=lambda when_ms: len(log.records) + 1)
     upkeep = BatchUpkeep(
-        *(ageing, log, table, None),
+        *(log, table, None),
         now_ms=lambda: clock.ms,
         expiry_ms=7 * DAY_MS,
         retention_ms=3 * DAY_MS,

@@ -51,7 +51,6 @@ def appending_room(
         drain=BrokerDrain(append_records, naming.announcement, naming.registration.announce),
         recall=Recall(
             storing.log,
-            storing.store,
             delaying.timer_queue,
             broker_name=settings.broker_name,
             is_draining=lambda: append_records.draining,

@@ -18,7 +18,6 @@ from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record.layout import PropertyName
 from ariane_servicekit import get_logger
 from ariane_storage.log.records.fields import Int64s
-from ariane_storage.store import Store
 
 _log = get_logger(__name__)
 
@@ -33,11 +32,8 @@ class Delivery:
         lateness: How late they were.
     """
 
-    def __init__(
-        self, log: BrokerLog, parked: Store, find_topic: Callable[[str], TopicConfig | None]
-    ) -> None:
+    def __init__(self, log: BrokerLog, find_topic: Callable[[str], TopicConfig | None]) -> None:
         self._log = log
-        self._parked = parked
         self._find_topic = find_topic
         self.delivered_count = 0
         self.dropped_count = 0
@@ -59,7 +55,7 @@ class Delivery:
             QueueUnderRepair: An entry points to a wrong place; nothing was delivered.
             StorageError: The store accepts no more; delivered records are marked.
         """
-        parked = read_parked(self._parked, queue, rows)
+        parked = read_parked(self._log.store, queue, rows)
         found = rows.queue_offsets[:0] if parked is None else parked.queue_offsets
         self._drop(rows.queue_offsets[~np.isin(rows.queue_offsets, found)], "damaged", mark)
         if parked is None:

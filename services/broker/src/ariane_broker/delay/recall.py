@@ -21,7 +21,6 @@ from ariane_record.errors import RecallHandleIllegal
 from ariane_record.layout import Host
 from ariane_record.single.recall_handle import RecallHandle, decode_recall_handle
 from ariane_servicekit.errors import field_invalid
-from ariane_storage.store import Store
 
 _COPIES_MAX: Final = 64
 """Records of one unique id that are looked at: the message, copies, repeated sends, notes."""
@@ -36,14 +35,12 @@ class Recall:
     def __init__(
         self,
         log: BrokerLog,
-        parked: Store,
         timer: TimerQueue,
         *,
         broker_name: str,
         is_draining: Callable[[], bool],
     ) -> None:
         self._log = log
-        self._parked = parked
         self._timer = timer
         self._broker_name = broker_name
         self._is_draining = is_draining
@@ -114,12 +111,13 @@ class Recall:
         properties = {name: record.properties[name] for name in kept if name in record.properties}
         properties[PropertyName.RECALLED_KEY] = f"{named.topic}+{named.unique_id}"
         properties[PropertyName.UNIQUE_ID] = named.unique_id
+        end = int(rows_from(self._log.store, TIMER_QUEUE, record.queue_offset, 1).ends[0])
         note = RecordFields(
             topic=TIMER_QUEUE.topic,
             body=_NOTE_BODY,
             properties=properties,
             born_timestamp_ms=record.born_timestamp_ms,
-            half_offset=int(rows_from(self._parked, TIMER_QUEUE, record.queue_offset, 1).ends[0]),
+            half_offset=end,
         )
         times_ms = np.array([named.delivery_time_ms], np.int64)
         block = replace(encode_block(TIMER_QUEUE.topic, [note]), delivery_times_ms=times_ms)

@@ -77,8 +77,8 @@ def delaying_room(environment: Environment, state: StateRoom, storing: StoringRo
 
     for topic in (TIMER_QUEUE.topic, DELAY_TOPIC):
         log.listen(topic, parked)
-    delivery = Delivery(log, store, state.topics.find)
-    reparking = Reparking(log, store, clock.now_ms)
+    delivery = Delivery(log, state.topics.find)
+    reparking = Reparking(log, clock.now_ms)
     delivery_loop = DeliveryLoop(levels, timer_queue, delivery, reparking, log=log, clock=clock)
     aged_records = AgedRecords(
         store,

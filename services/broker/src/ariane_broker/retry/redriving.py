@@ -34,7 +34,6 @@ from ariane_record.names import dead_letter_topic, retry_topic
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.reading.read import QueueRead
-from ariane_storage.store import Store
 
 LETTERS_MAX: Final = 10_000
 """Dead letters of one call."""
@@ -73,7 +72,6 @@ class DeadLetterRedrive:
 
     def __init__(
         self,
-        queues: Store,
         log: BrokerLog,
         table: RedrivenTable,
         *,
@@ -85,15 +83,13 @@ class DeadLetterRedrive:
         """Take the parts.
 
         Args:
-            queues: The log to read dead letters from.
-            log: The log to append to.
+            log: The log.
             table: Knows which letters were sent back.
             topics: The topics of this broker.
             groups: Its consumer groups.
             make_topic: Creates a topic of a group if it is missing.
             is_draining: Whether the broker takes no more messages.
         """
-        self._queues = queues
         self._log = log
         self._table = table
         self._topics = topics
@@ -126,11 +122,12 @@ class DeadLetterRedrive:
             await self._make_topic(retry_topic(consumer_group))
         wanted = np.unique(np.array(queue_offsets, np.int64))
         outcome = Redriven()
-        low, high = self._queues.queue_bounds(*queue)
-        if bool(((wanted >= high) & (wanted < self._queues.queue_end(*queue))).any()):
+        store = self._log.store
+        low, high = store.queue_bounds(*queue)
+        if bool(((wanted >= high) & (wanted < store.queue_end(*queue))).any()):
             # A new primary hands them out once the others in sync have them.
             await self._log.promised()
-            low, high = self._queues.queue_bounds(*queue)
+            low, high = store.queue_bounds(*queue)
         for gone in wanted[(wanted < low) | (wanted >= high)].tolist():
             outcome.failures[gone] = "no such dead letter is kept"
         kept = wanted[(wanted >= low) & (wanted < high)]
@@ -174,7 +171,7 @@ class DeadLetterRedrive:
             return wanted
         first = int(wanted[0])
         count = min(SLICE_COUNT, int(wanted[-1]) - first + 1)
-        read = self._queues.read_queue(*queue, first, max_count=count, max_bytes=SLICE_BYTES)
+        read = self._log.store.read_queue(*queue, first, max_count=count, max_bytes=SLICE_BYTES)
         behind = max(int(read.next_queue_offset), first + 1)
         now, left = wanted[wanted < behind], wanted[wanted >= behind]
         letters = _letters(read, now)

@@ -29,7 +29,6 @@ from ariane_record.decoding.columns import RecordColumns, decode_columns
 from ariane_record.names import dead_letter_topic, retry_topic
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.errors import RecordNotFound
-from ariane_storage.store import Store
 
 SLICE_SPAN: Final = 512
 """How far the messages of one slice may lie apart in their queue: all in between is read."""
@@ -79,7 +78,6 @@ class MessageReturns:
 
     def __init__(
         self,
-        queues: Store,
         log: BrokerLog,
         copies: CopyAppend,
         table: ReturnTable,
@@ -93,8 +91,7 @@ class MessageReturns:
         """Take the parts.
 
         Args:
-            queues: The log to read failed messages from.
-            log: The log to append copies and dead letters to.
+            log: The log of the failed messages, their copies and the dead letters.
             copies: Appends them.
             table: The last returns.
             topics: The topics of this broker.
@@ -103,7 +100,6 @@ class MessageReturns:
             make_topic: Creates a topic of a group if it is missing.
             is_draining: Whether the broker takes no more messages.
         """
-        self._queues = queues
         self._log = log
         self._copies = copies
         self._table = table
@@ -224,10 +220,10 @@ class MessageReturns:
         """
         queue = QueueKey(failure.topic, failure.queue_id)
         first, last = places[0].queue_offset, places[-1].queue_offset
-        low, high = self._queues.queue_bounds(*queue)
+        low, high = self._log.store.queue_bounds(*queue)
         if not low <= first < high:
             return None, first + 1
-        read = self._queues.read_queue(
+        read = self._log.store.read_queue(
             *queue, first, max_count=last - first + 1, max_bytes=SLICE_BYTES
         )
         end = max(int(read.next_queue_offset), first + 1)

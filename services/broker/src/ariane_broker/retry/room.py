@@ -59,7 +59,6 @@ def retrying_room(
         deaths_max=settings.consumer_deaths_max,
     )
     returns = MessageReturns(
-        storing.store,
         log,
         CopyAppend(log, delaying.parking, limits=limits, now_ms=clock.now_ms),
         table,
@@ -70,7 +69,6 @@ def retrying_room(
         is_draining=lambda: appending.append_records.draining,
     )
     redrive = DeadLetterRedrive(
-        storing.store,
         log,
         redriven,
         topics=state.topics,

@@ -19,7 +19,6 @@ from ariane_broker.spark_batches.sink_homes import note_json
 from ariane_broker.topics.system_topics import BATCH_TOPIC
 from ariane_servicekit import get_logger
 from ariane_storage.errors import StoreFull
-from ariane_storage.store import Store
 
 QUERY_IDLE_MS: Final = 90 * 86_400_000
 """A query that committed nothing for so long is forgotten."""
@@ -32,7 +31,6 @@ class BatchUpkeep:
 
     def __init__(
         self,
-        ageing: Store,
         log: BrokerLog,
         table: BatchTable,
         commits: BatchCommits,
@@ -44,15 +42,13 @@ class BatchUpkeep:
         """Take the parts.
 
         Args:
-            ageing: The store.
-            log: Where records go.
+            log: The log.
             table: The batches of this broker.
             commits: Drops batches.
             now_ms: Milliseconds since the epoch.
             expiry_ms: How long staged records wait for their commit.
             retention_ms: How long the log is kept.
         """
-        self._ageing = ageing
         self._log = log
         self._table = table
         self._commits = commits
@@ -84,7 +80,7 @@ class BatchUpkeep:
         table = self._table
         if not (table.progress or table.homes):
             return
-        old = self._ageing.offset_before(round(self._now_ms() - self._retention_ms / 2))
+        old = self._log.store.offset_before(round(self._now_ms() - self._retention_ms / 2))
         idle_ms = self._now_ms() - QUERY_IDLE_MS
         for query_id in sorted({*table.progress, *table.homes}):
             progress, note = table.progress.get(query_id), table.homes.get(query_id)

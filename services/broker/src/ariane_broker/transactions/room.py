@@ -135,7 +135,6 @@ def _batches(
         is_draining=lambda: appending.append_records.draining,
     )
     upkeep = BatchUpkeep(
-        store,
         log,
         table,
         commits,

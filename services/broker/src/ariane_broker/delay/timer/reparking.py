@@ -20,7 +20,6 @@ from ariane_broker.log.refused_records import append_in_parts
 from ariane_record.layout import PropertyName
 from ariane_servicekit import get_logger
 from ariane_storage.log.records.fields import Int64s
-from ariane_storage.store import Store
 
 _log = get_logger(__name__)
 
@@ -28,9 +27,8 @@ _log = get_logger(__name__)
 class Reparking:
     """Parks records of the timer topic again."""
 
-    def __init__(self, log: BrokerLog, parked: Store, now_ms: Callable[[], int]) -> None:
+    def __init__(self, log: BrokerLog, now_ms: Callable[[], int]) -> None:
         self._log = log
-        self._parked = parked
         self._now_ms = now_ms
 
     def repark_early(self, rows: ParkedRows, mark: Callable[[Int64s], None]) -> ParkedRows:
@@ -39,7 +37,7 @@ class Reparking:
         Returns:
             These records, with their times: some may not be done, see ``repark``.
         """
-        records = read_parked(self._parked, TIMER_QUEUE, rows)
+        records = read_parked(self._log.store, TIMER_QUEUE, rows)
         if records is None:
             return rows.take(slice(0))
         times_ms = records.times_ms()
@@ -68,7 +66,7 @@ class Reparking:
         """
         if not len(rows):
             return 0
-        records = read_parked(self._parked, TIMER_QUEUE, rows)
+        records = read_parked(self._log.store, TIMER_QUEUE, rows)
         found = rows.queue_offsets[:0] if records is None else records.queue_offsets
         lost = rows.queue_offsets[~np.isin(rows.queue_offsets, found)]
         if len(lost):
