@@ -91,7 +91,7 @@ class Recall:
     def _records(self, named: RecallHandle) -> list[RecordFields]:
         """All records of a message in the timer topic: the message, its copies, and notes."""
         records = self._log.store.query_by_key(
-            TIMER_QUEUE.topic, named.unique_id, begin_ms=0, end_ms=1 << 62, max_count=_COPIES_MAX
+            TIMER_QUEUE.topic, named.unique_id, max_count=_COPIES_MAX
         )
         said = {
             PropertyName.REAL_TOPIC: named.topic,

@@ -49,7 +49,6 @@ from ariane_storage.errors import (
 )
 
 CHECK_COUNT_MAX: Final = 1_000_000
-_EVER_MS: Final = 1 << 62
 
 
 class EndRequest(NamedTuple):
@@ -352,9 +351,7 @@ class TransactionEnds:
         decision = self._table.decision(transaction_id)
         if decision is not None or not transaction_id:
             return decision
-        found = self._log.store.query_by_key(
-            OP_TOPIC, transaction_id, begin_ms=0, end_ms=_EVER_MS, max_count=1
-        )
+        found = self._log.store.query_by_key(OP_TOPIC, transaction_id, max_count=1)
         return decision_of_op(found[0]) if found else None
 
 
