@@ -46,7 +46,7 @@ _SENDERS_OWN: Final = np.r_[_BODY_AND_FLAG, 40:48]
 
 
 def is_stored_as(
-    log: Store,
+    store: Store,
     block: RecordBlock,
     queue_id: int,
     stored: StoredBatch,
@@ -59,7 +59,7 @@ def is_stored_as(
     the batch decide.
 
     Args:
-        log: The store.
+        store: The store.
         block: The block that came.
         queue_id: The queue in which it was stored.
         stored: The stored batch of the same numbers, with as many records.
@@ -71,9 +71,9 @@ def is_stored_as(
     places = _places(block, stored, extra)
     queue_offsets = np.arange(block.count, dtype=np.int64) + stored.first_queue_offset
     sizes = block.sizes.astype(np.int64) + extra
-    records, kept_sizes, _ = log.records_of((block.topic, queue_id), queue_offsets, places, sizes)
+    records, kept_sizes, _ = store.records_of((block.topic, queue_id), queue_offsets, places, sizes)
     if len(kept_sizes) < block.count:
-        return not _is_kept(log, stored.commit_log_offset)
+        return not _is_kept(store, stored.commit_log_offset)
     came_sizes = sizes - extra
     fields = _BODY_AND_FLAG if is_plain else _SENDERS_OWN
     if not np.array_equal(
@@ -115,10 +115,10 @@ def _places(block: RecordBlock, stored: StoredBatch, extra: int) -> Int64s:
     return np.cumsum(sizes) - sizes + stored.commit_log_offset
 
 
-def _is_kept(log: Store, commit_log_offset: int) -> bool:
+def _is_kept(store: Store, commit_log_offset: int) -> bool:
     """Whether the log still has the first record: then the others are elsewhere than expected."""
     try:
-        log.message_at(commit_log_offset)
+        store.message_at(commit_log_offset)
     except StorageError:
         return False
     return True

@@ -39,7 +39,7 @@ class GroupDeletion:
         self,
         groups: GroupChanges,
         topics: TopicChanges,
-        queues: Store,
+        store: Store,
         *,
         clients: ClientTable,
         returns: ReturnTable,
@@ -52,7 +52,7 @@ class GroupDeletion:
         Args:
             groups: Deletes the group with its offsets.
             topics: Deletes its topics.
-            queues: The store.
+            store: The store.
             clients: Its members.
             returns: What it returned lately.
             redriven: Which of its dead letters were sent back.
@@ -61,7 +61,7 @@ class GroupDeletion:
         """
         self._groups = groups
         self._topics = topics
-        self._queues = queues
+        self._store = store
         self._clients = clients
         self._returns = returns
         self._redriven = redriven
@@ -95,7 +95,7 @@ class GroupDeletion:
     def _count(self, topic: str) -> int:
         config = self._topics.find(topic)
         queue_count = 0 if config is None else config.read_queue_count
-        store = self._queues
+        store = self._store
         # With what a new primary hands out later: it is deleted as well.
         return sum(
             store.queue_end(topic, queue_id) - store.queue_bounds(topic, queue_id)[0]

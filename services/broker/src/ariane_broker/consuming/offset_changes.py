@@ -91,7 +91,7 @@ class OffsetChanges:
     def __init__(
         self,
         offsets: ConsumerOffsets,
-        log: Store,
+        store: Store,
         topics: TopicTable,
         groups: ConsumerGroups,
         *,
@@ -107,7 +107,7 @@ class OffsetChanges:
 
         Args:
             offsets: The offsets of all groups.
-            log: The store.
+            store: The store.
             topics: The topics of this broker.
             groups: The consumer groups of this broker.
             group_changes: Makes a group for its first offset.
@@ -119,7 +119,7 @@ class OffsetChanges:
             save: Returns once all that was marked is on the disk.
         """
         self._offsets = offsets
-        self._log = log
+        self._store = store
         self._topics = topics
         self._groups = groups
         self._group_changes = group_changes
@@ -233,11 +233,11 @@ class OffsetChanges:
 
     def earliest(self, queue: QueueKey) -> int:
         """The oldest queue offset that is kept."""
-        return self._log.queue_bounds(*queue)[0]
+        return self._store.queue_bounds(*queue)[0]
 
     def latest(self, queue: QueueKey) -> int:
         """The readable end."""
-        return self._log.queue_bounds(*queue)[1]
+        return self._store.queue_bounds(*queue)[1]
 
     def at_time(self, queue: QueueKey, timestamp_ms: int) -> int:
         """The first queue offset stored at or after a time."""
@@ -270,7 +270,7 @@ class OffsetChanges:
 
     def backlog(self, place: GroupOffset) -> Backlog:
         """How far a group is behind in one queue."""
-        begin, end = self._log.queue_bounds(*place.queue)
+        begin, end = self._store.queue_bounds(*place.queue)
         next_offset = max(place.consumer_offset, begin)
         oldest = None
         if next_offset < end:
@@ -296,7 +296,7 @@ class OffsetChanges:
         self, queue: QueueKey, queue_offset: int, offset_min: int | None = None
     ) -> None:
         # What is not confirmed yet may have been handed out by the primary before.
-        begin, end = self.earliest(queue), self._log.queue_end(*queue)
+        begin, end = self.earliest(queue), self._store.queue_end(*queue)
         if not (begin if offset_min is None else offset_min) <= queue_offset <= end:
             raise queue_offset_out_of_range(*queue, queue_offset, begin, end)
 

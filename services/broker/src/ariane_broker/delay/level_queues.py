@@ -68,17 +68,17 @@ class LevelQueues:
     matters_since_ms: Final = None
 
     def __init__(
-        self, log: Store, *, levels_ms: tuple[int, ...], now_ms: Callable[[], int]
+        self, store: Store, *, levels_ms: tuple[int, ...], now_ms: Callable[[], int]
     ) -> None:
         """Start without deliveries.
 
         Args:
-            log: The store.
+            store: The store.
             levels_ms: Delay of each level, level 1 first; other levels may have waiting messages,
                 too.
             now_ms: Milliseconds since the epoch.
         """
-        self._log = log
+        self._store = store
         self._now_ms = now_ms
         self._levels_ms = levels_ms
         self._level_count = len(levels_ms)
@@ -105,7 +105,7 @@ class LevelQueues:
     def pending_of(self, level: int) -> tuple[int, int | None]:
         """Number of waiting records of a level, and when the first is due; None if none waits."""
         progress = self._progress[level]
-        count = progress.pending_count(self._log.queue_bounds(*queue_of(level))[1])
+        count = progress.pending_count(self._store.queue_bounds(*queue_of(level))[1])
         first = self._rows(level, 1)
         return count, int(first.due_ms[0]) if len(first) else None
 
@@ -117,7 +117,7 @@ class LevelQueues:
     def _rows(self, level: int, count: int) -> ParkedRows:
         """The first waiting records of a level, with their due times."""
         begin = self._progress[level].begin
-        rows = rows_from(self._log, queue_of(level), begin, count)
+        rows = rows_from(self._store, queue_of(level), begin, count)
         if not len(rows):
             return rows
         latest_ms = self._now_ms() + self._wait_ms(level)
@@ -125,7 +125,7 @@ class LevelQueues:
         for bound in bounds:
             _lower(rows, bound)
         if int(rows.due_ms.max()) > latest_ms:
-            bounds.append(Bound(self._log.queue_bounds(*queue_of(level))[1], latest_ms))
+            bounds.append(Bound(self._store.queue_bounds(*queue_of(level))[1], latest_ms))
             _lower(rows, bounds[-1])
         self._bounds[level] = bounds
         return rows
@@ -140,7 +140,7 @@ class LevelQueues:
     def needed_from(self) -> int | None:
         """Commit-log offset of the oldest waiting record; None if none waits."""
         found = (
-            needed_from(self._log, queue_of(level), progress.begin)
+            needed_from(self._store, queue_of(level), progress.begin)
             for level, progress in self._progress.items()
         )
         return min((place for place in found if place is not None), default=None)
@@ -171,11 +171,11 @@ class LevelQueues:
         origins = np.unique(np.concatenate([np.empty(0, np.int64), *self._origins]))
         self._origins.clear()
         for level in range(self._level_count + 1, LEVEL_COUNT_MAX + 1):
-            begin, end = self._log.queue_bounds(*queue_of(level))
+            begin, end = self._store.queue_bounds(*queue_of(level))
             if begin < end:
                 self._progress.setdefault(level, QueueProgress())
         for level, progress in self._progress.items():
-            mark_origins(self._log, queue_of(level), progress, origins)
+            mark_origins(self._store, queue_of(level), progress, origins)
         self.change_count += 1
 
     def clear(self) -> None:

@@ -48,7 +48,7 @@ class GroupFlush:
 
     def __init__(
         self,
-        log: Store,
+        store: Store,
         flusher: Executor,
         *,
         timeout_seconds: float,
@@ -58,13 +58,13 @@ class GroupFlush:
         """Start without waiting requests.
 
         Args:
-            log: The store whose commit log is flushed.
+            store: The store whose commit log is flushed.
             flusher: Runs one flush at a time.
             timeout_seconds: The longest wait for a flush.
             on_flushed: Called on the loop after each flush.
             on_failed: Called on the loop when a flush failed: the broker has to end.
         """
-        self._log = log
+        self._store = store
         self._flusher = flusher
         self._timeout_seconds = timeout_seconds
         self._on_flushed = on_flushed
@@ -85,7 +85,7 @@ class GroupFlush:
                 when the flush failed or took too long.
         """
         loop = asyncio.get_running_loop()
-        if commit_log_offset <= self._log.flushed_offset:
+        if commit_log_offset <= self._store.flushed_offset:
             loop.call_soon(on_done, None)
             return
         deadline_s = loop.time() + self._timeout_seconds
@@ -110,7 +110,7 @@ class GroupFlush:
     def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
         """Flush; in the flusher's thread."""
         try:
-            flushed_offset = self._log.flush()
+            flushed_offset = self._store.flush()
         except Exception as error:  # noqa: BLE001 - after any error the disk's state is unknown.
             loop.call_soon_threadsafe(self._failed, error)
         else:

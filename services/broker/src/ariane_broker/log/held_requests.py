@@ -157,14 +157,14 @@ class HeldRequests:
 class Arrivals:
     """Appended records that are not confirmed yet."""
 
-    def __init__(self, log: Store, held: HeldRequests) -> None:
-        self._log = log
+    def __init__(self, store: Store, held: HeldRequests) -> None:
+        self._store = store
         self._held = held
         self._pending: deque[tuple[int, QueueKey]] = deque()
 
     def appended(self, queue: QueueKey, next_commit_log_offset: int) -> None:
         """Records were appended to a queue; the last one ends at this commit-log offset."""
-        if not self._pending and next_commit_log_offset <= self._log.confirmed_offset:
+        if not self._pending and next_commit_log_offset <= self._store.confirmed_offset:
             self._held.wake(queue)
         else:
             self._pending.append((next_commit_log_offset, queue))
@@ -173,13 +173,13 @@ class Arrivals:
         self, queues: Sequence[QueueKey], next_commit_log_offsets: Sequence[int]
     ) -> None:
         """Records were appended to queues side by side; those of each end at such an offset."""
-        if not self._pending and next_commit_log_offsets[-1] <= self._log.confirmed_offset:
+        if not self._pending and next_commit_log_offsets[-1] <= self._store.confirmed_offset:
             self._held.wake_all(queues)
         else:
             self._pending.extend(zip(next_commit_log_offsets, queues, strict=True))
 
     def confirm(self) -> None:
         """The confirmed end has moved: wake the requests that wait for messages before it."""
-        confirmed = self._log.confirmed_offset
+        confirmed = self._store.confirmed_offset
         while self._pending and self._pending[0][0] <= confirmed:
             self._held.wake(self._pending.popleft()[1])

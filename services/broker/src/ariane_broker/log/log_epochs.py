@@ -56,18 +56,18 @@ class LogEpochs:
     """
 
     def __init__(
-        self, log: Store, statistics: BrokerStatistics, *, draw: Callable[[int], int]
+        self, store: Store, statistics: BrokerStatistics, *, draw: Callable[[int], int]
     ) -> None:
         """Know of none.
 
         Args:
-            log: The store.
+            store: The store.
             statistics: Counts refused positions.
             draw: A random number from 0 up to its argument, exclusive. Epochs are drawn, not
                 counted: a store that is restored from a backup must not use a number again.
         """
         self.current = 0
-        self._log = log
+        self._store = store
         self._statistics = statistics
         self._draw = draw
         self._epochs: list[tuple[int, int]] = []
@@ -86,7 +86,10 @@ class LogEpochs:
     def begin(self) -> None:
         """Begin another epoch at the present end of the log."""
         self.current = 1 + self._draw(_NUMBER_MAX)
-        self._epochs = [*self._epochs[1 - EPOCHS_MAX :], (self.current, int(self._log.max_offset))]
+        self._epochs = [
+            *self._epochs[1 - EPOCHS_MAX :],
+            (self.current, int(self._store.max_offset)),
+        ]
         self._kept_ends = {}
         kept_end = self._epochs[-1][1]
         for number, begin in reversed(self._epochs[:-1]):
@@ -112,7 +115,7 @@ class LogEpochs:
             return
         # An unknown epoch may be of another log, where nothing is the same.
         kept_end = self._kept_ends.get(log_epoch, 0)
-        end = self._log.queue_offset_behind(*queue, kept_end)
+        end = self._store.queue_offset_behind(*queue, kept_end)
         if queue_offset > end:
             self._statistics.set_back_offset_count += 1
             raise queue_cut(*queue, queue_offset, end, self.current)

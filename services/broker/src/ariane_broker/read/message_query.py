@@ -47,16 +47,16 @@ class MessageQuery:
     """Answers queries of people and tools for single messages."""
 
     def __init__(
-        self, log: Store, topics: TopicTable, *, own_host: Callable[[], Host | None]
+        self, store: Store, topics: TopicTable, *, own_host: Callable[[], Host | None]
     ) -> None:
         """Query a log.
 
         Args:
-            log: The store.
+            store: The store.
             topics: The topics of this broker.
             own_host: This broker's present address, from which clients make message ids.
         """
-        self._log = log
+        self._store = store
         self._topics = topics
         self._own_host = own_host
 
@@ -76,7 +76,7 @@ class MessageQuery:
         except IllegalMessageId:
             raise field_invalid("message_id", "must be 32 or 56 hex digits") from None
         try:
-            message = self._log.message_at(place.commit_log_offset)
+            message = self._store.message_at(place.commit_log_offset)
         except RecordNotFound:
             raise message_not_found(message_id) from None
         own_hosts = {message.store_host, self._own_host()}
@@ -110,7 +110,7 @@ class MessageQuery:
         if wanted.before < 0:
             raise field_invalid("before_commit_log_offset", "must be 0 or more", wanted.before)
         count = count_max or MESSAGES_DEFAULT
-        found = self._log.query_by_key(
+        found = self._store.query_by_key(
             wanted.topic,
             wanted.key,
             begin_ms=wanted.begin_ms,

@@ -56,7 +56,7 @@ class QueueLooks:
     """Looks at queues for pulls.
 
     Attributes:
-        log: The store.
+        store: The store.
         topics: The topics of this broker.
         statistics: Counts messages that are handed out.
         check_group: Refuses a group that may not consume.
@@ -71,7 +71,7 @@ class QueueLooks:
         replica_hints: Tells where deep backlogs are read; None without replicas.
     """
 
-    log: Store
+    store: Store
     topics: TopicTable
     statistics: BrokerStatistics
     check_group: Callable[[str], None]
@@ -186,7 +186,7 @@ class QueueLooks:
         bytes_left: int,
         wanted: Filter | None,
     ) -> QueueRead:
-        return self.log.read_queue(
+        return self.store.read_queue(
             *position.queue,
             position.queue_offset,
             max_count=min(count_left, position.record_count_max or count_left),
@@ -212,7 +212,7 @@ class QueueLooks:
             return self._read(group, position, count_left, bytes_left, wanted)
         begin, end = window.gap(position.queue_offset, self.now_ms())
         if begin == end:
-            low, _ = self.log.queue_bounds(*position.queue)
+            low, _ = self.store.queue_bounds(*position.queue)
             place = QueueOffset(begin)
             return QueueRead(QueueReadStatus.EMPTY, place, low, place)
         free = replace(

@@ -46,7 +46,7 @@ class QueueLookup:
 
     def __init__(
         self,
-        log: Store,
+        store: Store,
         topics: TopicTable,
         *,
         open_log: Callable[[], Callable[[], None]] = lambda: lambda: None,
@@ -54,12 +54,12 @@ class QueueLookup:
         """Take the parts.
 
         Args:
-            log: The store.
+            store: The store.
             topics: The topics of this broker.
             open_log: Called when bounds are asked for; returns a check that is called before each
                 queue. Both raise if the log cannot be read.
         """
-        self._log = log
+        self._store = store
         self._topics = topics
         self._open_log = open_log
 
@@ -93,7 +93,7 @@ class QueueLookup:
 
     def offset_from(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """The first queue offset of a queue stored at or after a time, or else the readable end."""
-        return self._log.queue_offset_at_time(
+        return self._store.queue_offset_at_time(
             topic, queue_id, timestamp_ms, boundary=TimeBoundary.LOWER
         )
 
@@ -124,7 +124,7 @@ class QueueLookup:
         return readable_topic(self._topics, topic, consumer_group)
 
     def _kept(self, topic: str, queue_id: int) -> KeptQueue:
-        begin, end = self._log.queue_bounds(topic, queue_id)
+        begin, end = self._store.queue_bounds(topic, queue_id)
         if begin >= end:
             return KeptQueue(queue_id, begin, end, None, 0)
         timestamp_ms, size = self._stored(topic, queue_id, end - 1)
@@ -132,7 +132,7 @@ class QueueLookup:
 
     def _stored(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int | None, int]:
         try:
-            read = self._log.read_queue(topic, queue_id, queue_offset, max_count=1, max_bytes=1)
+            read = self._store.read_queue(topic, queue_id, queue_offset, max_count=1, max_bytes=1)
         except QueueUnderRepair:
             return None, 0
         if not read.count:

@@ -97,7 +97,7 @@ class PullRange:
 
     def __init__(
         self,
-        log: Store,
+        store: Store,
         topics: TopicTable,
         held: HeldRequests,
         statistics: BrokerStatistics,
@@ -109,7 +109,7 @@ class PullRange:
         """Take the parts.
 
         Args:
-            log: The store.
+            store: The store.
             topics: The topics of this broker.
             held: Holds readers of a queue under repair.
             statistics: Counts messages that are read.
@@ -119,7 +119,7 @@ class PullRange:
             open_log: Called when a range begins; returns a check that is called before each chunk.
                 Both raise if the log cannot be read.
         """
-        self._log = log
+        self._store = store
         self._topics = topics
         self._held = held
         self._statistics = statistics
@@ -146,10 +146,10 @@ class PullRange:
         readable_queue(self._topics, order.topic, order.queue_id)
         self._epochs.check(QueueKey(order.topic, order.queue_id), order.end, order.log_epoch)
         key = QueueKey(order.topic, order.queue_id)
-        end = min(order.end, self._log.queue_bounds(*key)[1])
+        end = min(order.end, self._store.queue_bounds(*key)[1])
         while end < order.end and self._hides_end():
             await self._wait_handed_out()
-            end = min(order.end, self._log.queue_bounds(*key)[1])
+            end = min(order.end, self._store.queue_bounds(*key)[1])
         position = order.begin
         chunk_bytes = order.chunk_bytes or CHUNK_BYTES_DEFAULT
         while True:
@@ -158,7 +158,7 @@ class PullRange:
             granted = await lease.take(chunk_bytes)
             check_readable()
             try:
-                read = self._log.read_queue(
+                read = self._store.read_queue(
                     order.topic,
                     order.queue_id,
                     position,

@@ -41,7 +41,7 @@ def reading_room(
     """Build the read room."""
     store, topics, primary = storing.store, state.topics, storing.primary
     looks = QueueLooks(
-        log=store,
+        store=store,
         topics=topics,
         statistics=storing.statistics,
         check_group=changing.group_changes.check_may_consume,

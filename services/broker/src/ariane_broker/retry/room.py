@@ -103,7 +103,7 @@ def _counting_deaths(
         changing.members,
         state.suspicions,
         state.saved_suspicions,
-        queues=storing.store,
+        store=storing.store,
         offsets=state.offsets,
         saved_offsets=state.saved_offsets,
         groups=state.groups,

@@ -45,14 +45,14 @@ class UnreadQueue(NamedTuple):
 class UnreadQueues:
     """Finds queues that consumers do not read, and refuses to make more."""
 
-    def __init__(self, log: Store, topics: TopicTable, offsets: ConsumerOffsets) -> None:
-        self._log = log
+    def __init__(self, store: Store, topics: TopicTable, offsets: ConsumerOffsets) -> None:
+        self._store = store
         self._topics = topics
         self._offsets = offsets
 
     def all(self) -> Iterator[UnreadQueue]:
         """Unread queues of users' topics that have messages, by topic and queue."""
-        for topic, queue_id in self._log.queues():
+        for topic, queue_id in self._store.queues():
             config = self._topics.find(topic)
             if config is not None and not config.system and queue_id >= config.read_queue_count:
                 yield from self._kept(QueueKey(topic, queue_id))
@@ -130,4 +130,4 @@ class UnreadQueues:
 
     def _kept_range(self, queue: QueueKey) -> tuple[int, int]:
         """The kept range of a queue, with the end that a new primary hands out later."""
-        return self._log.queue_bounds(*queue)[0], self._log.queue_end(*queue)
+        return self._store.queue_bounds(*queue)[0], self._store.queue_end(*queue)

@@ -35,15 +35,15 @@ class HalfPage:
 class HalfList:
     """Lists half messages."""
 
-    def __init__(self, log: Store, table: TransactionTable, now_ms: Callable[[], int]) -> None:
+    def __init__(self, store: Store, table: TransactionTable, now_ms: Callable[[], int]) -> None:
         """Take the parts.
 
         Args:
-            log: The store.
+            store: The store.
             table: The transactions of this broker.
             now_ms: Milliseconds since the epoch, by the clock that stamps records.
         """
-        self._log = log
+        self._store = store
         self._table = table
         self._now_ms = now_ms
 
@@ -62,8 +62,8 @@ class HalfList:
         """
         if begin_queue_offset < 0:
             raise field_invalid("begin_queue_offset", "must be 0 or more", begin_queue_offset)
-        _, half_end = self._log.queue_bounds(HALF_TOPIC, SYSTEM_QUEUE_ID)
-        _, op_end = self._log.queue_bounds(OP_TOPIC, SYSTEM_QUEUE_ID)
+        _, half_end = self._store.queue_bounds(HALF_TOPIC, SYSTEM_QUEUE_ID)
+        _, op_end = self._store.queue_bounds(OP_TOPIC, SYSTEM_QUEUE_ID)
         pending = self._table.pending()
         first, behind = (
             bisect_left(pending, bound, key=_queue_offset)

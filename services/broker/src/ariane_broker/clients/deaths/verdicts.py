@@ -39,7 +39,7 @@ class DeathVerdicts:
         suspicions: Suspicions,
         saved: SavedState,
         *,
-        queues: Store,
+        store: Store,
         offsets: ConsumerOffsets,
         saved_offsets: SavedState,
         groups: ConsumerGroups,
@@ -51,7 +51,7 @@ class DeathVerdicts:
         self._members = members
         self._suspicions = suspicions
         self._saved = saved
-        self._queues = queues
+        self._store = store
         self._offsets = offsets
         self._saved_offsets = saved_offsets
         self._groups = groups
@@ -142,7 +142,7 @@ class DeathVerdicts:
         return self._offsets.find(*death.place) == death.queue_offset
 
     def _message(self, death: SingleMessageDeath) -> RecordFields | None:
-        read = self._queues.read_queue(
+        read = self._store.read_queue(
             *death.place.queue, death.queue_offset, max_count=1, max_bytes=self._bytes_max
         )
         if not read.count:

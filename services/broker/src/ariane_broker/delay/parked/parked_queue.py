@@ -87,25 +87,25 @@ class ParkedRows:
         )
 
 
-def rows_from(log: Store, queue: QueueKey, queue_offset: int, count: int) -> ParkedRows:
+def rows_from(store: Store, queue: QueueKey, queue_offset: int, count: int) -> ParkedRows:
     """Records of a queue from a queue offset on, or from the oldest kept one."""
-    begin = max(queue_offset, log.queue_bounds(*queue)[0])
-    return ParkedRows.of(log.queue_entries(*queue, begin, max_count=count), begin)
+    begin = max(queue_offset, store.queue_bounds(*queue)[0])
+    return ParkedRows.of(store.queue_entries(*queue, begin, max_count=count), begin)
 
 
-def mark_origins(log: Store, queue: QueueKey, progress: QueueProgress, origins: Int64s) -> None:
+def mark_origins(store: Store, queue: QueueKey, progress: QueueProgress, origins: Int64s) -> None:
     """Mark the records of a queue that the log shows as taken out.
 
     Args:
-        log: The store.
+        store: The store.
         queue: The queue.
         progress: The queue's progress.
         origins: Ends of the records that were taken out, ascending.
     """
-    progress.raise_begin(log.queue_bounds(*queue)[0])
+    progress.raise_begin(store.queue_bounds(*queue)[0])
     queue_offset = progress.begin
     while len(origins):
-        rows = rows_from(log, queue, queue_offset, SCAN_COUNT)
+        rows = rows_from(store, queue, queue_offset, SCAN_COUNT)
         if not len(rows):
             return
         places = np.searchsorted(origins, rows.ends)
@@ -114,7 +114,7 @@ def mark_origins(log: Store, queue: QueueKey, progress: QueueProgress, origins: 
         queue_offset = int(rows.queue_offsets[-1]) + 1
 
 
-def needed_from(log: Store, queue: QueueKey, begin: int) -> int | None:
+def needed_from(store: Store, queue: QueueKey, begin: int) -> int | None:
     """Commit-log offset of the oldest waiting record of a queue; None if none waits."""
-    rows = rows_from(log, queue, begin, 1)
+    rows = rows_from(store, queue, begin, 1)
     return int(rows.commit_log_offsets[0]) if len(rows) and rows.sizes[0] else None

@@ -81,11 +81,11 @@ class ParkedRecords(NamedTuple):
         return np.fromiter(times, np.int64, len(exact))
 
 
-def read_parked(log: Store, queue: QueueKey, rows: ParkedRows) -> ParkedRecords | None:
+def read_parked(store: Store, queue: QueueKey, rows: ParkedRows) -> ParkedRecords | None:
     """Read the records of some entries, without damaged or missing ones; None if none is left.
 
     Args:
-        log: The store.
+        store: The store.
         queue: The queue of the entries.
         rows: The entries.
 
@@ -94,11 +94,11 @@ def read_parked(log: Store, queue: QueueKey, rows: ParkedRows) -> ParkedRecords 
     """
     rows = rows.take(rows.sizes != 0)
     rows = rows.take(np.argsort(rows.commit_log_offsets, kind="stable"))
-    records, sizes, queue_offsets = log.records_of(
+    records, sizes, queue_offsets = store.records_of(
         queue, rows.queue_offsets, rows.commit_log_offsets, rows.sizes
     )
     if len(queue_offsets) < len(rows):
-        log.check_lost(queue, np.setdiff1d(rows.queue_offsets, queue_offsets))
+        store.check_lost(queue, np.setdiff1d(rows.queue_offsets, queue_offsets))
     if not len(queue_offsets):
         return None
     columns = decode_columns(records, sizes.astype(np.int32))

@@ -38,7 +38,7 @@ class AgedRecords:
 
     def __init__(
         self,
-        log: Store,
+        store: Store,
         timer: TimerQueue,
         reparking: Reparking,
         clock: Clock,
@@ -50,7 +50,7 @@ class AgedRecords:
         """Take the parts.
 
         Args:
-            log: Tells which records are old.
+            store: Tells which records are old.
             timer: Tells which of them wait.
             reparking: Parks them again.
             clock: For the time between turns.
@@ -58,7 +58,7 @@ class AgedRecords:
             age_ms: The age from which on records are parked again.
             is_pressed: Whether even young segments must go, for lack of space.
         """
-        self._log = log
+        self._store = store
         self._timer = timer
         self._reparking = reparking
         self._believed_ms = believed_ms
@@ -72,7 +72,7 @@ class AgedRecords:
         """Park old records again, in slices; other tasks get their turn in between."""
         old_ms = self._believed_ms() - self._age_ms
         try:
-            end: int = self._log.queue_offset_at_time(*TIMER_QUEUE, old_ms)
+            end: int = self._store.queue_offset_at_time(*TIMER_QUEUE, old_ms)
             if self._is_pressed():
                 end = max(end, await self._end_of_older_half())
             async for rows in self._waiting(end):
@@ -82,7 +82,7 @@ class AgedRecords:
 
     async def _end_of_older_half(self) -> int:
         """The end of what waits in the older half of the log; 0 if it would be of no use."""
-        begin, end = self._log.min_offset, self._log.max_offset
+        begin, end = self._store.min_offset, self._store.max_offset
         middle = (begin + end) // 2
         waiting_bytes = queue_end = 0
         async for rows in self._waiting(None):

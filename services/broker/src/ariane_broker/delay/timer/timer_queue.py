@@ -73,7 +73,7 @@ class TimerQueue(SnapshotState):
 
     def __init__(
         self,
-        log: Store,
+        store: Store,
         handover: TimerHandover,
         *,
         now_ms: Callable[[], int],
@@ -82,12 +82,12 @@ class TimerQueue(SnapshotState):
         """Start without deliveries.
 
         Args:
-            log: The store.
+            store: The store.
             handover: What RocketMQ keeps of this queue.
             now_ms: Milliseconds since the epoch.
             window_count_max: Records that are kept in memory, more or less.
         """
-        self._log = log
+        self._store = store
         self._handover = handover
         # The note of RocketMQ that we know: one of ours, or one that was taken over.
         self._known_note = ""
@@ -114,7 +114,7 @@ class TimerQueue(SnapshotState):
     @property
     def needed_from(self) -> int | None:
         """Commit-log offset of the oldest waiting record; None if none waits."""
-        return needed_from(self._log, TIMER_QUEUE, self._progress.begin)
+        return needed_from(self._store, TIMER_QUEUE, self._progress.begin)
 
     @property
     def window_count(self) -> int:
@@ -124,7 +124,7 @@ class TimerQueue(SnapshotState):
     @property
     def pending_count(self) -> int:
         """Number of waiting records."""
-        return self._progress.pending_count(self._log.queue_bounds(*TIMER_QUEUE)[1])
+        return self._progress.pending_count(self._store.queue_bounds(*TIMER_QUEUE)[1])
 
     def is_pending(self, queue_offset: int) -> bool:
         """Whether the record at a queue offset waits."""
@@ -144,7 +144,7 @@ class TimerQueue(SnapshotState):
         Returns:
             The queue offset behind the last one that was looked at, 0 when there is none; and them.
         """
-        rows = rows_from(self._log, TIMER_QUEUE, queue_offset, count)
+        rows = rows_from(self._store, TIMER_QUEUE, queue_offset, count)
         if not len(rows):
             return 0, rows
         late = rows.due_ms > self._now_ms() + WINDOW_MS
@@ -227,7 +227,7 @@ class TimerQueue(SnapshotState):
         """The records of a part that wait."""
         end = (part + 1) * SCAN_COUNT
         begin = max(part * SCAN_COUNT, self._progress.begin)
-        rows = rows_from(self._log, TIMER_QUEUE, begin, end - begin)
+        rows = rows_from(self._store, TIMER_QUEUE, begin, end - begin)
         return self.pending(rows.take(rows.queue_offsets < end))
 
     def _shrink(self) -> None:
@@ -264,7 +264,7 @@ class TimerQueue(SnapshotState):
         """All is replayed: see which records of the queue wait, and when each part is due."""
         origins = np.unique(np.concatenate([np.empty(0, np.int64), *self._origins]))
         self._origins.clear()
-        mark_origins(self._log, TIMER_QUEUE, self._progress, origins)
+        mark_origins(self._store, TIMER_QUEUE, self._progress, origins)
         self._take_over()
         self._restored = True
         self._look_at_all()
@@ -273,7 +273,7 @@ class TimerQueue(SnapshotState):
     def _look_at_all(self) -> None:
         """Find out when each part of the queue is due."""
         self._end = self._progress.begin
-        while len(rows := rows_from(self._log, TIMER_QUEUE, self._end, SCAN_COUNT)):
+        while len(rows := rows_from(self._store, TIMER_QUEUE, self._end, SCAN_COUNT)):
             self._remember(self.pending(rows))
             self._end = int(rows.queue_offsets[-1]) + 1
 
@@ -290,7 +290,7 @@ class TimerQueue(SnapshotState):
         self._known_note = note
         waited = self.pending_count
         queue_offset = self._progress.begin
-        while len(rows := rows_from(self._log, TIMER_QUEUE, queue_offset, SCAN_COUNT)):
+        while len(rows := rows_from(self._store, TIMER_QUEUE, queue_offset, SCAN_COUNT)):
             self._progress.mark(theirs.done(rows))
             queue_offset = int(rows.queue_offsets[-1]) + 1
         _log.info("timer_taken_over", delivered=waited - self.pending_count)
@@ -304,15 +304,15 @@ class TimerQueue(SnapshotState):
             OSError: The disk failed, or is full: RocketMQ would deliver some messages again.
             QueueUnderRepair: An entry is wrong; the consequence is the same.
         """
-        end = self._log.queue_bounds(*TIMER_QUEUE)[1]
+        end = self._store.queue_bounds(*TIMER_QUEUE)[1]
         if not self._restored or not end:
             return
         parts: list[ParkedRows] = []
         queue_offset = self._progress.begin
-        while len(rows := rows_from(self._log, TIMER_QUEUE, queue_offset, SCAN_COUNT)):
+        while len(rows := rows_from(self._store, TIMER_QUEUE, queue_offset, SCAN_COUNT)):
             parts += self._timed(self.pending(rows))
             queue_offset = int(rows.queue_offsets[-1]) + 1
-        last = rows_from(self._log, TIMER_QUEUE, end - 1, 1)
+        last = rows_from(self._store, TIMER_QUEUE, end - 1, 1)
         last = last.take(last.sizes > 0)
         self._handover.write(joined(parts), last, end, self._now_ms())
         self._known_note = self._handover.note()
@@ -326,7 +326,7 @@ class TimerQueue(SnapshotState):
         while len(rows):
             part = rows.take(slice(SLICE_COUNT)).within(SLICE_BYTES)
             rows = rows.take(slice(len(part), None))
-            parked = read_parked(self._log, TIMER_QUEUE, part)
+            parked = read_parked(self._store, TIMER_QUEUE, part)
             if parked is None:
                 continue
             found = part.take(np.isin(part.queue_offsets, parked.queue_offsets))

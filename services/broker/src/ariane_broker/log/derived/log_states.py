@@ -119,8 +119,8 @@ class KeptState:
 class LogStates:
     """Restores all state machines at the start, and saves them when they have changed."""
 
-    def __init__(self, log: Store, executor: Executor) -> None:
-        self._log = log
+    def __init__(self, store: Store, executor: Executor) -> None:
+        self._store = store
         self._executor = executor
         self._kept: list[KeptState] = []
         self._restored = False
@@ -163,7 +163,7 @@ class LogStates:
         await self.save()
 
     def _end_of(self, queue: QueueKey) -> int:
-        return self._log.queue_end(*queue)
+        return self._store.queue_end(*queue)
 
     async def save(self) -> None:
         """Save a snapshot of each state that changed.
@@ -179,10 +179,10 @@ class LogStates:
             ]
             if not changed:
                 # No record since its own snapshot concerns this state.
-                self._saved_end = self._log.max_offset
+                self._saved_end = self._store.max_offset
                 return
             counts = [kept.state.change_count for kept in changed]
-            end = self._log.max_offset
+            end = self._store.max_offset
             documents = [kept.state.document(end) for kept in changed]
             loop = asyncio.get_running_loop()
             if await loop.run_in_executor(self._executor, self._save, changed, documents):
@@ -193,11 +193,11 @@ class LogStates:
 
     def _restore(self) -> None:
         """Load snapshots and read the log. Blocks."""
-        log = self._log
+        store = self._store
         begins = [self._load(kept) for kept in self._kept]
         self._saved_end = min(begins, default=None)
-        first, end = min(begins, default=log.max_offset), log.max_offset
-        for stretch in log.stretches(first):
+        first, end = min(begins, default=store.max_offset), store.max_offset
+        for stretch in store.stretches(first):
             for kept, begin in zip(self._kept, begins, strict=True):
                 behind = stretch.between(begin, end)
                 if len(behind.places.starts):
@@ -216,7 +216,7 @@ class LogStates:
         if begin is not None:
             return begin
         since_ms = kept.state.matters_since_ms
-        return self._log.min_offset if since_ms is None else self._log.offset_before(since_ms)
+        return self._store.min_offset if since_ms is None else self._store.offset_before(since_ms)
 
     def _load_snapshot(self, kept: KeptState) -> int | None:
         """Load a snapshot; returns its commit-log offset, or None without a valid one."""
@@ -226,7 +226,7 @@ class LogStates:
             if document is None:
                 return None
             begin = kept.state.load(document)
-            if begin <= self._log.max_offset:
+            if begin <= self._store.max_offset:
                 return begin
         except StateFileDamaged as error:
             reason = str(error)
@@ -240,7 +240,7 @@ class LogStates:
     def _save(self, changed: Sequence[KeptState], documents: Sequence[dict[str, Any]]) -> bool:
         """Write snapshots once the log is flushed; returns whether they were saved. Blocks."""
         try:
-            self._log.flush()
+            self._store.flush()
         except StorePoisoned:
             return False  # The flush has reported its failure; the next start reads the log.
         for kept, document in zip(changed, documents, strict=True):
