@@ -10,7 +10,7 @@ import numpy as np
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane_broker.append.append import AppendRecords
-from ariane_broker.append.small_batches import SmallBatches
+from ariane_broker.append.table_batches import TableBatches
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.derived.producer_sequences import ProducerSequences
@@ -124,7 +124,7 @@ class Side:
     async def answer(self, batches):
         outcomes = await self.append_records.append(batches, HOST)
         answer = send_pb.StreamAppendsResponse.FromString(stream_response(1, outcomes))
-        each = batches.each() if isinstance(batches, SmallBatches) else batches
+        each = batches.each() if isinstance(batches, TableBatches) else batches
         counts = [batch.block.count if batch.block else 0 for batch in each]
         return results_of(answer, counts)
 
@@ -188,7 +188,7 @@ def parsed(batches, *, joined):
         [single.queue_id for single in singles],
         [single.sequence for single in singles],
     )
-    return SmallBatches(table, lambda: singles)
+    return TableBatches(table, lambda: singles)
 
 
 def results_of(answer, counts):

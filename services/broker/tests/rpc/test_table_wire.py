@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_FLUSHED
-from ariane_broker.append.small_batches import SmallBatches
+from ariane_broker.append.table_batches import TableBatches
 from ariane_broker.errors.public_errors import flush_unconfirmed
 from ariane_broker.rpc.wire import append_wire
 from ariane_broker.rpc.wire.append_wire import CUT_BYTES_MIN, append_request, append_response
@@ -88,7 +88,7 @@ def understood(request):
 
 def said(batches):
     """What batches say."""
-    each = batches.each() if isinstance(batches, SmallBatches) else batches
+    each = batches.each() if isinstance(batches, TableBatches) else batches
     return [
         (
             batch.topic,
@@ -128,7 +128,7 @@ async def test_a_table_is_answered_as_its_batches(requests):
         await side.answer(parsed([GOOD[0]], joined=False))
     for number, batches in enumerate(requests):
         request = understood(table_request(batches))[number % 2]
-        assert isinstance(request.batches, SmallBatches)
+        assert isinstance(request.batches, TableBatches)
         answer = await answered(as_table, request)
         expected = await one_by_one.answer(parsed(batches, joined=False))
         counts = [len(batch.key_counts) for batch in batches]

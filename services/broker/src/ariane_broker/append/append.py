@@ -16,11 +16,11 @@ from typing import Final
 
 from ariane_broker.append.append_spans import AppendSpans
 from ariane_broker.append.batch_check import BATCHES_MAX, Batch, block_of, check_place, check_sizes
-from ariane_broker.append.batch_outcome import BatchOutcome, SmallOutcomes
+from ariane_broker.append.batch_outcome import BatchOutcome, TableOutcomes
 from ariane_broker.append.promised_outcomes import Acknowledged, PromisedOutcomes, Taken
 from ariane_broker.append.repeated_batch import first_result, is_stored_as
-from ariane_broker.append.small_append import SmallAppend
-from ariane_broker.append.small_batches import SmallBatches
+from ariane_broker.append.table_append import TableAppend
+from ariane_broker.append.table_batches import TableBatches
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.delay.parking import Parking
 from ariane_broker.errors.public_errors import broker_draining, store_poisoned
@@ -66,7 +66,7 @@ class AppendRecords:
         self._parking = parking
         self._body_bytes_max = body_bytes_max
         self._service_error = service_error
-        self._small = SmallAppend(log, topics, sequences, body_bytes_max=body_bytes_max)
+        self._table_append = TableAppend(log, topics, sequences, body_bytes_max=body_bytes_max)
         self.draining = False
         self.spans: AppendSpans | None = None
 
@@ -77,7 +77,7 @@ class AppendRecords:
 
     async def append(
         self,
-        batches: Sequence[Batch] | SmallBatches,
+        batches: Sequence[Batch] | TableBatches,
         born_host: Host,
         trace_parents: Sequence[str] = (),
     ) -> Sequence[BatchOutcome]:
@@ -99,7 +99,7 @@ class AppendRecords:
 
     def take(
         self,
-        batches: Sequence[Batch] | SmallBatches,
+        batches: Sequence[Batch] | TableBatches,
         born_host: Host,
         trace_parents: Sequence[str] = (),
     ) -> Taken:
@@ -115,13 +115,13 @@ class AppendRecords:
             return self._take(batches, born_host)
         return self.spans.around(lambda: self._take(batches, born_host), batches, trace_parents)
 
-    def _take(self, batches: Sequence[Batch] | SmallBatches, born_host: Host) -> Taken:
+    def _take(self, batches: Sequence[Batch] | TableBatches, born_host: Host) -> Taken:
         if self.draining:
             raise broker_draining()
         if not 1 <= len(batches) <= BATCHES_MAX:
             raise field_invalid("batches", f"must be 1 to {BATCHES_MAX}", len(batches))
-        if isinstance(batches, SmallBatches):
-            taken = self._take_small(batches, born_host)
+        if isinstance(batches, TableBatches):
+            taken = self._take_table(batches, born_host)
             if taken is not None:
                 return taken
             batches = batches.each()
@@ -191,14 +191,14 @@ class AppendRecords:
         ends = [o.appended.next_commit_log_offset for o in outcomes if o.appended is not None]
         return self._promised(partial(_acknowledged, outcomes), max(ends)) if ends else outcomes
 
-    def _take_small(self, batches: SmallBatches, born_host: Host) -> Taken | None:
+    def _take_table(self, batches: TableBatches, born_host: Host) -> Taken | None:
         """Append all batches at once; None if nothing was appended."""
         table = batches.table
         queues = list(map(_as_queue, zip(table.topics, table.queue_ids, strict=True)))
-        appended = self._small.append(table, queues, born_host)
+        appended = self._table_append.append(table, queues, born_host)
         if appended is None:
             return None
-        return self._promised(partial(SmallOutcomes, appended), int(appended.commit_log_edges[-1]))
+        return self._promised(partial(TableOutcomes, appended), int(appended.commit_log_edges[-1]))
 
     def _promised(self, acknowledged: Acknowledged, end: int) -> Taken:
         """The outcomes, once the promise holds for the log before an offset."""

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from ariane_broker.append.batch_check import Batch
-from ariane_broker.append.batch_outcome import BatchOutcome, SmallOutcomes
+from ariane_broker.append.batch_outcome import BatchOutcome, TableOutcomes
 from ariane_broker.append.promised_outcomes import PromisedOutcomes, Taken
-from ariane_broker.append.small_batches import SmallBatches
+from ariane_broker.append.table_batches import TableBatches
 from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.observability.tracing import WorkSpan, WorkTracer
@@ -24,7 +24,7 @@ class AppendSpans:
     def around(
         self,
         take: Callable[[], Taken],
-        batches: Sequence[Batch] | SmallBatches,
+        batches: Sequence[Batch] | TableBatches,
         trace_parents: Sequence[str],
     ) -> Taken:
         """Append under a span, which ends when the promise holds.
@@ -97,12 +97,12 @@ def _end(span: WorkSpan, error: BaseException | None) -> None:
 
 
 def _first_error(outcomes: Sequence[BatchOutcome]) -> ServiceError | None:
-    if isinstance(outcomes, SmallOutcomes):
+    if isinstance(outcomes, TableOutcomes):
         return outcomes.error
     return next((outcome.error for outcome in outcomes if outcome.error is not None), None)
 
 
-def _topics_of(batches: Sequence[Batch] | SmallBatches) -> set[str]:
-    if isinstance(batches, SmallBatches):
+def _topics_of(batches: Sequence[Batch] | TableBatches) -> set[str]:
+    if isinstance(batches, TableBatches):
         return set(batches.table.topics)
     return {batch.topic for batch in batches}

@@ -26,8 +26,8 @@ class BatchOutcome(NamedTuple):
     duplicate: bool = False
 
 
-class SmallOutcomes(Sequence[BatchOutcome]):
-    """The outcomes of batches that were stored at once: equal except for their places.
+class TableOutcomes(Sequence[BatchOutcome]):
+    """The outcomes of a table, whose batches were stored at once: equal except for their places.
 
     Attributes:
         appended: Where they are stored.

@@ -30,8 +30,8 @@ from ariane.common.v1.message_pb2 import (
     ACKNOWLEDGED_LEVEL_UNSPECIFIED,
 )
 from ariane_broker.append.batch_check import BATCHES_MAX, Batch
-from ariane_broker.append.batch_outcome import BatchOutcome, SmallOutcomes
-from ariane_broker.append.small_batches import SmallBatches
+from ariane_broker.append.batch_outcome import BatchOutcome, TableOutcomes
+from ariane_broker.append.table_batches import TableBatches
 from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
 from ariane_broker.errors.public_errors import block_corrupted
 from ariane_broker.log.promise import AcknowledgedLevel, Demand
@@ -90,7 +90,7 @@ class AppendRequest(NamedTuple):
         trace_parents: Trace contexts of who sent them.
     """
 
-    batches: list[Batch] | SmallBatches
+    batches: list[Batch] | TableBatches
     request_number: int
     trace_parents: Sequence[str]
 
@@ -103,13 +103,13 @@ def append_request(raw: bytes) -> AppendRequest:
     """
     try:
         if len(raw) < CUT_BYTES_MIN:
-            return _small_request(StreamAppendsRequest.FromString(raw))
+            return _request_of(StreamAppendsRequest.FromString(raw))
         first = _first_of(raw)
         if first is not None:
             if first.tag == _TABLE:
-                return _small_request(*_cut_table(raw))
+                return _request_of(*_cut_table(raw))
             if len(first.whole) < CUT_BYTES_MIN:
-                return _small_request(StreamAppendsRequest.FromString(raw))
+                return _request_of(StreamAppendsRequest.FromString(raw))
         cut = _cut_blocks(raw)
     except WireCorrupted as error:
         raise DecodeError(str(error)) from error
@@ -120,7 +120,7 @@ def append_request(raw: bytes) -> AppendRequest:
             batches = list(map(_batch_of, request.batches, blocks))
             return AppendRequest(batches, request.request_number, request.trace_parents)
     # Far too many fields, or a table behind batches, where nobody puts it.
-    return _small_request(StreamAppendsRequest.FromString(raw))
+    return _request_of(StreamAppendsRequest.FromString(raw))
 
 
 def _first_of(raw: bytes) -> WireField | None:
@@ -129,7 +129,7 @@ def _first_of(raw: bytes) -> WireField | None:
     return next((field for field in fields if field.tag in {_BATCHES, _TABLE}), None)
 
 
-def _small_request(
+def _request_of(
     request: StreamAppendsRequest, table_records: ByteBuffer | None = None
 ) -> AppendRequest:
     """A request that was parsed whole, or but for the records of its table."""
@@ -146,7 +146,7 @@ def _small_request(
     if not singles:
         return AppendRequest(batches, request.request_number, request.trace_parents)
     # No producer has a reason to send both; one that does is understood.
-    of_table = batches.each() if isinstance(batches, SmallBatches) else batches
+    of_table = batches.each() if isinstance(batches, TableBatches) else batches
     return AppendRequest([*singles, *of_table], request.request_number, request.trace_parents)
 
 
@@ -280,7 +280,7 @@ def stream_response(request_number: int, outcomes: Sequence[BatchOutcome]) -> by
 def _answered(
     response: AppendRecordsResponse | StreamAppendsResponse, outcomes: Sequence[BatchOutcome]
 ) -> bytes:
-    if isinstance(outcomes, SmallOutcomes) and outcomes.error is None:
+    if isinstance(outcomes, TableOutcomes) and outcomes.error is None:
         result = table_result(outcomes.appended, LEVELS[outcomes.level])
         response.table_result.CopyFrom(result)
     else:

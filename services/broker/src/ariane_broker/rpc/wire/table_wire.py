@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ariane.broker.v1.send_service_pb2 import AppendTable, AppendTableResult
 from ariane_broker.append.batch_check import Batch
-from ariane_broker.append.small_batches import SmallBatches
+from ariane_broker.append.table_batches import TableBatches
 from ariane_broker.errors.public_errors import block_corrupted
 from ariane_broker.rpc.wire.wire_time import time_of
 from ariane_record import ProducerSequence, RecordBlock
@@ -34,7 +34,7 @@ _as_sequence: Final[Callable[[tuple[int, int, int]], ProducerSequence]] = partia
 )
 
 
-def table_batches(table: AppendTable, records: ByteBuffer) -> list[Batch] | SmallBatches:
+def table_batches(table: AppendTable, records: ByteBuffer) -> list[Batch] | TableBatches:
     """The batches of a table.
 
     Args:
@@ -49,7 +49,7 @@ def table_batches(table: AppendTable, records: ByteBuffer) -> list[Batch] | Smal
     except ValueError as error:
         refusal = block_corrupted(-1, f"its table: {error}")
         return [Batch(None, topic, 0, refusal) for topic in table.topics]
-    return SmallBatches(blocks, partial(_batches_of, blocks))
+    return TableBatches(blocks, partial(_batches_of, blocks))
 
 
 def table_result(appended: AppendedTable, acknowledged_level: Any) -> AppendTableResult:

@@ -1,4 +1,4 @@
-"""Small batches of a request: taken at once they are answered, and stored, as one by one."""
+"""Batches of a table: taken at once, they are answered, and stored, as one by one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane_broker.append.batch_outcome import AcknowledgedLevel
-from ariane_broker.append.small_batches import SmallBatches
+from ariane_broker.append.table_batches import TableBatches
 from ariane_broker.errors.public_errors import flush_unconfirmed
 from ariane_broker.rpc.wire.append_wire import (
     append_response,
@@ -103,9 +103,9 @@ async def test_a_call_is_answered_as_a_request_of_a_stream(side, joined):
 
 def was_at_once(side, batches):
     """Whether they are appended at once."""
-    small = parsed(batches, joined=True)
-    assert isinstance(small, SmallBatches)
-    return side.append_records._take_small(small, HOST) is not None
+    table = parsed(batches, joined=True)
+    assert isinstance(table, TableBatches)
+    return side.append_records._take_table(table, HOST) is not None
 
 
 @pytest.fixture
@@ -200,8 +200,8 @@ async def test_nothing_is_acknowledged_before_it_is_on_the_disk(flushed_side):
 async def test_each_is_told_that_its_flush_is_not_confirmed(flushed_side):
     flushed_side.flush.error = flush_unconfirmed()
     flushed_side.flush.gate.set()
-    small = parsed(NEXT, joined=True)
-    first = await flushed_side.append_records.append(small, HOST)
+    table = parsed(NEXT, joined=True)
+    first = await flushed_side.append_records.append(table, HOST)
     assert {outcome.error.row.name for outcome in first} == {"FLUSH_UNCONFIRMED"}
     # What is stored is not stored again, and is safe as soon as one flush is.
     flushed_side.flush.error = None

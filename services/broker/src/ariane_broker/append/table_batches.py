@@ -1,4 +1,4 @@
-"""The small batches of a request, taken together."""
+"""The batches of a request, by column."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ariane_broker.append.batch_check import Batch
 from ariane_storage.writing.block_table import BlockTable
 
 
-class SmallBatches:
+class TableBatches:
     """All batches of a request by column; single batches are made only on demand.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Appending the small batches of a request at once: each check covers all of them.
+"""Appending the batches of a table at once: each check covers all of them.
 
 Either all batches are stored or none is; in the latter case they are appended one by one. So a
 batch that is refused, or was stored before, takes no other with it and gets its usual outcome.
@@ -22,8 +22,8 @@ from ariane_storage.writing.append import AppendedTable
 from ariane_storage.writing.block_table import BlockTable
 
 
-class SmallAppend:
-    """Appends many small batches as one."""
+class TableAppend:
+    """Appends the batches of a table as one."""
 
     def __init__(
         self,
