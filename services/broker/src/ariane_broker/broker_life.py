@@ -27,8 +27,7 @@ from ariane_broker.naming.registration import Registration
 from ariane_broker.naming.store_host import store_host
 from ariane_broker.replication.primary import Primary
 from ariane_broker.replication.shared_row import ROW_RULES, RowUnreachable
-from ariane_broker.rpc.append_streams import AppendStreams
-from ariane_broker.rpc.transaction_streams import TransactionStreams
+from ariane_broker.rpc.producer_streams import ProducerStreams
 from ariane_broker.state.state_files import BrokerState
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_servicekit import Address, ErrorRules, Loop, RpcService, StartRefused, get_logger
@@ -94,8 +93,8 @@ class BrokerLife:
     clients: ClientTable
     client_admission: ClientAdmission
     append_records: AppendRecords
-    append_streams: AppendStreams
-    transaction_streams: TransactionStreams
+    append_streams: ProducerStreams
+    transaction_streams: ProducerStreams
     group_flush: GroupFlush
     saved_offsets: SavedState
     keeping: StoreKeeping

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from itertools import starmap
 
@@ -23,8 +24,9 @@ from ariane_broker.replication.operating import PrimaryOperations
 from ariane_broker.replication.primary import Primary
 from ariane_broker.replication.state_copies import StateCopies
 from ariane_broker.retry.room import RetryingRoom
-from ariane_broker.rpc.append_streams import AppendStreams
+from ariane_broker.rpc.append_worker import AppendWorker
 from ariane_broker.rpc.plain_send import SendMessages
+from ariane_broker.rpc.producer_streams import ProducerStreams
 from ariane_broker.rpc.rpc_services import rpc_service
 from ariane_broker.rpc.servicers.broker_servicer import BrokerParts, BrokerServicer
 from ariane_broker.rpc.servicers.client_servicer import ClientServicer
@@ -44,7 +46,7 @@ from ariane_broker.rpc.servicers.send_servicer import SendServicer
 from ariane_broker.rpc.servicers.sink_servicer import SinkServicer
 from ariane_broker.rpc.servicers.topic_servicer import TopicServicer
 from ariane_broker.rpc.servicers.transaction_servicer import TransactionServicer
-from ariane_broker.rpc.transaction_streams import StreamParts, TransactionStreams
+from ariane_broker.rpc.transaction_worker import TransactionWorker, WorkerParts
 from ariane_broker.state.room import StateRoom
 from ariane_broker.transactions.room import TransactingRoom
 from ariane_record.single.message_id import UniqueIdGenerator
@@ -57,8 +59,8 @@ class RpcRoom:
     """The services of the contract, and the streams that are ended when the broker stops."""
 
     services: list[RpcService]
-    append_streams: AppendStreams
-    transaction_streams: TransactionStreams
+    append_streams: ProducerStreams
+    transaction_streams: ProducerStreams
 
 
 def rpc_room(
@@ -76,7 +78,7 @@ def rpc_room(
     receiving: ReceivingRoom,
 ) -> RpcRoom:
     """The services of the contract, each with what answers for it."""
-    append_streams = AppendStreams(appending.append_records)
+    append_streams = ProducerStreams(partial(AppendWorker, appending.append_records))
     transaction_streams = _transaction_streams(environment, storing, transacting)
     broker_name = environment.settings.broker_name
     answers = AnswerBudget(environment.settings.answer_bytes_max)
@@ -131,7 +133,7 @@ def rpc_room(
 
 
 def _transaction_servicer(
-    transacting: TransactingRoom, streams: TransactionStreams
+    transacting: TransactingRoom, streams: ProducerStreams
 ) -> TransactionServicer:
     return TransactionServicer(
         transacting.ends,
@@ -191,10 +193,10 @@ def _replication(
 
 def _transaction_streams(
     environment: Environment, storing: StoringRoom, transacting: TransactingRoom
-) -> TransactionStreams:
+) -> ProducerStreams:
     """Producers that have transactions under way."""
     settings = environment.settings
-    parts = StreamParts(
+    parts = WorkerParts(
         log=storing.log,
         halves=transacting.halves,
         ends=transacting.ends,
@@ -204,7 +206,7 @@ def _transaction_streams(
         cluster_name=settings.cluster_name,
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
     )
-    return TransactionStreams(parts)
+    return ProducerStreams(partial(TransactionWorker, parts))
 
 
 def _client_servicer(

@@ -13,9 +13,9 @@ from ariane.broker.v1.send_service_pb2_grpc import SendServiceServicer
 from ariane.common.v1.message_pb2 import StoredPosition
 from ariane_broker.append.append import AppendRecords
 from ariane_broker.delay.recall import Recall
-from ariane_broker.rpc.append_streams import AppendStreams
 from ariane_broker.rpc.peer_address import peer_host, peer_text
 from ariane_broker.rpc.plain_send import PlainSent, SendMessages
+from ariane_broker.rpc.producer_streams import ProducerStreams
 from ariane_broker.rpc.wire.append_wire import (
     LEVELS,
     AppendRequest,
@@ -36,7 +36,7 @@ class SendServicer(SendServiceServicer):
     def __init__(
         self,
         append_records: AppendRecords,
-        append_streams: AppendStreams,
+        append_streams: ProducerStreams,
         send_messages: SendMessages,
         recall: Recall,
         *,

@@ -10,7 +10,7 @@ from grpc import aio
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceServicer
 from ariane_broker.rpc.peer_address import peer_host
-from ariane_broker.rpc.transaction_streams import TransactionStreams
+from ariane_broker.rpc.producer_streams import ProducerStreams
 from ariane_broker.rpc.wire.transaction_wire import (
     ANSWERS,
     half_message,
@@ -30,7 +30,7 @@ class TransactionServicer(TransactionServiceServicer):
     def __init__(
         self,
         ends: TransactionEnds,
-        streams: TransactionStreams,
+        streams: ProducerStreams,
         checks: TransactionChecks,
         half_list: HalfList,
         batches: BatchCommits,

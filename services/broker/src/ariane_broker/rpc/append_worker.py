@@ -1,48 +1,22 @@
-"""The streams on which producers append."""
+"""Work on the requests of streams on which producers append."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from functools import partial
-from typing import Any
 
 from google.rpc.status_pb2 import Status
-from grpc import aio
 
 from ariane.broker.v1.send_service_pb2 import StreamAppendsResponse
 from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.batch_outcome import BatchOutcome
 from ariane_broker.append.promised_outcomes import PromisedOutcomes
-from ariane_broker.errors.public_errors import broker_draining
-from ariane_broker.rpc.peer_address import peer_host
 from ariane_broker.rpc.wire.append_wire import AppendRequest, stream_response
 from ariane_record.layout import Host
-from ariane_servicekit.rpc.request_stream import RequestStreams
 
 
-class AppendStreams:
-    """All of them."""
-
-    def __init__(self, append_records: AppendRecords) -> None:
-        self._append_records = append_records
-        self._streams = RequestStreams(broker_draining)
-
-    async def serve(self, context: aio.ServicerContext[Any, Any]) -> None:
-        """Answer the requests of a stream until it ends.
-
-        Raises:
-            ServiceError: SERVICE_DRAINING.
-        """
-        worker = _AppendWorker(self._append_records, peer_host(context.peer()))
-        await self._streams.serve(context, worker)
-
-    def close(self) -> None:
-        """Read nothing more; answer what is in work, and end the streams."""
-        self._streams.close()
-
-
-class _AppendWorker:
-    """Works on the requests of one producer."""
+class AppendWorker:
+    """Works on the requests of one stream."""
 
     def __init__(self, append_records: AppendRecords, born_host: Host) -> None:
         self._append_records = append_records

@@ -1,19 +1,16 @@
-"""The streams on which producers store half messages and end transactions."""
+"""Work on the requests of streams on which producers store half messages and end transactions."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from google.rpc.status_pb2 import Status
-from grpc import aio
 
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
-from ariane_broker.errors.public_errors import broker_draining
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.log.promise import Demand
-from ariane_broker.rpc.peer_address import peer_host
 from ariane_broker.rpc.wire.stored_message import EncodingDefaults
 from ariane_broker.rpc.wire.transaction_wire import (
     Reached,
@@ -26,14 +23,13 @@ from ariane_broker.transactions.ending import EndOutcome, EndRequest, Transactio
 from ariane_broker.transactions.halves import HalfOutcome, HalfRequest, Halves
 from ariane_record.layout import Host
 from ariane_servicekit.errors import ServiceError, field_invalid
-from ariane_servicekit.rpc.request_stream import RequestStreams
 
 ENTRIES_MAX: Final = 256
 """Half messages of one request, and ends of one."""
 
 
-class StreamParts(NamedTuple):
-    """Works on the requests of all streams.
+class WorkerParts(NamedTuple):
+    """The parts that work on the requests of all streams.
 
     Attributes:
         log: Where everything goes.
@@ -56,27 +52,6 @@ class StreamParts(NamedTuple):
     service_error: Callable[[Exception], ServiceError]
 
 
-class TransactionStreams:
-    """All of them."""
-
-    def __init__(self, parts: StreamParts) -> None:
-        self._parts = parts
-        self._streams = RequestStreams(broker_draining)
-
-    async def serve(self, context: aio.ServicerContext[Any, Any]) -> None:
-        """Answer the requests of a stream until it ends.
-
-        Raises:
-            ServiceError: SERVICE_DRAINING.
-        """
-        worker = _TransactionWorker(self._parts, peer_host(context.peer()))
-        await self._streams.serve(context, worker)
-
-    def close(self) -> None:
-        """Read nothing more; answer what is in work, and end the streams."""
-        self._streams.close()
-
-
 class _ReadRequest(NamedTuple):
     """What a request asks for."""
 
@@ -91,10 +66,10 @@ class _ReadRequest(NamedTuple):
         return [demand for demand in found if demand is not None]
 
 
-class _TransactionWorker:
-    """Works on the requests of one producer."""
+class TransactionWorker:
+    """Works on the requests of one stream."""
 
-    def __init__(self, parts: StreamParts, born_host: Host) -> None:
+    def __init__(self, parts: WorkerParts, born_host: Host) -> None:
         self._parts = parts
         self._born_host = born_host
 
