@@ -162,7 +162,7 @@ async def test_each_waits_for_its_own_time_and_is_told_once(log, make_flush):
     told = []
     log.written = 20
     flush.when_flushed(10, lambda error: told.append((10, error.row.name)))
-    flush._timeout_seconds = 3600
+    flush._waits._seconds_max = 3600
     flush.when_flushed(20, lambda error: told.append((20, error)))
     async with asyncio.timeout(60):
         while not told:  # noqa: ASYNC110 - a timer of the loop

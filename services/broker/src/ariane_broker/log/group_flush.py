@@ -22,25 +22,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import NamedTuple
 
 from ariane_broker.errors.public_errors import flush_unconfirmed
-from ariane_servicekit.errors import ServiceError
+from ariane_broker.log.offset_waits import OffsetWaits, OnDone
 from ariane_storage.store import Store
-
-
-class _Waiting(NamedTuple):
-    """A request that waits for a flush.
-
-    Attributes:
-        commit_log_offset: The log up to here must be on the disk.
-        deadline_s: When the wait ends at the latest, by the clock of the event loop.
-        on_done: Called at the end of the wait.
-    """
-
-    commit_log_offset: int
-    deadline_s: float
-    on_done: Callable[[ServiceError | None], None]
 
 
 class GroupFlush:
@@ -66,17 +51,12 @@ class GroupFlush:
         """
         self._store = store
         self._flusher = flusher
-        self._timeout_seconds = timeout_seconds
         self._on_flushed = on_flushed
         self._on_failed = on_failed
-        # By deadline, the earliest first.
-        self._waiting: list[_Waiting] = []
+        self._waits = OffsetWaits(timeout_seconds, flush_unconfirmed)
         self._under_way: asyncio.Future[None] | None = None
-        self._alarm: asyncio.TimerHandle | None = None
 
-    def when_flushed(
-        self, commit_log_offset: int, on_done: Callable[[ServiceError | None], None]
-    ) -> None:
+    def when_flushed(self, commit_log_offset: int, on_done: OnDone) -> None:
         """Call back when the commit log up to an offset is on the disk.
 
         Args:
@@ -88,10 +68,7 @@ class GroupFlush:
         if commit_log_offset <= self._store.flushed_offset:
             loop.call_soon(on_done, None)
             return
-        deadline_s = loop.time() + self._timeout_seconds
-        self._waiting.append(_Waiting(commit_log_offset, deadline_s, on_done))
-        if self._alarm is None:
-            self._alarm = loop.call_at(deadline_s, self._expire)
+        self._waits.add(commit_log_offset, on_done)
         if self._under_way is None:
             self._begin(loop)
 
@@ -118,23 +95,19 @@ class GroupFlush:
 
     def _flushed(self, flushed_offset: int) -> None:
         """Handle the end of a flush: begin the next one first, then call back what has waited."""
-        served: list[_Waiting] = []
-        later: list[_Waiting] = []
-        for each in self._waiting:
-            (served if each.commit_log_offset <= flushed_offset else later).append(each)
-        self._waiting = later
+        served = self._waits.take_up_to(flushed_offset)
         self._over()
-        if later:
+        if self._waits:
             self._begin(asyncio.get_running_loop())
-        for each in served:
-            each.on_done(None)
+        for on_done in served:
+            on_done(None)
         self._on_flushed()
 
     def _failed(self, error: BaseException) -> None:
-        waiting, self._waiting = self._waiting, []
+        failed = self._waits.take_all()
         self._over()
-        for each in waiting:
-            each.on_done(flush_unconfirmed())
+        for on_done in failed:
+            on_done(flush_unconfirmed())
         self._on_failed(error)
 
     def _over(self) -> None:
@@ -142,16 +115,3 @@ class GroupFlush:
         over, self._under_way = self._under_way, None
         if over is not None:
             over.set_result(None)
-
-    def _expire(self) -> None:
-        """Call back the requests whose deadline has passed; the flush itself goes on."""
-        self._alarm = None
-        loop = asyncio.get_running_loop()
-        # A timer may fire a little before its time by the loop's clock.
-        now_s = loop.time() + 0.001
-        late = [each for each in self._waiting if each.deadline_s <= now_s]
-        self._waiting = self._waiting[len(late) :]
-        if self._waiting:
-            self._alarm = loop.call_at(self._waiting[0].deadline_s, self._expire)
-        for each in late:
-            each.on_done(flush_unconfirmed())

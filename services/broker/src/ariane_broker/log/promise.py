@@ -18,16 +18,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from ariane_broker.errors.replication import too_few_in_sync
 from ariane_broker.log.group_flush import GroupFlush
+from ariane_broker.log.offset_waits import OnDone
 from ariane_servicekit.errors import ServiceError
 
 _T = TypeVar("_T")
-
-OnDone: TypeAlias = Callable[[ServiceError | None], None]
-"""A callback, called once: with None when a condition holds, with the error when it may not."""
 
 
 class AcknowledgedLevel(StrEnum):

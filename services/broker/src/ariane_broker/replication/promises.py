@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ariane_broker.errors.replication import replication_unconfirmed
-from ariane_broker.log.promise import AcknowledgedLevel, Condition, OnDone, Promise
+from ariane_broker.log.offset_waits import OnDone
+from ariane_broker.log.promise import AcknowledgedLevel, Condition, Promise
 from ariane_servicekit.errors import ServiceError
 
 

@@ -9,11 +9,11 @@ from ariane_broker.environment import Environment
 from ariane_broker.errors.replication import too_few_in_sync
 from ariane_broker.log.group_flush import GroupFlush
 from ariane_broker.log.held_requests import Arrivals
+from ariane_broker.log.offset_waits import OnDone
 from ariane_broker.log.promise import (
     AcknowledgedLevel,
     Condition,
     Demand,
-    OnDone,
     Promise,
     flush_conditions,
 )
