@@ -57,9 +57,19 @@ def store(tmp_path):
         yield store
 
 
+class Files:
+    """The snapshots of the states."""
+
+    def __init__(self, root):
+        self.root = root
+
+    def __call__(self, name):
+        return StateFile(self.root / f"{name}.json", OsDisk())
+
+
 @pytest.fixture
 def file(tmp_path, store):
-    return lambda name: StateFile(tmp_path / f"{name}.json", OsDisk())
+    return Files(tmp_path)
 
 
 def append(store, count=7):
@@ -67,9 +77,9 @@ def append(store, count=7):
 
 
 def states_of(store, executor, file, *machines):
-    states = LogStates(store, executor)
+    states = LogStates(store, executor, file.root, OsDisk())
     for machine in machines:
-        states.keep(machine, file(machine.name), f"config/{machine.name}.json")
+        states.keep(machine, f"{machine.name}.json")
     return states
 
 
@@ -171,10 +181,10 @@ async def test_what_changes_while_a_snapshot_is_saved_is_saved_with_the_next(
 
 
 async def test_the_log_keeps_what_came_after_the_oldest_snapshot(store, file, executor):
-    states = LogStates(store, executor)
+    states = LogStates(store, executor, file.root, OsDisk())
     changing, resting = SeenOffsets(), SeenOffsets("resting")
-    states.keep(changing, file("changing"), "changing.json")
-    states.keep(resting, file("resting"), "resting.json")
+    states.keep(changing, "changing.json")
+    states.keep(resting, "resting.json")
     append(store)
     await states.restore(lambda topic: True)
     saved = store.max_offset

@@ -27,7 +27,6 @@ from ariane_broker.settings import BrokerSettings
 from ariane_broker.state.room import StateRoom
 from ariane_record import RecordBlock
 from ariane_record.names import DELAY_TOPIC
-from ariane_storage.state_file import StateFile
 from ariane_storage.store_files import StoreFiles
 from ariane_storage.writing.append import Appended
 from ariane_storage.writing.block_check import check_block
@@ -63,8 +62,8 @@ def delaying_room(environment: Environment, state: StateRoom, storing: StoringRo
     timer_queue = TimerQueue(store, handover, now_ms=clock.now_ms)
     storing.keeping.keep_needed(lambda: levels.needed_from)
     storing.keeping.keep_needed(lambda: timer_queue.needed_from)
-    for state_machine, name in ((levels, level_queues.FILE_NAME), (timer_queue, timer.FILE_NAME)):
-        storing.log_states.keep(state_machine, StateFile(root / name, environment.disk), name)
+    storing.log_states.keep(levels, level_queues.FILE_NAME)
+    storing.log_states.keep(timer_queue, timer.FILE_NAME)
 
     def parked(block: RecordBlock, queue_id: int, appended: Appended) -> None:
         times_ms = block.delivery_times_ms

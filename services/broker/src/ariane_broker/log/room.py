@@ -21,7 +21,6 @@ from ariane_servicekit import (
     ExitStatus,
     get_logger,
 )
-from ariane_storage.state_file import StateFile
 from ariane_storage.store import Store
 from ariane_storage.store_files import StoreFiles
 
@@ -102,12 +101,10 @@ def storing_room(environment: Environment, elected: Elected | None = None) -> St
     )
     if primary is not None:
         keeping.keep_needed(lambda: primary.needed_from)
-    log_states = LogStates(store, threads.state)
+    root = StoreFiles(settings.store_path).root
+    log_states = LogStates(store, threads.state, root, environment.disk)
     keeping.keep_needed(lambda: log_states.needed_from)
-    snapshot = StoreFiles(settings.store_path).config / "producerSequences.json"
-    log_states.keep(
-        sequences, StateFile(snapshot, environment.disk), "config/producerSequences.json"
-    )
+    log_states.keep(sequences, "config/producerSequences.json")
     return StoringRoom(
         store=store,
         log=log,

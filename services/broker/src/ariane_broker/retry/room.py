@@ -20,8 +20,6 @@ from ariane_broker.retry.return_table import ReturnTable
 from ariane_broker.retry.returning import MessageReturns
 from ariane_broker.state.room import StateRoom
 from ariane_servicekit import Loop
-from ariane_storage.state_file import StateFile
-from ariane_storage.store_files import StoreFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +45,8 @@ def retrying_room(
     settings, clock = environment.settings, environment.clock
     table = ReturnTable(now_ms=clock.now_ms, delay_levels_ms=settings.delay_levels_ms)
     redriven = RedrivenTable()
-    root = StoreFiles(settings.store_path).root
-    for state_machine, name in (
-        (table, return_table.FILE_NAME),
-        (redriven, redriven_table.FILE_NAME),
-    ):
-        storing.log_states.keep(state_machine, StateFile(root / name, environment.disk), name)
+    storing.log_states.keep(table, return_table.FILE_NAME)
+    storing.log_states.keep(redriven, redriven_table.FILE_NAME)
     log = storing.log
     limits = ReturnLimits(
         delay_ms_max=round(settings.delay_days_max * DAY_MS),

@@ -88,11 +88,7 @@ def state_room(environment: Environment, storing: StoringRoom) -> StateRoom:
     )
     saved_locks = SavedState(files.locks, locks.document, executor)
     receiving = ReceiveTable(offsets, saved_offsets.mark_changed)
-    storing.log_states.keep(
-        receiving,
-        state_file.StateFile(folder.parent / receive_table.FILE_NAME, environment.disk),
-        receive_table.FILE_NAME,
-    )
+    storing.log_states.keep(receiving, receive_table.FILE_NAME)
     return StateRoom(
         topics,
         groups,

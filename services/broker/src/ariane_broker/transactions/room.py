@@ -29,8 +29,6 @@ from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_broker.transactions.upkeep import TransactionUpkeep
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_servicekit import Loop
-from ariane_storage.state_file import StateFile
-from ariane_storage.store_files import StoreFiles
 
 UPKEEP_SECONDS: Final = 5.0
 
@@ -61,10 +59,7 @@ def transacting_room(
     """Build the transaction room."""
     settings, clock, store = environment.settings, environment.clock, storing.store
     table = TransactionTable(decision_count_max=settings.transaction_outcomes_max)
-    snapshot = StoreFiles(settings.store_path).config / "transactions.json"
-    storing.log_states.keep(
-        table, StateFile(snapshot, environment.disk), "config/transactions.json"
-    )
+    storing.log_states.keep(table, "config/transactions.json")
     log = storing.log
     unique_ids = UniqueIdGenerator(
         clock.now_ms, ip="127.0.0.1", pid=os.getpid(), origin=secrets.randbits(32)
@@ -118,9 +113,7 @@ def _batches(
     """Build the batch transactions."""
     settings, clock, store = environment.settings, environment.clock, storing.store
     table = BatchTable()
-    snapshot = StoreFiles(settings.store_path).config / "batchTransactions.json"
-    file = StateFile(snapshot, environment.disk)
-    storing.log_states.keep(table, file, "config/batchTransactions.json")
+    storing.log_states.keep(table, "config/batchTransactions.json")
     storing.keeping.keep_needed(lambda: table.needed_from)
     publication = BatchPublication(log, table, state.topics.find, parking, clock)
     commits = BatchCommits(

@@ -19,13 +19,15 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
-from ariane_broker.durable.saved_state import StateFile
 from ariane_broker.queue_key import QueueKey
 from ariane_servicekit import get_logger
+from ariane_storage.disk.disk import Disk
 from ariane_storage.errors import StateFileDamaged, StorePoisoned
 from ariane_storage.log.scan import Stretch
+from ariane_storage.state_file import StateFile
 from ariane_storage.store import Store
 
 _log = get_logger(__name__)
@@ -119,9 +121,19 @@ class KeptState:
 class LogStates:
     """Restores all state machines at the start, and saves them when they have changed."""
 
-    def __init__(self, store: Store, executor: Executor) -> None:
+    def __init__(self, store: Store, executor: Executor, root: Path, disk: Disk) -> None:
+        """Start without states.
+
+        Args:
+            store: The store.
+            executor: Runs what blocks.
+            root: The folder of the store.
+            disk: Where the snapshots are kept.
+        """
         self._store = store
         self._executor = executor
+        self._root = root
+        self._disk = disk
         self._kept: list[KeptState] = []
         self._restored = False
         self._saved_end: int | None = None
@@ -132,14 +144,14 @@ class LogStates:
         """Commit-log offset of the oldest snapshot: retention must keep the log after it."""
         return self._saved_end
 
-    def keep(self, state: LogState, file: StateFile, file_name: str) -> None:
+    def keep(self, state: LogState, file_name: str) -> None:
         """Add a state; call this before ``restore``.
 
         Args:
             state: The state machine.
-            file: The file of its snapshots.
-            file_name: That file's name for people: ``config/producerSequences.json``.
+            file_name: The file of its snapshots, below the root: ``config/producerSequences.json``.
         """
+        file = StateFile(self._root / file_name, self._disk)
         self._kept.append(KeptState(state, file, file_name))
 
     async def restore(self, is_known_topic: Callable[[str], bool]) -> None:
