@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from ariane_broker.clients.client_table import ClientTable
@@ -115,6 +116,10 @@ class QueueLooks:
         filtered_left = FILTERED_BYTES_MAX
         look = Look(left=set(places))
         receives = bool(self.receiving.of_group(order.consumer_group))
+        hints = None if receives else self.replica_hints
+        read_from: Callable[[Position, int, int, Filter | None], QueueRead] = (
+            partial(self._read_free, order.consumer_group) if receives else self._read
+        )
         for place in self._turns(places):
             if count_left <= 0 or bytes_left <= remainder_bytes:
                 break
@@ -125,8 +130,7 @@ class QueueLooks:
             wanted = filters.get(position.queue.topic)
             try:
                 self._check_queue(order, position)
-                read_from = self._read_free if receives else self._read
-                read = read_from(order.consumer_group, position, count_left, bytes_left, wanted)
+                read = read_from(position, count_left, bytes_left, wanted)
             except QueueUnderRepair:
                 continue  # Nothing for now; the repair of the queue wakes those who wait.
             except (ServiceError, StorageError) as error:
@@ -147,8 +151,8 @@ class QueueLooks:
                 bodies_suffice=order.bodies_suffice,
                 log_epoch=self.epochs.current,
                 replica=None
-                if self.replica_hints is None or receives or not read.count
-                else self._replica(order, position, read),
+                if hints is None or not read.count
+                else _replica(hints, order, position, read),
             )
             if read.count:
                 size_bytes = pulled.size_bytes
@@ -164,23 +168,8 @@ class QueueLooks:
                 look.unfinished |= read.next_queue_offset < read.max_queue_offset
         return look
 
-    def _replica(self, order: PullOrder, position: Position, read: QueueRead) -> ReplicaHint | None:
-        """Tell which replica should continue a read of a deep backlog; None: this broker.
-
-        Locks exist only here, and FilterServers pull from the broker beside them.
-        """
-        if (
-            self.replica_hints is None
-            or read.next_queue_offset >= read.max_queue_offset
-            or position.lock_epoch is not None
-            or order.uploaded_filters_follow
-        ):
-            return None
-        return self.replica_hints.of(position.queue, read.next_queue_offset)
-
     def _read(
         self,
-        group: str,  # noqa: ARG002 - as below.
         position: Position,
         count_left: int,
         bytes_left: int,
@@ -209,7 +198,7 @@ class QueueLooks:
         """
         window = self.receiving.window(group, position.queue)
         if window is None:
-            return self._read(group, position, count_left, bytes_left, wanted)
+            return self._read(position, count_left, bytes_left, wanted)
         begin, end = window.gap(position.queue_offset, self.now_ms())
         if begin == end:
             low, _ = self.store.queue_bounds(*position.queue)
@@ -220,7 +209,7 @@ class QueueLooks:
             queue_offset=begin,
             record_count_max=min(end - begin, position.record_count_max or count_left),
         )
-        return self._read(group, free, count_left, bytes_left, wanted)
+        return self._read(free, count_left, bytes_left, wanted)
 
     def _turns(self, places: Collection[int]) -> Iterable[int]:
         """The places in order, beginning with a random one."""
@@ -255,3 +244,19 @@ def _failed(position: Position, error: ServiceError, log_epoch: int) -> PulledQu
         error=error,
         log_epoch=log_epoch,
     )
+
+
+def _replica(
+    hints: ReplicaHints, order: PullOrder, position: Position, read: QueueRead
+) -> ReplicaHint | None:
+    """Tell which replica should continue a read of a deep backlog; None: this broker.
+
+    Locks exist only here, and FilterServers pull from the broker beside them.
+    """
+    if (
+        read.next_queue_offset >= read.max_queue_offset
+        or position.lock_epoch is not None
+        or order.uploaded_filters_follow
+    ):
+        return None
+    return hints.of(position.queue, read.next_queue_offset)
