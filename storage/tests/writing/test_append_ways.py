@@ -28,7 +28,7 @@ from ariane_storage.writing.block_check import BlockLimits, check_block
 from ariane_storage.writing.few_records import FEW, FewRecords
 from ariane_storage.writing.record_crcs import like_holes
 
-LIMITS = {"record_bytes_max": 1 << 20, "block_bytes_max": 1 << 22, "checksum": True}
+LIMITS = BlockLimits(record_bytes_max=1 << 20, block_bytes_max=1 << 22, checksum=True)
 OWNED = OwnedFields(3, 250, 1_000_000, ("10.1.2.3", 4711), ("127.0.0.1", 10911), 1_700_000_000_001)
 
 messages = st.tuples(
@@ -62,7 +62,7 @@ def placed(records, size, owned=OWNED):
 
 
 def packed(block):
-    return PackedRecords(block, check_block(block, **LIMITS))
+    return PackedRecords(block, check_block(block, LIMITS))
 
 
 @given(
@@ -91,7 +91,7 @@ def test_encoders_send_the_sums_of_many_records():
 )
 def test_one_by_one_and_by_column_write_the_same(rows, even, topic, sequence):
     block = block_from(topic, [rows[0]] * len(rows) if even else rows, sequence)
-    few = FewRecords.of(block, BlockLimits(**LIMITS))
+    few = FewRecords.of(block, LIMITS)
     assert few is not None
     assert placed(few, block.size_bytes) == placed(packed(block), block.size_bytes)
 
@@ -109,7 +109,7 @@ def test_what_brokers_append_anew_goes_one_by_one_too(rows):
         for body, tag in rows
     ]
     block = encode_block("t", fields)
-    few = FewRecords.of(block, BlockLimits(**LIMITS))
+    few = FewRecords.of(block, LIMITS)
     assert few is not None
     assert placed(few, block.size_bytes) == placed(packed(block), block.size_bytes)
 
@@ -126,13 +126,13 @@ def test_what_is_accepted_one_by_one_is_accepted_by_column(rows, data):
     sizes[0] += data.draw(st.sampled_from([0, 0, 0, 1, -5000, 1 << 30]))
     damaged = replace(block, records=bytes(records), sizes=sizes, crc32=crc32(bytes(records)))
     # The other way round it need not be: what is unusual goes by column.
-    if FewRecords.of(damaged, BlockLimits(**LIMITS)) is not None:
-        check_block(damaged, **LIMITS)
+    if FewRecords.of(damaged, LIMITS) is not None:
+        check_block(damaged, LIMITS)
 
 
 def is_sound(block):
     try:
-        check_block(block, **LIMITS)
+        check_block(block, LIMITS)
     except BlockRejected:
         return False
     return True
@@ -243,8 +243,8 @@ def test_a_sequence_elsewhere_than_at_the_beginning_is_refused(store):
         for name in ("sizes", "tag_codes", "key_counts", "key_hashes")
     }
     twice = replace(with_records(once, once.records * 2), **columns)
-    assert FewRecords.of(once, BlockLimits(**LIMITS)) is not None
-    assert FewRecords.of(twice, BlockLimits(**LIMITS)) is None
+    assert FewRecords.of(once, LIMITS) is not None
+    assert FewRecords.of(twice, LIMITS) is None
     with pytest.raises(BlockRejected, match="a producer sequence elsewhere"):
         store.append_block(twice, 0)
 

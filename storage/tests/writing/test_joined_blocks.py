@@ -22,7 +22,7 @@ from ariane_storage.writing.draft_memory import DraftMemory
 from ariane_storage.writing.joined_blocks import JoinedBlocks
 
 HOST = ("10.1.2.3", 4711)
-LIMITS = {"record_bytes_max": 1 << 12, "block_bytes_max": 1 << 22, "checksum": True}
+LIMITS = BlockLimits(record_bytes_max=1 << 12, block_bytes_max=1 << 22, checksum=True)
 CONFIG = small_config(segment_bytes=1 << 15)
 
 
@@ -55,7 +55,7 @@ def table_of(*rows):
 
 
 def joined_of(table):
-    return JoinedBlocks.of(table, BlockLimits(**LIMITS), DraftMemory())
+    return JoinedBlocks.of(table, LIMITS, DraftMemory())
 
 
 def store_with_log():
@@ -125,12 +125,12 @@ def test_what_is_accepted_at_once_is_accepted_one_by_one(rows, data):
     rows[victim] = block, queue_id, sequence
     if joined_of(table_of(*rows)) is not None:
         for changed, _, _ in rows:
-            check_block(changed, **LIMITS)
+            check_block(changed, LIMITS)
 
 
 def is_accepted(block):
     try:
-        check_block(block, **LIMITS)
+        check_block(block, LIMITS)
     except BlockRejected:
         return False
     return True

@@ -124,13 +124,7 @@ class Appender:
         few = None if wide else FewRecords.of(block, limits)
         if few is not None:
             return few
-        checked = check_block(
-            block,
-            record_bytes_max=config.record_bytes_max,
-            block_bytes_max=block_bytes_max,
-            checksum=config.checksum,
-            folder=self._folder,
-        )
+        checked = check_block(block, limits, folder=self._folder)
         if wide:
             return WideRecords.of(block, checked, owned, block_bytes_max)
         return PackedRecords(block, checked)

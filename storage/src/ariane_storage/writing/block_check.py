@@ -111,27 +111,19 @@ class BlockLimits:
 
 
 def check_block(
-    block: RecordBlock,
-    *,
-    record_bytes_max: int,
-    block_bytes_max: int,
-    checksum: bool,
-    folder: CrcFolder | None = None,
+    block: RecordBlock, limits: BlockLimits, *, folder: CrcFolder | None = None
 ) -> CheckedBlock:
     """Check a block.
 
     Args:
         block: Records and columns as a producer sent them.
-        record_bytes_max: As in ``BlockLimits``.
-        block_bytes_max: As there.
-        checksum: As there.
+        limits: What the store takes.
         folder: Adds up the sums of the records; kept by who checks often.
 
     Raises:
         BlockRejected: Says what is wrong, and with which record.
     """
     records = block.records
-    limits = BlockLimits(record_bytes_max, block_bytes_max, checksum)
     starts, ends, stride = _edges(block, limits)
     if crc32(records) != block.crc32:
         raise BlockRejected("its checksum differs: damaged on the way")

@@ -29,7 +29,7 @@ from ariane_record import RecordBlock
 from ariane_record.names import DELAY_TOPIC
 from ariane_storage.store_files import StoreFiles
 from ariane_storage.writing.append import Appended
-from ariane_storage.writing.block_check import check_block
+from ariane_storage.writing.block_check import BlockLimits, check_block
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 86_400_000
@@ -107,9 +107,5 @@ def delaying_room(environment: Environment, state: StateRoom, storing: StoringRo
 def block_check(settings: BrokerSettings) -> Callable[[RecordBlock], object]:
     """Make a function that raises for blocks that the store would refuse; it writes nothing."""
     config = settings.store_config()
-    return partial(
-        check_block,
-        record_bytes_max=config.record_bytes_max,
-        block_bytes_max=config.segment_bytes,
-        checksum=config.checksum,
-    )
+    limits = BlockLimits(config.record_bytes_max, config.segment_bytes, config.checksum)
+    return partial(check_block, limits=limits)
