@@ -13,7 +13,7 @@ from ariane_admin.asking.cluster_doors import answer_to_question
 from ariane_admin.asking.connection import run_async
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, first_of, output_option
-from ariane_admin.terminal.times import moment_text
+from ariane_admin.times import moment_text
 
 _COLUMNS: Final = ("figure", "of", "first", "last", "bound", "raised", "ended")
 _RULE_COLUMNS: Final = ("figure", "bound", "patience_s", "webhook")

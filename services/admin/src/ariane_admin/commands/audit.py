@@ -15,7 +15,7 @@ from ariane_admin.asking.connection import run_async
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.start_position import MomentType
 from ariane_admin.terminal.output import Output, Row, first_of, output_option
-from ariane_admin.terminal.times import moment_text, timestamp_of
+from ariane_admin.times import moment_text, timestamp_of
 
 _COLUMNS: Final = ("sequence", "begun", "user", "from", "method", "name", "outcome", "reason")
 _PAGE_MAX: Final = 1000

@@ -11,7 +11,7 @@ from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.roll_call import RollCall
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, output_option
-from ariane_admin.terminal.times import moment_text
+from ariane_admin.times import moment_text
 
 
 @click.command("list")

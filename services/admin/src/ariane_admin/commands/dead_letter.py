@@ -27,7 +27,7 @@ from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_opti
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, first_of, output_option
 from ariane_admin.terminal.progress import progress
-from ariane_admin.terminal.times import timestamp_of
+from ariane_admin.times import timestamp_of
 from ariane_sdk import DeadLetter, DeadLetterFilter, DeadLetters, LiveBroker
 from ariane_sdk.errors import GroupNotFound
 

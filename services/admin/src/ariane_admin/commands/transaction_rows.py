@@ -9,7 +9,7 @@ from ariane.transaction.v1.checked_transaction_pb2 import (
     TransactionCheckRecord,
 )
 from ariane_admin.terminal.output import Row
-from ariane_admin.terminal.times import moment_text
+from ariane_admin.times import moment_text
 
 
 def transaction_row(each: CheckedTransaction) -> Row:

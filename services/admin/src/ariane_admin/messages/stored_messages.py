@@ -8,7 +8,7 @@ from enum import Enum
 from ariane.common.v1.message_pb2 import Message
 from ariane_admin.messages.message_body import body_of
 from ariane_admin.messages.message_lines import body_fields
-from ariane_admin.terminal.times import moment_text
+from ariane_admin.times import moment_text
 
 _BODY_CHARACTERS_SHOWN = 60
 

@@ -10,7 +10,7 @@ from grpc import aio
 from ariane.admin.v1 import sink_service_pb2 as sink_pb
 from ariane.admin.v1.sink_service_pb2_grpc import SinkServiceServicer
 from ariane_admin.servicers.cluster_access import ClusterAccess
-from ariane_admin.servicers.times import timestamp_of
+from ariane_admin.times import timestamp_of
 from ariane_sdk import SinkReport
 from ariane_servicekit import field_invalid, take_page
 

@@ -17,15 +17,6 @@ def time_of(time_ms: int) -> Timestamp:
     return time
 
 
-def timestamp_of(moment: datetime | None) -> Timestamp | None:
-    """An instant from one with a time zone; nothing stays away."""
-    if moment is None:
-        return None
-    time = Timestamp()
-    time.FromDatetime(moment)
-    return time
-
-
 def milliseconds_in(request: Message, field: str) -> int | None:
     """An instant of a request in milliseconds since 1970; nothing where it is absent.
 

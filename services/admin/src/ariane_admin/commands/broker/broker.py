@@ -35,7 +35,7 @@ from ariane_admin.terminal.error_statuses import reasoned
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Part, Row, output_option
 from ariane_admin.terminal.progress import progress
-from ariane_admin.terminal.times import moment_text
+from ariane_admin.times import moment_text
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError
 

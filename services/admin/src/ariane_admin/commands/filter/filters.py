@@ -34,7 +34,7 @@ from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.error_statuses import exit_status_of, reasoned
 from ariane_admin.terminal.output import Output, Row, output_option
-from ariane_admin.terminal.times import moment_text
+from ariane_admin.times import moment_text
 from ariane_sdk import Uploaded
 
 _COLUMNS: Final = ("filter", "language", "bytes", "state", "groups", "servers", "uploaded")

@@ -23,7 +23,7 @@ from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.error_statuses import line_of
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Part, Row, output_option
-from ariane_admin.terminal.times import moment_text
+from ariane_admin.times import moment_text
 from ariane_sdk import GroupMember, LiveBroker
 from ariane_sdk.errors import CallError, GroupNotFound
 

@@ -27,7 +27,7 @@ from ariane_admin.messages.start_position import MomentType
 from ariane_admin.messages.stored_messages import BodyForm, message_row, shortened
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, first_of, output_option
-from ariane_admin.terminal.times import timestamp_of
+from ariane_admin.times import timestamp_of
 from ariane_record.errors import RecallHandleIllegal
 from ariane_record.names import TRACE_TOPIC
 from ariane_record.single.recall_handle import decode_recall_handle

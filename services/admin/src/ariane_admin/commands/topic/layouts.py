@@ -6,7 +6,7 @@ from ariane.admin.v1.topic_service_pb2 import TopicPlacement
 from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane_admin.commands.topic.words import message_type_word, permission_word
 from ariane_admin.terminal.output import Row
-from ariane_admin.terminal.times import moment_text
+from ariane_admin.times import moment_text
 from ariane_sdk import LiveBroker
 
 

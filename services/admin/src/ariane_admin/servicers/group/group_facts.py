@@ -10,7 +10,7 @@ from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.admin.v1.lag_service_pb2 import ReceivingCounts
 from ariane.broker.v1 import group_service_pb2 as broker_pb
 from ariane_admin.asking.answers import Answers
-from ariane_admin.servicers.times import timestamp_of
+from ariane_admin.times import timestamp_of
 from ariane_sdk import ClusterClient, LiveBroker, QueueLag
 
 TOPICS_MAX: Final = 100

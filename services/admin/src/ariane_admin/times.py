@@ -1,4 +1,4 @@
-"""Times of the contract, as the command line reads and writes them."""
+"""Times of the contract: as text, and from Python."""
 
 from __future__ import annotations
 
