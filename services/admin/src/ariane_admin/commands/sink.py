@@ -105,13 +105,6 @@ def move(
             "--committed-batch requires --home-is-gone: a live broker knows its last batch"
         )
 
-    async def look() -> SinkReport:
-        async with ClusterDoors(name_servers) as doors:
-            found = await doors.client.list_sinks(name)
-            if not found:
-                raise SinkNotFound(f"no broker knows sink {name!r}; ariane sink list shows all")
-            return found[0]
-
     request = MoveSinkRequest(
         sink_name=name,
         broker_name=broker,
@@ -125,7 +118,7 @@ def move(
 
     question = f"Move sink {name} to {broker} without asking its current broker?"
     if not home_is_gone:
-        sink = run_async(look())
+        sink = run_async(_sink(name_servers, name))
         question = f"Move sink {name} from {sink.home} to {broker}?"
     else:
         question += " If that broker comes back with its store, the last batch may be there twice."
@@ -186,25 +179,19 @@ def delete(
       ariane sink delete write/job-1/copies
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def look() -> list[SinkReport]:
-        async with ClusterDoors(name_servers) as doors:
-            return await doors.client.list_sinks(name)
-
     async def act() -> DeleteSinkResponse:
         async with administration(name_servers, admin) as changes:
             return await changes.ask(changes.sinks.DeleteSink, DeleteSinkRequest(sink_name=name))
 
     if dry_run or not yes:
-        found = run_async(look())
-        if not found:
-            raise SinkNotFound(f"no broker knows sink {name!r}; ariane sink list shows all")
+        sink = run_async(_sink(name_servers, name))
         if dry_run:
             output.done(
-                f"Sink {name}, {_last_use(found[0])}, would be deleted.",
-                {**_row(found[0]), "dry_run": True},
+                f"Sink {name}, {_last_use(sink)}, would be deleted.",
+                {**_row(sink), "dry_run": True},
             )
             return
-        confirm(f"Delete sink {name}, {_last_use(found[0])}?", yes=yes)
+        confirm(f"Delete sink {name}, {_last_use(sink)}?", yes=yes)
     deleted = run_async(act())
     count = len(deleted.broker_names)
     staged = f"{deleted.dropped_row_count:,} staged rows dropped"
@@ -219,6 +206,14 @@ def delete(
             "lost_rows": deleted.lost_row_count,
         },
     )
+
+
+async def _sink(name_servers: str, name: str) -> SinkReport:
+    async with ClusterDoors(name_servers) as doors:
+        found = await doors.client.list_sinks(name)
+    if not found:
+        raise SinkNotFound(f"no broker knows sink {name!r}; ariane sink list shows all")
+    return found[0]
 
 
 def _row(sink: SinkReport) -> Row:
