@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -118,12 +118,9 @@ class _EveryTopic(Container[str]):
 EVERY_TOPIC: Final = _EveryTopic()
 
 
-@dataclass(frozen=True, slots=True)
-class _Route:
-    addresses: Mapping[str, str]
+class _KeptRoute(NamedTuple):
+    route: Route
     good_until_s: float
-    complete: bool
-    queues: Route
 
 
 class Routes:
@@ -156,7 +153,7 @@ class Routes:
         self._channels = channels
         self._timeout_s = timeout_s
         self._monotonic = monotonic
-        self._routes: dict[str, _Route] = {}
+        self._routes: dict[str, _KeptRoute] = {}
         self._topics: frozenset[str] = frozenset()
         self._topics_complete = True
         self._brokers: LiveBrokers | None = None
@@ -205,7 +202,8 @@ class Routes:
             RouteNotFound: No live broker carries the topic.
             NameServersUnreachable: No name server answered, and no route is known from before.
         """
-        return self._route(topic).addresses
+        brokers = self._route(topic).brokers
+        return {each.broker_name: each.read_address for each in brokers if each.read_address}
 
     def write_queue_counts(self, topic: str) -> Mapping[str, int]:
         """How many queues each broker of a topic takes messages for, by broker name.
@@ -214,7 +212,7 @@ class Routes:
             RouteNotFound: No live broker carries the topic.
             NameServersUnreachable: No name server answered.
         """
-        queues = self._route(topic).queues.write_queues
+        queues = self._route(topic).write_queues
         return Counter(queue.broker_name for queue in queues)
 
     def divides_groups(self, topic: str) -> bool:
@@ -224,7 +222,7 @@ class Routes:
             RouteNotFound: No live broker carries the topic.
             NameServersUnreachable: No name server answered.
         """
-        route = self._route(topic).queues
+        route = self._route(topic)
         brokers = {queue.broker_name for queue in (*route.group_queues, *route.write_queues)}
         return (route.ordered or bool(route.queue_order)) and len(brokers) > 1
 
@@ -273,22 +271,21 @@ class Routes:
         """
         if not self._topics_complete:
             return EVERY_TOPIC
-        return frozenset(topic for topic, route in self._routes.items() if not route.complete)
+        return frozenset(topic for topic, kept in self._routes.items() if not kept.route.complete)
 
     def forget(self, topic: str) -> None:
         """Query the route anew the next time: it may be wrong."""
-        route = self._routes.get(topic)
-        if route is not None:
-            self._routes[topic] = replace(route, good_until_s=float("-inf"))
+        kept = self._routes.get(topic)
+        if kept is not None:
+            self._routes[topic] = kept._replace(good_until_s=float("-inf"))
 
-    def _route(self, topic: str) -> _Route:
-        route = self._routes.get(topic)
-        if route is None or self._monotonic() >= route.good_until_s:
-            route = self._ask_route(topic, route)
-            self._routes[topic] = route
-        return route
+    def _route(self, topic: str) -> Route:
+        kept = self._routes.get(topic)
+        if kept is None or self._monotonic() >= kept.good_until_s:
+            kept = self._routes[topic] = self._ask_route(topic, kept)
+        return kept.route
 
-    def _ask_route(self, topic: str, before: _Route | None) -> _Route:
+    def _ask_route(self, topic: str, before: _KeptRoute | None) -> _KeptRoute:
         try:
             answers = self._ask_or_find(
                 lambda stub: stub.GetRoute,
@@ -301,25 +298,19 @@ class Routes:
                 raise
             _log.warning("the route of %s is kept as it was: %s", topic, error)
             good_until_s = self._monotonic() + KEPT_ROUTE_AGE_S
-            return replace(before, good_until_s=good_until_s, complete=False)
+            return _KeptRoute(replace(before.route, complete=False), good_until_s)
         except RouteNotFound as error:
             if before is None or not error.retriable:
                 raise
             good_until_s = self._monotonic() + WARM_UP_ROUTE_AGE_S_MAX
-            return replace(before, good_until_s=good_until_s, complete=False)
+            return _KeptRoute(replace(before.route, complete=False), good_until_s)
         complete = not answers[0].warming_up
-        addresses = {} if complete or before is None else dict(before.addresses)
-        for answer in reversed(answers):
-            for broker in answer.route.brokers:
-                if broker.addresses:
-                    # The primary has the lowest id; without one, a replica serves as well.
-                    addresses[broker.broker_name] = broker.addresses[min(broker.addresses)]
         age_s_max = ROUTE_AGE_S_MAX if complete else WARM_UP_ROUTE_AGE_S_MAX
-        queues = [route_from_wire(answer.route, complete=complete) for answer in answers]
-        merged = reduce(Route.with_missing_of, queues)
+        found = [route_from_wire(answer.route, complete=complete) for answer in answers]
+        merged = reduce(Route.with_missing_of, found)
         if not complete and before is not None:
-            merged = merged.with_missing_of(before.queues)
-        return _Route(addresses, self._monotonic() + age_s_max, complete, merged)
+            merged = merged.with_missing_of(before.route)
+        return _KeptRoute(merged, self._monotonic() + age_s_max)
 
     def _ask_or_find(
         self,
