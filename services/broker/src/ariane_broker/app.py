@@ -1,19 +1,21 @@
 """The parts list of the broker: the one place that composes.
 
-A broker is eleven rooms, each built by one function from those before it::
+A broker is twelve rooms, named after their folders; each is built by one function from those before
+it::
 
-    state        topics, groups, offsets: in memory, and on the disk
-    storing      the store, who waits on its disk, who is held until something arrives
-    naming       what name servers are told
-    changing     who may change topics, groups, offsets; who is attached
-    delaying     messages that are delivered later
-    appending    messages in
-    reading      messages out
-    transacting  half messages, and what becomes of them
-    retrying     failed messages, brought back later or kept as dead letters
-    receiving    messages out, for a while, to those who own no queues
-    measuring    what metrics tell of all that
-    rpc          the services of the contract in front of them: only they speak protobuf
+    log           the store, callers that wait for its disk, calls that are held until something
+                  arrives
+    state         topics, groups, offsets: in memory, and on the disk
+    naming        what name servers are told
+    clients       who may change topics, groups, offsets; who is attached
+    delay         messages that are delivered later
+    append        messages in
+    transactions  half messages, and what becomes of them
+    retry         failed messages, brought back later or kept as dead letters
+    receive       messages out, for a while, to consumers that own no queues
+    read          messages out
+    rpc           the services of the contract in front of them: only they speak protobuf
+    measuring     what metrics tell of all that
 
 Nothing here touches disk or network yet.
 """
@@ -24,23 +26,23 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from ariane_broker.append.room import AppendingRoom, appending_room
+from ariane_broker.append.room import AppendRoom, append_room
 from ariane_broker.broker_life import BrokerLife
-from ariane_broker.clients.room import ChangingRoom, changing_room
-from ariane_broker.delay.room import DelayingRoom, delaying_room
+from ariane_broker.clients.room import ClientsRoom, clients_room
+from ariane_broker.delay.room import DelayRoom, delay_room
 from ariane_broker.environment import Environment, Threads
-from ariane_broker.log.room import StoringRoom, storing_room
+from ariane_broker.log.room import LogRoom, log_room
 from ariane_broker.measuring.room import measuring_room
 from ariane_broker.naming.room import NamingRoom, naming_room
-from ariane_broker.read.room import reading_room
-from ariane_broker.receive.room import ReceivingRoom, receiving_room
+from ariane_broker.read.room import read_room
+from ariane_broker.receive.room import ReceiveRoom, receive_room
 from ariane_broker.replication.room import Elected
-from ariane_broker.retry.room import RetryingRoom, retrying_room
+from ariane_broker.retry.room import RetryRoom, retry_room
 from ariane_broker.rpc.room import RpcRoom, rpc_room
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.state.room import StateRoom, state_room
 from ariane_broker.topics.system_topics import system_topics
-from ariane_broker.transactions.room import TransactingRoom, transacting_room
+from ariane_broker.transactions.room import TransactionsRoom, transactions_room
 from ariane_servicekit import (
     Loop,
     StopRequest,
@@ -61,15 +63,15 @@ _log = get_logger(__name__)
 class _Rooms(NamedTuple):
     """The rooms of a broker."""
 
+    log: LogRoom
     state: StateRoom
-    storing: StoringRoom
     naming: NamingRoom
-    changing: ChangingRoom
-    delaying: DelayingRoom
-    appending: AppendingRoom
-    transacting: TransactingRoom
-    retrying: RetryingRoom
-    receiving: ReceivingRoom
+    clients: ClientsRoom
+    delay: DelayRoom
+    append: AppendRoom
+    transactions: TransactionsRoom
+    retry: RetryRoom
+    receive: ReceiveRoom
     rpc: RpcRoom
 
 
@@ -100,7 +102,7 @@ def compose_from(
     return BrokerLife(
         broker_name=environment.settings.broker_name,
         rpc_services=rooms.rpc.services,
-        store=rooms.storing.store,
+        store=rooms.log.store,
         state=rooms.state.state,
         required_topics=system_topics(
             auto_create_topics=environment.settings.auto_create_topics,
@@ -108,95 +110,89 @@ def compose_from(
         ),
         announcement=rooms.naming.announcement,
         registration=rooms.naming.registration,
-        held=rooms.storing.held,
-        clients=rooms.changing.clients,
-        client_admission=rooms.changing.client_admission,
-        append_records=rooms.appending.append_records,
+        held=rooms.log.held,
+        clients=rooms.clients.table,
+        client_admission=rooms.clients.client_admission,
+        append_records=rooms.append.append_records,
         append_streams=rooms.rpc.append_streams,
         transaction_streams=rooms.rpc.transaction_streams,
-        group_flush=rooms.storing.group_flush,
+        group_flush=rooms.log.group_flush,
         saved_offsets=rooms.state.saved_offsets,
-        keeping=rooms.storing.keeping,
-        log_states=rooms.storing.log_states,
-        timer_queue=rooms.delaying.timer_queue,
+        keeping=rooms.log.keeping,
+        log_states=rooms.log.log_states,
+        timer_queue=rooms.delay.timer_queue,
         loops=(
-            rooms.delaying.delivery_loop.loop,
-            rooms.delaying.aged_records.loop,
-            rooms.storing.clock_watch.loop,
+            rooms.delay.delivery_loop.loop,
+            rooms.delay.aged_records.loop,
+            rooms.log.clock_watch.loop,
             rooms.naming.filter_servers.expiry,
-            *_housekeeping(environment, rooms.state, rooms.storing, rooms.changing),
-            rooms.transacting.upkeep,
-            rooms.retrying.deaths,
-            rooms.receiving.upkeep,
-            *rooms.transacting.batch_loops,
-            *_replica_routes(environment, rooms.storing, rooms.naming),
+            *_housekeeping(environment, rooms.state, rooms.log, rooms.clients),
+            rooms.transactions.upkeep,
+            rooms.retry.deaths,
+            rooms.receive.upkeep,
+            *rooms.transactions.batch_loops,
+            *_replica_routes(environment, rooms.log, rooms.naming),
         ),
-        primary=rooms.storing.primary,
-        signs_of_life=_signs_of_life(environment, rooms.storing),
+        primary=rooms.log.primary,
+        signs_of_life=_signs_of_life(environment, rooms.log),
         close_row=close_row,
         threads=environment.threads,
         grace_seconds=environment.settings.grace_s,
         measures=measuring_room(
             environment,
             rooms.state,
-            rooms.storing,
-            rooms.changing,
-            delaying=rooms.delaying,
-            appending=rooms.appending,
-            transacting=rooms.transacting,
-            receiving=rooms.receiving,
+            rooms.log,
+            rooms.clients,
+            delay=rooms.delay,
+            append=rooms.append,
+            transactions=rooms.transactions,
+            receive=rooms.receive,
         ),
     )
 
 
 def _rooms(environment: Environment, elected: Elected | None) -> _Rooms:
     """Build the rooms, each from those before it."""
-    storing = storing_room(environment, elected)
-    state = state_room(environment, storing)
+    log = log_room(environment, elected)
+    state = state_room(environment, log)
     naming = naming_room(environment, state, epoch=elected.replica_set.epoch if elected else 0)
-    changing = changing_room(environment, state, storing, naming)
-    delaying = delaying_room(environment, state, storing)
-    appending = appending_room(environment, storing, naming, changing, delaying)
-    transacting = transacting_room(
-        environment, state, storing, changing, appending, delaying=delaying
-    )
-    retrying = retrying_room(
-        environment, state, storing, changing, delaying=delaying, appending=appending
-    )
-    receiving = receiving_room(environment, state, storing, changing, retrying)
+    clients = clients_room(environment, state, log, naming)
+    delay = delay_room(environment, state, log)
+    append = append_room(environment, log, naming, clients, delay)
+    transactions = transactions_room(environment, state, log, clients, append, delay=delay)
+    retry = retry_room(environment, state, log, clients, delay=delay, append=append)
+    receive = receive_room(environment, state, log, clients, retry)
 
     rpc = rpc_room(
         environment,
         state,
-        storing,
+        log,
         naming,
-        changing,
-        delaying=delaying,
-        appending=appending,
-        reading=reading_room(environment, state, storing, naming, changing),
-        transacting=transacting,
-        retrying=retrying,
-        receiving=receiving,
+        clients,
+        delay=delay,
+        append=append,
+        read=read_room(environment, state, log, naming, clients),
+        transactions=transactions,
+        retry=retry,
+        receive=receive,
     )
-    return _Rooms(
-        state, storing, naming, changing, delaying, appending, transacting, retrying, receiving, rpc
-    )
+    return _Rooms(log, state, naming, clients, delay, append, transactions, retry, receive, rpc)
 
 
 def _housekeeping(
-    environment: Environment, state: StateRoom, storing: StoringRoom, changing: ChangingRoom
+    environment: Environment, state: StateRoom, log: LogRoom, clients: ClientsRoom
 ) -> list[Loop]:
     """What the broker does now and then by itself, without a call."""
     settings = environment.settings
 
     async def forget_silent_clients() -> None:
-        for client in changing.clients.expire(settings.client_silence_s):
+        for client in clients.table.expire(settings.client_silence_s):
             _log.info("client_expired", client_id=client.client_id, address=client.address)
 
     turns = (
         ("expire-clients", forget_silent_clients, settings.client_scan_s),
         ("save-offsets", state.saved_offsets.save, settings.offset_save_s),
-        ("save-log-states", storing.log_states.save, settings.producer_save_s),
+        ("save-log-states", log.log_states.save, settings.producer_save_s),
     )
     return [
         Loop(name, turn, interval_s=interval_s, clock=environment.clock)
@@ -204,19 +200,17 @@ def _housekeeping(
     ]
 
 
-def _signs_of_life(environment: Environment, storing: StoringRoom) -> Loop | None:
+def _signs_of_life(environment: Environment, log: LogRoom) -> Loop | None:
     """What a primary with replicas does to stay it."""
-    if storing.primary is None:
+    if log.primary is None:
         return None
     interval_s = environment.settings.primary_lease_s / SIGNS_PER_LEASE
-    return Loop("primary", storing.primary.turn, interval_s=interval_s, clock=environment.clock)
+    return Loop("primary", log.primary.turn, interval_s=interval_s, clock=environment.clock)
 
 
-def _replica_routes(
-    environment: Environment, storing: StoringRoom, naming: NamingRoom
-) -> list[Loop]:
+def _replica_routes(environment: Environment, log: LogRoom, naming: NamingRoom) -> list[Loop]:
     """What has routes name the replicas of a primary."""
-    primary, announcement = storing.primary, naming.announcement
+    primary, announcement = log.primary, naming.announcement
     if primary is None:
         return []
 

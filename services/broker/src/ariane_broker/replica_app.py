@@ -16,7 +16,7 @@ from ariane_broker.following.replica_life import ReplicaLife
 from ariane_broker.following.stand_in import StandIn
 from ariane_broker.following.standing import Standing
 from ariane_broker.log.log_epochs import LogEpochs
-from ariane_broker.log.room import StoringRoom, storing_room
+from ariane_broker.log.room import LogRoom, log_room
 from ariane_broker.naming.room import standing_in
 from ariane_broker.read.queue_lookup import QueueLookup
 from ariane_broker.read.range_pull import PullRange
@@ -74,17 +74,17 @@ class _Reading(NamedTuple):
 
 def _reading(
     environment: Environment,
-    storing: StoringRoom,
+    log: LogRoom,
     files: StoreFiles,
     primary_address: Callable[[], str],
     gate: ReplicaLogGate,
 ) -> _Reading:
-    settings, store = environment.settings, storing.store
+    settings, store = environment.settings, log.store
     topics = TopicTable(
         now_ms=environment.clock.now_ms, default_queue_count=settings.default_queue_count
     )
     # No epoch is known here: who has one is sent to the primary.
-    epochs = LogEpochs(store, storing.statistics, draw=lambda _: 0)
+    epochs = LogEpochs(store, log.statistics, draw=lambda _: 0)
     followed = FollowedState(topics, StateFile(files.config / "topics.json", environment.disk))
 
     async def read_state() -> None:
@@ -94,8 +94,8 @@ def _reading(
     servicer = PullServicer(
         # Nobody asks it: these methods are refused before.
         cast("PullRecords", None),
-        storing.held,
-        PullRange(store, topics, storing.held, storing.statistics, epochs, open_log=gate.open),
+        log.held,
+        PullRange(store, topics, log.held, log.statistics, epochs, open_log=gate.open),
         QueueLookup(store, topics, open_log=gate.open),
         epochs=epochs,
         answers=AnswerBudget(settings.answer_bytes_max),
@@ -134,8 +134,8 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         raise StartRefused(str(error)) from error
     names = (settings.cluster_name, settings.broker_name)
     row = DatabaseRow(database, *names)
-    storing = storing_room(environment)
-    store, files = storing.store, StoreFiles(settings.store_path)
+    log = log_room(environment)
+    store, files = log.store, StoreFiles(settings.store_path)
     state = StateCopies(environment.disk, files.config)
     taker = LogTaker(store, state.forget_snapshots)
     lost_end = LostEnd(
@@ -148,7 +148,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         return status().replica_set.primary_address
 
     gate = _gate(primary_address, taker, lambda: client)
-    reading = _reading(environment, storing, files, primary_address, gate)
+    reading = _reading(environment, log, files, primary_address, gate)
     client = ReplicaClient(
         ReplicaIdentity(*names, settings.broker_id),
         store,
@@ -159,7 +159,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         is_sync_flush=settings.flush_mode == "sync",
         state_interval_s=settings.replica_state_s,
         sleep=clock.sleep,
-        on_taken=lambda: storing.keeping.appended(store.max_offset),
+        on_taken=lambda: log.keeping.appended(store.max_offset),
         on_state=reading.read_state,
     )
 
@@ -174,7 +174,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
     servicers["PullService"] = reading.pulls
     life = ReplicaLife(
         environment,
-        storing,
+        log,
         make_standing=_standings(environment, row, store, taker, lost_end),
         client=client,
         stand_in=StandIn(partial(standing_in, environment, reading.topics)),

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.topics_for_send import TopicsForSend
-from ariane_broker.clients.room import ChangingRoom
+from ariane_broker.clients.room import ClientsRoom
 from ariane_broker.delay.recall import Recall
-from ariane_broker.delay.room import DelayingRoom, block_check
+from ariane_broker.delay.room import DelayRoom, block_check
 from ariane_broker.environment import Environment
 from ariane_broker.errors.store_errors import STORAGE_RULES
-from ariane_broker.log.room import StoringRoom
+from ariane_broker.log.room import LogRoom
 from ariane_broker.naming.broker_drain import BrokerDrain
 from ariane_broker.naming.room import NamingRoom
 from ariane_servicekit import ErrorTranslator
 
 
 @dataclass(frozen=True, slots=True)
-class AppendingRoom:
+class AppendRoom:
     """The parts of the append room."""
 
     append_records: AppendRecords
@@ -27,31 +27,31 @@ class AppendingRoom:
     recall: Recall
 
 
-def appending_room(
+def append_room(
     environment: Environment,
-    storing: StoringRoom,
+    log: LogRoom,
     naming: NamingRoom,
-    changing: ChangingRoom,
-    delaying: DelayingRoom,
-) -> AppendingRoom:
+    clients: ClientsRoom,
+    delay: DelayRoom,
+) -> AppendRoom:
     """Build the append room."""
     settings = environment.settings
-    topics_for_send = TopicsForSend(changing.topic_changes, check_block=block_check(settings))
+    topics_for_send = TopicsForSend(clients.topic_changes, check_block=block_check(settings))
     append_records = AppendRecords(
-        storing.log,
+        log.broker_log,
         topics_for_send,
-        storing.sequences,
-        delaying.parking,
+        log.sequences,
+        delay.parking,
         body_bytes_max=settings.message_bytes_max,
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
     )
-    return AppendingRoom(
+    return AppendRoom(
         append_records=append_records,
         topics_for_send=topics_for_send,
         drain=BrokerDrain(append_records, naming.announcement, naming.registration.announce),
         recall=Recall(
-            storing.log,
-            delaying.timer_queue,
+            log.broker_log,
+            delay.timer_queue,
             broker_name=settings.broker_name,
             is_draining=lambda: append_records.draining,
         ),

@@ -1,4 +1,4 @@
-"""The changing room: who may change topics, groups, offsets; who is attached."""
+"""The clients room: who may change topics, groups, offsets; who is attached."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ariane_broker.consuming.queue_locking import QueueLocking
 from ariane_broker.durable.saved_state import StateFile
 from ariane_broker.environment import Environment
 from ariane_broker.groups.group_changes import GroupChanges
-from ariane_broker.log.room import StoringRoom
+from ariane_broker.log.room import LogRoom
 from ariane_broker.naming.room import NamingRoom
 from ariane_broker.read.queue_lookup import QueueLookup
 from ariane_broker.state.room import StateRoom
@@ -34,13 +34,13 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class ChangingRoom:
+class ClientsRoom:
     """Who may change topics, groups and offsets; who is attached."""
 
     topic_changes: TopicChanges
     group_changes: GroupChanges
     offset_changes: OffsetChanges
-    clients: ClientTable
+    table: ClientTable
     members: VanishedMembers
     client_admission: ClientAdmission
     lookup: QueueLookup
@@ -50,24 +50,24 @@ class ChangingRoom:
     unread: UnreadQueues
 
 
-def changing_room(
-    environment: Environment, state: StateRoom, storing: StoringRoom, naming: NamingRoom
-) -> ChangingRoom:
+def clients_room(
+    environment: Environment, state: StateRoom, log: LogRoom, naming: NamingRoom
+) -> ClientsRoom:
     """Who may change topics, groups and offsets; who is attached."""
     settings, saved_offsets = environment.settings, state.saved_offsets
-    unread = UnreadQueues(storing.store, state.topics, state.offsets)
+    unread = UnreadQueues(log.store, state.topics, state.offsets)
     topic_changes = TopicChanges(
         state.topics,
         TopicLimits(settings.topics_max, settings.queues_max, 2 * settings.groups_max),
         unread,
         save=_saver(state.files.topics, environment.threads.state),
         announce=naming.registration.announce,
-        delete_queues=partial(_delete_queues, storing.store, environment.threads.keeper),
-        forget=partial(_forget_topics, state, storing),
+        delete_queues=partial(_delete_queues, log.store, environment.threads.keeper),
+        forget=partial(_forget_topics, state, log),
         save_forgotten=partial(
-            _save_forgotten, state, storing, _saver(state.files.epochs, environment.threads.state)
+            _save_forgotten, state, log, _saver(state.files.epochs, environment.threads.state)
         ),
-        wake_queue=storing.held.wake,
+        wake_queue=log.held.wake,
         auto_create_queue_count=settings.default_queue_count if settings.auto_create_topics else 0,
     )
     group_changes = GroupChanges(
@@ -85,10 +85,10 @@ def changing_room(
         flags_conflicts=group_changes.flags_conflicts,
         on_conflict=partial(_tell_conflict, conflicts),
     )
-    lookup = QueueLookup(storing.store, state.topics)
+    lookup = QueueLookup(log.store, state.topics)
     offset_changes = OffsetChanges(
         state.offsets,
-        storing.store,
+        log.store,
         state.topics,
         state.groups,
         group_changes=group_changes,
@@ -99,12 +99,12 @@ def changing_room(
         mark_changed=saved_offsets.mark_changed,
         save=saved_offsets.save,
     )
-    return ChangingRoom(
+    return ClientsRoom(
         topic_changes=topic_changes,
         group_changes=group_changes,
         offset_changes=offset_changes,
-        clients=clients,
-        members=_vanished_members(environment, state, storing, clients),
+        table=clients,
+        members=_vanished_members(environment, state, log, clients),
         client_admission=ClientAdmission(
             clients, group_changes, make_topic=topic_changes.create_for_group
         ),
@@ -128,7 +128,7 @@ async def _delete_queues(store: Store, executor: Executor, topics: Collection[st
         raise
 
 
-def _forget_topics(state: StateRoom, storing: StoringRoom, topics: Collection[str]) -> None:
+def _forget_topics(state: StateRoom, log: LogRoom, topics: Collection[str]) -> None:
     """Topics are deleted: so is what groups and producers had in them."""
     # Topics of the same names would be other ones: no position that is known by now counts there.
     state.epochs.begin()
@@ -139,17 +139,17 @@ def _forget_topics(state: StateRoom, storing: StoringRoom, topics: Collection[st
         if state.offsets.remove_topic(topic):
             state.saved_offsets.mark_changed()
         state.receiving.forget_topic(topic)
-        storing.sequences.forget_topic(topic)
+        log.sequences.forget_topic(topic)
 
 
 async def _save_forgotten(
     state: StateRoom,
-    storing: StoringRoom,
+    log: LogRoom,
     save_epochs: Callable[[dict[str, Any]], Awaitable[None]],
 ) -> None:
     await save_epochs(state.epochs.document())
     await state.saved_offsets.save()
-    await storing.log_states.save()
+    await log.log_states.save()
 
 
 async def _forget_group(state: StateRoom, consumer_group: str) -> None:
@@ -163,7 +163,7 @@ async def _forget_group(state: StateRoom, consumer_group: str) -> None:
 
 
 def _vanished_members(
-    environment: Environment, state: StateRoom, storing: StoringRoom, clients: ClientTable
+    environment: Environment, state: StateRoom, log: LogRoom, clients: ClientTable
 ) -> VanishedMembers:
     settings = environment.settings
     return VanishedMembers(
@@ -171,7 +171,7 @@ def _vanished_members(
         state.offsets,
         state.suspicions,
         state.saved_suspicions,
-        statistics=storing.statistics,
+        statistics=log.statistics,
         monotonic=environment.clock.monotonic,
         grace_seconds=settings.consumer_grace_s,
         deaths_max=settings.consumer_deaths_max,

@@ -22,7 +22,7 @@ from ariane_broker.delay.timer.reparking import Reparking
 from ariane_broker.delay.timer.timer_handover import TimerHandover
 from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE, TimerQueue
 from ariane_broker.environment import Environment
-from ariane_broker.log.room import StoringRoom
+from ariane_broker.log.room import LogRoom
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.state.room import StateRoom
 from ariane_record import RecordBlock
@@ -36,7 +36,7 @@ DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class DelayingRoom:
+class DelayRoom:
     """The parts of the delay room."""
 
     parking: Parking
@@ -47,23 +47,19 @@ class DelayingRoom:
     counts: DelayedCounts
 
 
-def delaying_room(environment: Environment, state: StateRoom, storing: StoringRoom) -> DelayingRoom:
+def delay_room(environment: Environment, state: StateRoom, log: LogRoom) -> DelayRoom:
     """Build the delay room."""
-    settings, clock, store, log = (
-        environment.settings,
-        environment.clock,
-        storing.store,
-        storing.log,
-    )
+    settings, clock = environment.settings, environment.clock
+    store, broker_log = log.store, log.broker_log
     levels_ms = settings.delay_levels_ms
     levels = LevelQueues(store, levels_ms=levels_ms, now_ms=clock.now_ms)
     root = StoreFiles(settings.store_path).root
     handover = TimerHandover(environment.disk, root)
     timer_queue = TimerQueue(store, handover, now_ms=clock.now_ms)
-    storing.keeping.keep_needed(lambda: levels.needed_from)
-    storing.keeping.keep_needed(lambda: timer_queue.needed_from)
-    storing.log_states.keep(levels, level_queues.FILE_NAME)
-    storing.log_states.keep(timer_queue, timer.FILE_NAME)
+    log.keeping.keep_needed(lambda: levels.needed_from)
+    log.keeping.keep_needed(lambda: timer_queue.needed_from)
+    log.log_states.keep(levels, level_queues.FILE_NAME)
+    log.log_states.keep(timer_queue, timer.FILE_NAME)
 
     def parked(block: RecordBlock, queue_id: int, appended: Appended) -> None:
         times_ms = block.delivery_times_ms
@@ -75,10 +71,12 @@ def delaying_room(environment: Environment, state: StateRoom, storing: StoringRo
         delivery_loop.parked(int(times_ms.min()))
 
     for topic in (TIMER_QUEUE.topic, DELAY_TOPIC):
-        log.listen(topic, parked)
-    delivery = Delivery(log, state.topics.find)
-    reparking = Reparking(log, clock.now_ms)
-    delivery_loop = DeliveryLoop(levels, timer_queue, delivery, reparking, log=log, clock=clock)
+        broker_log.listen(topic, parked)
+    delivery = Delivery(broker_log, state.topics.find)
+    reparking = Reparking(broker_log, clock.now_ms)
+    delivery_loop = DeliveryLoop(
+        levels, timer_queue, delivery, reparking, log=broker_log, clock=clock
+    )
     aged_records = AgedRecords(
         store,
         timer_queue,
@@ -86,7 +84,7 @@ def delaying_room(environment: Environment, state: StateRoom, storing: StoringRo
         clock,
         believed_ms=store.believed_ms,
         age_ms=round(settings.retention_hours * HOUR_MS / 2),
-        is_pressed=lambda: storing.keeping.disk_used_ratio >= settings.disk_force_ratio,
+        is_pressed=lambda: log.keeping.disk_used_ratio >= settings.disk_force_ratio,
     )
     parking = Parking(
         levels_ms=levels_ms,
@@ -94,7 +92,7 @@ def delaying_room(environment: Environment, state: StateRoom, storing: StoringRo
         now_ms=clock.now_ms,
         check_block=block_check(settings),
     )
-    return DelayingRoom(
+    return DelayRoom(
         parking=parking,
         delivery=delivery,
         delivery_loop=delivery_loop,

@@ -25,7 +25,7 @@ from ariane_broker.following.replica_client import ReplicaClient
 from ariane_broker.following.stand_in import StandIn
 from ariane_broker.following.standing import Standing
 from ariane_broker.log.recovery_words import RecoveryProgress
-from ariane_broker.log.room import StoringRoom
+from ariane_broker.log.room import LogRoom
 from ariane_broker.naming.store_host import store_host
 from ariane_broker.replication.log_taker import CannotFollow
 from ariane_broker.replication.operating import ROW_AWAY, SetStatus
@@ -67,7 +67,7 @@ class ReplicaLife:
     def __init__(
         self,
         environment: Environment,
-        storing: StoringRoom,
+        log: LogRoom,
         *,
         make_standing: Callable[[str, bool], Standing],
         client: ReplicaClient,
@@ -83,7 +83,7 @@ class ReplicaLife:
 
         Args:
             environment: What the broker is given.
-            storing: The store, and the loops beside it.
+            log: The store, and the loops beside it.
             make_standing: Makes its standing from its address and whether its log may lack its end.
             client: Fills the store.
             stand_in: Its standing with name servers while there is no primary.
@@ -96,7 +96,7 @@ class ReplicaLife:
             read_state: Takes over what the files of topics say.
         """
         self._environment = environment
-        self._storing = storing
+        self._log = log
         self._make_standing = make_standing
         self._client = client
         self._stand_in = stand_in
@@ -170,7 +170,7 @@ class ReplicaLife:
         try:
             lacks_end = await loop.run_in_executor(threads.state, self._open_store, reached)
             # Nobody has told yet what is confirmed.
-            self._storing.store.copying.confirm_up_to(self._storing.store.min_offset)
+            self._log.store.copying.confirm_up_to(self._log.store.min_offset)
             await self._read_state()
         except (StorageError, OSError) as error:
             raise StartRefused(str(error)) from error
@@ -179,7 +179,7 @@ class ReplicaLife:
 
     def _open_store(self, address: Address) -> bool:
         """Whether the log may lack its end: asked before anything can close the store. Blocks."""
-        store = self._storing.store
+        store = self._log.store
         store.recover(store_host(address), progress=RecoveryProgress())
         return self._may_lack_end(store.recovery.crashed)
 
@@ -188,7 +188,7 @@ class ReplicaLife:
 
         Whoever started the process hears that it is ready once the replica follows, or is primary.
         """
-        self._storing.keeping.start()
+        self._log.keeping.start()
         self._watching.start(at_once=True)
         with suppress(TimeoutError):
             async with asyncio.timeout(
@@ -211,11 +211,11 @@ class ReplicaLife:
         threads, loop = self._environment.threads, asyncio.get_running_loop()
         await self._watching.stop()
         await self._stop_following()
-        await self._storing.keeping.stop()
+        await self._log.keeping.stop()
         await asyncio.to_thread(threads.flusher.shutdown)
         await asyncio.to_thread(threads.keeper.shutdown)
         try:
-            await loop.run_in_executor(threads.state, self._storing.store.close)
+            await loop.run_in_executor(threads.state, self._log.store.close)
         except StorePoisoned:
             _log.exception("store_close_failed")
             raise

@@ -1,4 +1,4 @@
-"""The storing room: builds the store, what waits for it, and the state rebuilt from its log."""
+"""The log room: builds the store, what waits for it, and the state rebuilt from its log."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class StoringRoom:
-    """The parts of the storing room."""
+class LogRoom:
+    """The parts of the log room."""
 
     store: Store
-    log: BrokerLog
+    broker_log: BrokerLog
     held: HeldRequests
     arrivals: Arrivals
     group_flush: GroupFlush
@@ -44,8 +44,8 @@ class StoringRoom:
     primary: Primary | None
 
 
-def storing_room(environment: Environment, elected: Elected | None = None) -> StoringRoom:
-    """Build the storing room.
+def log_room(environment: Environment, elected: Elected | None = None) -> LogRoom:
+    """Build the log room.
 
     Args:
         environment: What the broker gets from its process.
@@ -87,7 +87,7 @@ def storing_room(environment: Environment, elected: Elected | None = None) -> St
         stream_count_max=settings.producer_streams_max,
     )
     statistics = BrokerStatistics()
-    log = BrokerLog(
+    broker_log = BrokerLog(
         store,
         LonePromises(settings.flush_mode, group_flush)
         if primary is None
@@ -105,9 +105,9 @@ def storing_room(environment: Environment, elected: Elected | None = None) -> St
     log_states = LogStates(store, threads.state, root, environment.disk)
     keeping.keep_needed(lambda: log_states.needed_from)
     log_states.keep(sequences, "config/producerSequences.json")
-    return StoringRoom(
+    return LogRoom(
         store=store,
-        log=log,
+        broker_log=broker_log,
         held=held,
         arrivals=arrivals,
         group_flush=group_flush,

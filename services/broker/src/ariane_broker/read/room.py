@@ -7,10 +7,10 @@ import random
 import secrets
 from dataclasses import dataclass
 
-from ariane_broker.clients.room import ChangingRoom
+from ariane_broker.clients.room import ClientsRoom
 from ariane_broker.environment import Environment
 from ariane_broker.errors.store_errors import STORAGE_RULES
-from ariane_broker.log.room import StoringRoom
+from ariane_broker.log.room import LogRoom
 from ariane_broker.naming.room import NamingRoom
 from ariane_broker.naming.store_host import literal_host
 from ariane_broker.read.message_query import MessageQuery
@@ -23,7 +23,7 @@ from ariane_servicekit import ErrorTranslator
 
 
 @dataclass(frozen=True, slots=True)
-class ReadingRoom:
+class ReadRoom:
     """The parts of the read room."""
 
     pull_records: PullRecords
@@ -31,37 +31,37 @@ class ReadingRoom:
     query: MessageQuery
 
 
-def reading_room(
+def read_room(
     environment: Environment,
     state: StateRoom,
-    storing: StoringRoom,
+    log: LogRoom,
     naming: NamingRoom,
-    changing: ChangingRoom,
-) -> ReadingRoom:
+    clients: ClientsRoom,
+) -> ReadRoom:
     """Build the read room."""
-    store, topics, primary = storing.store, state.topics, storing.primary
+    store, topics, primary = log.store, state.topics, log.primary
     looks = QueueLooks(
         store=store,
         topics=topics,
-        statistics=storing.statistics,
-        check_group=changing.group_changes.check_may_consume,
-        clients=changing.clients,
-        members=changing.members,
+        statistics=log.statistics,
+        check_group=clients.group_changes.check_may_consume,
+        clients=clients.table,
+        members=clients.members,
         locks=state.locks,
         epochs=state.epochs,
         receiving=state.receiving,
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
         draw=random.Random(secrets.randbits(64)).randrange,  # noqa: S311 - fairness, no secret.
         now_ms=environment.clock.now_ms,
-        replica_hints=_replica_hints(environment, storing),
+        replica_hints=_replica_hints(environment, log),
     )
-    return ReadingRoom(
-        pull_records=PullRecords(looks, storing.held, monotonic=environment.clock.monotonic),
+    return ReadRoom(
+        pull_records=PullRecords(looks, log.held, monotonic=environment.clock.monotonic),
         pull_range=PullRange(
             store,
             topics,
-            storing.held,
-            storing.statistics,
+            log.held,
+            log.statistics,
             state.epochs,
             hides_end=lambda: primary is not None and primary.hides_end,
         ),
@@ -71,11 +71,11 @@ def reading_room(
     )
 
 
-def _replica_hints(environment: Environment, storing: StoringRoom) -> ReplicaHints | None:
+def _replica_hints(environment: Environment, log: LogRoom) -> ReplicaHints | None:
     """Make the hints that send deep backlogs to replicas; None without replicas."""
-    if storing.primary is None:
+    if log.primary is None:
         return None
     machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     share = environment.settings.backlog_memory_ratio
     memory_bytes = int(share * memory_bytes_of(environment.disk, machine_bytes))
-    return ReplicaHints(storing.store, memory_bytes, storing.primary.readable_replicas)
+    return ReplicaHints(log.store, memory_bytes, log.primary.readable_replicas)

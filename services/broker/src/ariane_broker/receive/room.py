@@ -1,4 +1,4 @@
-"""The receiving room: messages out, for a while, to those who own no queues."""
+"""The receive room: messages out, for a while, to those who own no queues."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from ariane_broker.clients.client_table import ClientTable
-from ariane_broker.clients.room import ChangingRoom
+from ariane_broker.clients.room import ClientsRoom
 from ariane_broker.environment import Environment
 from ariane_broker.log.held_requests import HeldRequests
-from ariane_broker.log.room import StoringRoom
+from ariane_broker.log.room import LogRoom
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.dead_letters import DeadLetters
 from ariane_broker.receive.handing_out.hand_outs import HandOuts
@@ -23,13 +23,13 @@ from ariane_broker.receive.in_hand.receive_time import ReceiveTime
 from ariane_broker.receive.settling import Settling
 from ariane_broker.receive.standing import Standings
 from ariane_broker.receive.upkeep import TURN_SECONDS, ReceiveUpkeep
-from ariane_broker.retry.room import RetryingRoom
+from ariane_broker.retry.room import RetryRoom
 from ariane_broker.state.room import StateRoom
 from ariane_servicekit import Loop
 
 
 @dataclass(frozen=True, slots=True)
-class ReceivingRoom:
+class ReceiveRoom:
     """Messages out, for a while, to those who own no queues."""
 
     receiving: Receiving
@@ -39,59 +39,59 @@ class ReceivingRoom:
     upkeep: Loop
 
 
-def receiving_room(
+def receive_room(
     environment: Environment,
     state: StateRoom,
-    storing: StoringRoom,
-    changing: ChangingRoom,
-    retrying: RetryingRoom,
-) -> ReceivingRoom:
+    log: LogRoom,
+    clients: ClientsRoom,
+    retry: RetryRoom,
+) -> ReceiveRoom:
     """Messages out, for a while, to those who own no queues."""
-    store, table, clock = storing.store, state.receiving, environment.clock
-    log = ReceiveLog(
-        storing.log, table, state.offsets, now_ms=clock.now_ms, draw_bytes=secrets.token_bytes
+    store, table, clock = log.store, state.receiving, environment.clock
+    receive_log = ReceiveLog(
+        log.broker_log, table, state.offsets, now_ms=clock.now_ms, draw_bytes=secrets.token_bytes
     )
-    now_ms = ReceiveTime(log, table, now_ms=clock.now_ms, monotonic=clock.monotonic).now_ms
+    now_ms = ReceiveTime(receive_log, table, now_ms=clock.now_ms, monotonic=clock.monotonic).now_ms
     hand_outs = HandOuts(
         store,
-        log,
+        receive_log,
         table,
         topics=state.topics,
         groups=state.groups,
         offsets=state.offsets,
-        statistics=storing.statistics,
+        statistics=log.statistics,
         now_ms=now_ms,
         draw=random.Random(secrets.randbits(64)).randrange,  # noqa: S311 - fairness, no secret.
     )
-    lines = WaitingLines(hand_outs, storing.held)
-    dead_letters = DeadLetters(store, log, table, retrying.returns, now_ms=now_ms)
+    lines = WaitingLines(hand_outs, log.held)
+    dead_letters = DeadLetters(store, receive_log, table, retry.returns, now_ms=now_ms)
     upkeep = ReceiveUpkeep(
-        log,
+        receive_log,
         table,
         lines,
         dead_letters,
         groups=state.groups,
-        clients=changing.clients,
-        held=storing.held,
+        clients=clients.table,
+        held=log.held,
         now_ms=now_ms,
     )
-    return ReceivingRoom(
+    return ReceiveRoom(
         receiving=Receiving(
             hand_outs,
             lines,
-            log,
-            group_changes=changing.group_changes,
-            clients=changing.clients,
+            receive_log,
+            group_changes=clients.group_changes,
+            clients=clients.table,
             monotonic=clock.monotonic,
         ),
         settling=Settling(
-            log,
+            receive_log,
             dead_letters,
             groups=state.groups,
             delay_levels_ms=environment.settings.delay_levels_ms,
             now_ms=now_ms,
             ready=lines.call,
-            freed=partial(_wake_owners, changing.clients, storing.held),
+            freed=partial(_wake_owners, clients.table, log.held),
         ),
         standings=Standings(
             store, table, state.offsets, topics=state.topics, groups=state.groups, now_ms=now_ms

@@ -10,20 +10,20 @@ from importlib.metadata import version
 from itertools import starmap
 
 from ariane_broker.append.plain_message import call_bytes_of
-from ariane_broker.append.room import AppendingRoom
-from ariane_broker.clients.room import ChangingRoom
+from ariane_broker.append.room import AppendRoom
+from ariane_broker.clients.room import ClientsRoom
 from ariane_broker.consuming.operator_questions import OperatorQuestions
-from ariane_broker.delay.room import DelayingRoom
+from ariane_broker.delay.room import DelayRoom
 from ariane_broker.environment import Environment
 from ariane_broker.errors.store_errors import STORAGE_RULES
-from ariane_broker.log.room import StoringRoom
+from ariane_broker.log.room import LogRoom
 from ariane_broker.naming.room import NamingRoom
-from ariane_broker.read.room import ReadingRoom
-from ariane_broker.receive.room import ReceivingRoom
+from ariane_broker.read.room import ReadRoom
+from ariane_broker.receive.room import ReceiveRoom
 from ariane_broker.replication.operating import PrimaryOperations
 from ariane_broker.replication.primary import Primary
 from ariane_broker.replication.state_copies import StateCopies
-from ariane_broker.retry.room import RetryingRoom
+from ariane_broker.retry.room import RetryRoom
 from ariane_broker.rpc.append_worker import AppendWorker
 from ariane_broker.rpc.plain_send import SendMessages
 from ariane_broker.rpc.producer_streams import ProducerStreams
@@ -48,7 +48,7 @@ from ariane_broker.rpc.servicers.topic_servicer import TopicServicer
 from ariane_broker.rpc.servicers.transaction_servicer import TransactionServicer
 from ariane_broker.rpc.transaction_worker import TransactionWorker, WorkerParts
 from ariane_broker.state.room import StateRoom
-from ariane_broker.transactions.room import TransactingRoom
+from ariane_broker.transactions.room import TransactionsRoom
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_servicekit import AnswerBudget, ErrorTranslator, RpcService
 from ariane_storage.store_files import StoreFiles
@@ -66,20 +66,20 @@ class RpcRoom:
 def rpc_room(
     environment: Environment,
     state: StateRoom,
-    storing: StoringRoom,
+    log: LogRoom,
     naming: NamingRoom,
-    changing: ChangingRoom,
+    clients: ClientsRoom,
     *,
-    delaying: DelayingRoom,
-    appending: AppendingRoom,
-    reading: ReadingRoom,
-    transacting: TransactingRoom,
-    retrying: RetryingRoom,
-    receiving: ReceivingRoom,
+    delay: DelayRoom,
+    append: AppendRoom,
+    read: ReadRoom,
+    transactions: TransactionsRoom,
+    retry: RetryRoom,
+    receive: ReceiveRoom,
 ) -> RpcRoom:
     """The services of the contract, each with what answers for it."""
-    append_streams = ProducerStreams(partial(AppendWorker, appending.append_records))
-    transaction_streams = _transaction_streams(environment, storing, transacting)
+    append_streams = ProducerStreams(partial(AppendWorker, append.append_records))
+    transaction_streams = _transaction_streams(environment, log, transactions)
     broker_name = environment.settings.broker_name
     answers = AnswerBudget(environment.settings.answer_bytes_max)
     servicers: dict[str, object] = {
@@ -87,88 +87,84 @@ def rpc_room(
             _asked(
                 environment,
                 state,
-                storing,
+                log,
                 naming,
-                changing,
-                delaying=delaying,
-                appending=appending,
+                clients,
+                delay=delay,
+                append=append,
             )
         ),
-        "ClientService": _client_servicer(environment, changing, reading, transacting),
+        "ClientService": _client_servicer(environment, clients, read, transactions),
         "FilterRegistrationService": FilterRegistrationServicer(naming.filter_servers, broker_name),
-        "GroupService": GroupServicer(
-            state.groups, changing.group_changes, retrying.group_deletion
-        ),
+        "GroupService": GroupServicer(state.groups, clients.group_changes, retry.group_deletion),
         "OffsetService": OffsetServicer(
-            changing.offset_changes,
-            changing.members,
+            clients.offset_changes,
+            clients.members,
             state.epochs,
-            changing.unread,
-            receiving.standings,
+            clients.unread,
+            receive.standings,
         ),
         "PullService": _pull_servicer(
-            state, storing, changing, reading, answers=answers, broker_name=broker_name
+            state, log, clients, read, answers=answers, broker_name=broker_name
         ),
-        "QueryService": QueryServicer(reading.query, answers=answers, broker_name=broker_name),
-        "ReceiveService": ReceiveServicer(receiving, answers=answers, broker_name=broker_name),
-        "RetryService": RetryServicer(retrying.returns, retrying.redrive),
+        "QueryService": QueryServicer(read.query, answers=answers, broker_name=broker_name),
+        "ReceiveService": ReceiveServicer(receive, answers=answers, broker_name=broker_name),
+        "RetryService": RetryServicer(retry.returns, retry.redrive),
         "SendService": SendServicer(
-            appending.append_records,
+            append.append_records,
             append_streams,
-            _plain_send(environment, storing, appending),
-            appending.recall,
+            _plain_send(environment, log, append),
+            append.recall,
             broker_name=broker_name,
-            store_host=lambda: storing.store.config.store_host,
+            store_host=lambda: log.store.config.store_host,
         ),
-        "SinkService": SinkServicer(transacting.sinks),
+        "SinkService": SinkServicer(transactions.sinks),
         "TopicService": TopicServicer(
-            state.topics, changing.topic_changes, changing.lookup, changing.unread
+            state.topics, clients.topic_changes, clients.lookup, clients.unread
         ),
-        "TransactionService": _transaction_servicer(transacting, transaction_streams),
+        "TransactionService": _transaction_servicer(transactions, transaction_streams),
     }
-    if storing.primary is not None:
-        servicers |= _replication(environment, storing, storing.primary)
+    if log.primary is not None:
+        servicers |= _replication(environment, log, log.primary)
     services = list(starmap(rpc_service, servicers.items()))
     return RpcRoom(services, append_streams, transaction_streams)
 
 
 def _transaction_servicer(
-    transacting: TransactingRoom, streams: ProducerStreams
+    transactions: TransactionsRoom, streams: ProducerStreams
 ) -> TransactionServicer:
     return TransactionServicer(
-        transacting.ends,
+        transactions.ends,
         streams,
-        transacting.checks,
-        transacting.list,
-        transacting.batch_commits,
+        transactions.checks,
+        transactions.list,
+        transactions.batch_commits,
     )
 
 
 def _pull_servicer(
     state: StateRoom,
-    storing: StoringRoom,
-    changing: ChangingRoom,
-    reading: ReadingRoom,
+    log: LogRoom,
+    clients: ClientsRoom,
+    read: ReadRoom,
     *,
     answers: AnswerBudget,
     broker_name: str,
 ) -> PullServicer:
     return PullServicer(
-        reading.pull_records,
-        storing.held,
-        reading.pull_range,
-        changing.lookup,
+        read.pull_records,
+        log.held,
+        read.pull_range,
+        clients.lookup,
         epochs=state.epochs,
         answers=answers,
         broker_name=broker_name,
     )
 
 
-def _replication(
-    environment: Environment, storing: StoringRoom, primary: Primary
-) -> dict[str, object]:
+def _replication(environment: Environment, log: LogRoom, primary: Primary) -> dict[str, object]:
     """What a primary answers replicas and those who look after it."""
-    settings, store = environment.settings, storing.store
+    settings, store = environment.settings, log.store
     names = (settings.cluster_name, settings.broker_name)
     operations = PrimaryOperations(
         names,
@@ -192,14 +188,14 @@ def _replication(
 
 
 def _transaction_streams(
-    environment: Environment, storing: StoringRoom, transacting: TransactingRoom
+    environment: Environment, log: LogRoom, transactions: TransactionsRoom
 ) -> ProducerStreams:
     """Producers that have transactions under way."""
     settings = environment.settings
     parts = WorkerParts(
-        log=storing.log,
-        halves=transacting.halves,
-        ends=transacting.ends,
+        log=log.broker_log,
+        halves=transactions.halves,
+        ends=transactions.ends,
         broker_name=settings.broker_name,
         now_ms=environment.clock.now_ms,
         body_bytes_max=settings.message_bytes_max,
@@ -211,37 +207,33 @@ def _transaction_streams(
 
 def _client_servicer(
     environment: Environment,
-    changing: ChangingRoom,
-    reading: ReadingRoom,
-    transacting: TransactingRoom,
+    clients: ClientsRoom,
+    read: ReadRoom,
+    transactions: TransactionsRoom,
 ) -> ClientServicer:
     return ClientServicer(
-        changing.clients,
-        changing.client_admission,
-        changing.questions,
-        changing.conflicts,
-        changing.locking,
-        operators=OperatorQuestions(
-            changing.clients, changing.questions, message_of=reading.query.by_id
-        ),
-        members=changing.members,
-        checks=transacting.checks,
+        clients.table,
+        clients.client_admission,
+        clients.questions,
+        clients.conflicts,
+        clients.locking,
+        operators=OperatorQuestions(clients.table, clients.questions, message_of=read.query.by_id),
+        members=clients.members,
+        checks=transactions.checks,
         broker_name=environment.settings.broker_name,
         heartbeat_seconds=environment.settings.client_heartbeat_s,
         silence_seconds_max=environment.settings.client_silence_s,
     )
 
 
-def _plain_send(
-    environment: Environment, storing: StoringRoom, appending: AppendingRoom
-) -> SendMessages:
+def _plain_send(environment: Environment, log: LogRoom, append: AppendRoom) -> SendMessages:
     settings, clock = environment.settings, environment.clock
     origin = secrets.randbits(32)
     unique_ids = UniqueIdGenerator(clock.now_ms, ip="127.0.0.1", pid=os.getpid(), origin=origin)
     return SendMessages(
-        appending.append_records,
-        appending.topics_for_send,
-        message_at=storing.store.message_at,
+        append.append_records,
+        append.topics_for_send,
+        message_at=log.store.message_at,
         next_unique_id=unique_ids.next_id,
         now_ms=clock.now_ms,
         body_bytes_max=settings.message_bytes_max,
@@ -253,27 +245,27 @@ def _plain_send(
 def _asked(
     environment: Environment,
     state: StateRoom,
-    storing: StoringRoom,
+    log: LogRoom,
     naming: NamingRoom,
-    changing: ChangingRoom,
+    clients: ClientsRoom,
     *,
-    delaying: DelayingRoom,
-    appending: AppendingRoom,
+    delay: DelayRoom,
+    append: AppendRoom,
 ) -> BrokerParts:
     """What an operator can ask about."""
     return BrokerParts(
         settings=environment.settings,
         announcement=naming.announcement,
-        store=storing.store,
-        keeping=storing.keeping,
-        clock_watch=storing.clock_watch,
+        store=log.store,
+        keeping=log.keeping,
+        clock_watch=log.clock_watch,
         state=state.state,
-        statistics=storing.statistics,
-        delayed=delaying.counts,
-        held=storing.held,
-        clients=changing.clients,
-        drain=appending.drain,
-        unread=changing.unread,
+        statistics=log.statistics,
+        delayed=delay.counts,
+        held=log.held,
+        clients=clients.table,
+        drain=append.drain,
+        unread=clients.unread,
         version=version("ariane-broker"),
         start_time_ms=environment.clock.now_ms(),
     )

@@ -15,7 +15,7 @@ from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.log import log_epochs
 from ariane_broker.log.log_epochs import LogEpochs
-from ariane_broker.log.room import StoringRoom
+from ariane_broker.log.room import LogRoom
 from ariane_broker.receive.in_hand import receive_table
 from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_broker.state.state_files import BrokerState, StateFiles
@@ -42,19 +42,19 @@ class StateRoom:
     receiving: ReceiveTable
 
 
-def state_room(environment: Environment, storing: StoringRoom) -> StateRoom:
+def state_room(environment: Environment, log: LogRoom) -> StateRoom:
     """Topics, groups and offsets; what is saved of consumers waits for the log of the store."""
-    store = storing.store
+    store = log.store
     settings, now_ms = environment.settings, environment.clock.now_ms
     topics = TopicTable(now_ms=now_ms, default_queue_count=settings.default_queue_count)
     groups = ConsumerGroups(now_ms=now_ms)
     offsets = ConsumerOffsets(now_ms=now_ms)
     folder = StoreFiles(settings.store_path).config
     files = StateFiles(
-        topics=_notifying(storing, state_file.StateFile(folder / "topics.json", environment.disk)),
+        topics=_notifying(log, state_file.StateFile(folder / "topics.json", environment.disk)),
         offsets=state_file.StateFile(folder / "consumerOffset.json", environment.disk),
         groups=_notifying(
-            storing,
+            log,
             state_file.StateFile(folder / "subscriptionGroup.json", environment.disk),
         ),
         locks=state_file.StateFile(folder / "queueLocks.json", environment.disk),
@@ -67,7 +67,7 @@ def state_room(environment: Environment, storing: StoringRoom) -> StateRoom:
         lease_seconds=settings.queue_lock_lease_s,
     )
     suspicions = Suspicions()
-    epochs = LogEpochs(store, storing.statistics, draw=secrets.randbelow)
+    epochs = LogEpochs(store, log.statistics, draw=secrets.randbelow)
     state = BrokerState(
         files,
         topics,
@@ -76,7 +76,7 @@ def state_room(environment: Environment, storing: StoringRoom) -> StateRoom:
         locks=locks,
         suspicions=suspicions,
         epochs=epochs,
-        statistics=storing.statistics,
+        statistics=log.statistics,
         end_of_queue=lambda queue: store.queue_end(*queue),
         executor=environment.threads.state,
         accept_offset_loss=settings.accept_offset_loss,
@@ -88,7 +88,7 @@ def state_room(environment: Environment, storing: StoringRoom) -> StateRoom:
     )
     saved_locks = SavedState(files.locks, locks.document, executor)
     receiving = ReceiveTable(offsets, saved_offsets.mark_changed)
-    storing.log_states.keep(receiving, receive_table.FILE_NAME)
+    log.log_states.keep(receiving, receive_table.FILE_NAME)
     return StateRoom(
         topics,
         groups,
@@ -105,9 +105,7 @@ def state_room(environment: Environment, storing: StoringRoom) -> StateRoom:
     )
 
 
-def _notifying(
-    storing: StoringRoom, file: state_file.StateFile
-) -> state_file.StateFile | NotifyingFile:
+def _notifying(log: LogRoom, file: state_file.StateFile) -> state_file.StateFile | NotifyingFile:
     """A file of which replicas hear when it was saved, where there are any."""
-    primary = storing.primary
+    primary = log.primary
     return file if primary is None else NotifyingFile(file, primary.state_changed)

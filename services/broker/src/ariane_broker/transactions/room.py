@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from ariane_broker.append.plain_message import call_bytes_of
-from ariane_broker.append.room import AppendingRoom
-from ariane_broker.clients.room import ChangingRoom
+from ariane_broker.append.room import AppendRoom
+from ariane_broker.clients.room import ClientsRoom
 from ariane_broker.delay.parking import Parking
-from ariane_broker.delay.room import DelayingRoom
+from ariane_broker.delay.room import DelayRoom
 from ariane_broker.environment import Environment
-from ariane_broker.log.broker_log import BrokerLog
-from ariane_broker.log.room import StoringRoom
+from ariane_broker.log.room import LogRoom
 from ariane_broker.spark_batches.batch_commits import BatchCommits
 from ariane_broker.spark_batches.batch_publication import BatchPublication
 from ariane_broker.spark_batches.batch_table import BatchTable
@@ -34,7 +33,7 @@ UPKEEP_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class TransactingRoom:
+class TransactionsRoom:
     """The parts of the transaction room."""
 
     halves: Halves
@@ -47,52 +46,50 @@ class TransactingRoom:
     batch_loops: tuple[Loop, Loop]
 
 
-def transacting_room(
+def transactions_room(
     environment: Environment,
     state: StateRoom,
-    storing: StoringRoom,
-    changing: ChangingRoom,
-    appending: AppendingRoom,
+    log: LogRoom,
+    clients: ClientsRoom,
+    append: AppendRoom,
     *,
-    delaying: DelayingRoom,
-) -> TransactingRoom:
+    delay: DelayRoom,
+) -> TransactionsRoom:
     """Build the transaction room."""
-    settings, clock, store = environment.settings, environment.clock, storing.store
+    settings, clock, store = environment.settings, environment.clock, log.store
     table = TransactionTable(decision_count_max=settings.transaction_outcomes_max)
-    storing.log_states.keep(table, "config/transactions.json")
-    log = storing.log
+    log.log_states.keep(table, "config/transactions.json")
+    broker_log = log.broker_log
     unique_ids = UniqueIdGenerator(
         clock.now_ms, ip="127.0.0.1", pid=os.getpid(), origin=secrets.randbits(32)
     )
     call_bytes_max = call_bytes_of(settings)
     halves = Halves(
-        log,
+        broker_log,
         table,
-        appending.topics_for_send,
+        append.topics_for_send,
         HalfLimits(call_bytes_max, settings.half_messages_max),
         next_unique_id=unique_ids.next_id,
-        is_draining=lambda: appending.append_records.draining,
+        is_draining=lambda: append.append_records.draining,
     )
     ends = TransactionEnds(
-        log, table, state.topics.find, now_ms=clock.now_ms, bytes_max=call_bytes_max
+        broker_log, table, state.topics.find, now_ms=clock.now_ms, bytes_max=call_bytes_max
     )
-    storing.keeping.keep_needed(lambda: table.needed_from)
+    log.keeping.keep_needed(lambda: table.needed_from)
     upkeep = TransactionUpkeep(
-        log,
+        broker_log,
         table,
         now_ms=clock.now_ms,
         believed_ms=store.believed_ms,
         retention_ms=settings.retention_hours * 3_600_000,
-        is_pressed=lambda: storing.keeping.disk_used_ratio >= settings.disk_force_ratio,
+        is_pressed=lambda: log.keeping.disk_used_ratio >= settings.disk_force_ratio,
         segment_bytes=settings.segment_bytes,
     )
-    commits, sinks, loops = _batches(
-        environment, state, storing, appending, log=log, parking=delaying.parking
-    )
-    return TransactingRoom(
+    commits, sinks, loops = _batches(environment, state, log, append, delay.parking)
+    return TransactionsRoom(
         halves=halves,
         ends=ends,
-        checks=TransactionChecks(log, ends, changing.clients),
+        checks=TransactionChecks(broker_log, ends, clients.table),
         list=HalfList(store, table, clock.now_ms),
         upkeep=Loop("transactions", upkeep.turn, interval_s=UPKEEP_SECONDS, clock=clock),
         batch_commits=commits,
@@ -104,31 +101,30 @@ def transacting_room(
 def _batches(
     environment: Environment,
     state: StateRoom,
-    storing: StoringRoom,
-    appending: AppendingRoom,
-    *,
-    log: BrokerLog,
+    log: LogRoom,
+    append: AppendRoom,
     parking: Parking,
 ) -> tuple[BatchCommits, Sinks, tuple[Loop, Loop]]:
     """Build the batch transactions."""
-    settings, clock, store = environment.settings, environment.clock, storing.store
+    settings, clock, store = environment.settings, environment.clock, log.store
+    broker_log = log.broker_log
     table = BatchTable()
-    storing.log_states.keep(table, "config/batchTransactions.json")
-    storing.keeping.keep_needed(lambda: table.needed_from)
-    publication = BatchPublication(log, table, state.topics.find, parking, clock)
+    log.log_states.keep(table, "config/batchTransactions.json")
+    log.keeping.keep_needed(lambda: table.needed_from)
+    publication = BatchPublication(broker_log, table, state.topics.find, parking, clock)
     commits = BatchCommits(
-        log,
+        broker_log,
         table,
-        appending.topics_for_send,
+        append.topics_for_send,
         publication,
         parking,
         broker_name=settings.broker_name,
         now_ms=clock.now_ms,
         body_bytes_max=settings.message_bytes_max,
-        is_draining=lambda: appending.append_records.draining,
+        is_draining=lambda: append.append_records.draining,
     )
     upkeep = BatchUpkeep(
-        log,
+        broker_log,
         table,
         commits,
         now_ms=store.believed_ms,
@@ -136,5 +132,5 @@ def _batches(
         retention_ms=settings.retention_hours * 3_600_000,
     )
     loop = Loop("batches", upkeep.turn, interval_s=UPKEEP_SECONDS, clock=clock)
-    sinks = Sinks(log, table, publication, now_ms=clock.now_ms)
+    sinks = Sinks(broker_log, table, publication, now_ms=clock.now_ms)
     return commits, sinks, (publication.loop, loop)

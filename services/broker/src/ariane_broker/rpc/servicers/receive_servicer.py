@@ -17,7 +17,7 @@ from ariane_broker.receive.handing_out.receive_order import (
     PLAIN_COUNT_MAX,
     checked_order,
 )
-from ariane_broker.receive.room import ReceivingRoom
+from ariane_broker.receive.room import ReceiveRoom
 from ariane_broker.receive.settling import DONE, Hidden, Outcome, Settled, Settlement
 from ariane_broker.rpc.answer_leases import hold_seconds_max, lease_of
 from ariane_broker.rpc.wire.receive_wire import (
@@ -42,7 +42,7 @@ from ariane_servicekit.errors import ServiceError
 class ReceiveServicer(ReceiveServiceServicer):
     """Translates receiving."""
 
-    def __init__(self, room: ReceivingRoom, *, answers: AnswerBudget, broker_name: str) -> None:
+    def __init__(self, room: ReceiveRoom, *, answers: AnswerBudget, broker_name: str) -> None:
         """Answer by these; ``answers`` is room for what is handed out."""
         self._room = room
         self._answers = answers
