@@ -57,10 +57,10 @@ class BatchUpkeep:
         self._retention_ms = retention_ms
 
     async def turn(self) -> None:
-        """Drop what nobody commits, say anew what grows old."""
+        """Drop batches that nobody commits, and repeat records that grow old."""
         try:
             self._expire()
-            self._say_anew()
+            self._repeat_old_records()
         except StoreFull as error:
             _log.warning("batch_upkeep_failed", cause=str(error))
 
@@ -75,8 +75,8 @@ class BatchUpkeep:
                     "staged_batch_expired", query_id=batch.query_id, batch_id=batch.batch_id
                 )
 
-    def _say_anew(self) -> None:
-        """How far queries have come and where they write, before the log forgets it."""
+    def _repeat_old_records(self) -> None:
+        """Write again how far queries are and where they write, before retention deletes it."""
         table = self._table
         if not (table.progress or table.homes):
             return
