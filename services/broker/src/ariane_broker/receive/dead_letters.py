@@ -122,28 +122,33 @@ class DeadLetters:
                 cause=cause,
                 local_attempts=max(0, local),
             )
-            outcomes = await self._returns.take_back(failure, chosen)
-            kept = [
-                place.queue_offset
-                for place, outcome in zip(chosen, outcomes, strict=True)
-                if isinstance(outcome, ServiceError) and outcome.row.name != "MESSAGE_NOT_FOUND"
-            ]
-            if kept:
-                _log.warning(
-                    "dead_letters_refused",
-                    consumer_group=group,
-                    topic=queue.topic,
-                    queue_id=queue.queue_id,
-                    queue_offsets=kept,
-                )
+            refused = await self._take_back(failure, chosen)
             done = np.array([place.queue_offset for place in chosen], np.int64)
-            done = np.setdiff1d(done, np.array(kept, np.int64), assume_unique=True)
+            done = np.setdiff1d(done, np.array(refused, np.int64), assume_unique=True)
             buried += len(done)
             if len(done) and self._table.window(group, queue) is window:
                 self._log.write(
                     [ReceiveEvent(EventKind.SETTLE, group, queue, ranges=ranges_of(done))]
                 )
         return buried
+
+    async def _take_back(self, failure: Failure, places: list[FailedPlace]) -> list[int]:
+        """Make dead letters of messages; returns the queue offsets of those that are refused."""
+        outcomes = await self._returns.take_back(failure, places)
+        refused = [
+            place.queue_offset
+            for place, outcome in zip(places, outcomes, strict=True)
+            if isinstance(outcome, ServiceError) and outcome.row.name != "MESSAGE_NOT_FOUND"
+        ]
+        if refused:
+            _log.warning(
+                "dead_letters_refused",
+                consumer_group=failure.consumer_group,
+                topic=failure.topic,
+                queue_id=failure.queue_id,
+                queue_offsets=refused,
+            )
+        return refused
 
     def _places(self, queue: QueueKey, offsets: Int64s) -> list[FailedPlace]:
         """Where messages are; those that are not kept any more lie nowhere."""
