@@ -55,6 +55,17 @@ def test_epochs_are_there_again_after_a_crash_and_none_beyond_the_end():
     assert history(disk.lose_power(2)).starts == ((1, 0),)
 
 
+def test_epochs_beyond_the_end_do_not_come_back_when_the_log_has_grown():
+    disk = FaultyDisk()
+    one = history(disk)
+    one.begin(1, 0)
+    one.begin(2, 900)
+    disk = disk.lose_power(1)
+    again = history(disk, log_end=850)
+    again.adopt([EpochStart(1, 0)])  # A primary of epoch 1 goes on, and its bytes reach further.
+    assert history(disk.lose_power(2), log_end=980).starts == ((1, 0),)
+
+
 def test_an_epoch_does_not_follow_a_newer_one():
     one = history(FaultyDisk())
     one.begin(3, 0)

@@ -67,10 +67,11 @@ class EpochHistory:
         """Load the file.
 
         Args:
-            log_end: The end of the log; epochs that begin beyond it are dropped.
+            log_end: The end of the log; epochs that begin beyond it are dropped, durably.
 
         Raises:
             StateFileDamaged: The epochs are unknown.
+            OSError: The disk failed.
         """
         try:
             content = self._disk.read(self._path)
@@ -81,7 +82,11 @@ class EpochHistory:
             starts = decode_history(content)
         except ValueError as error:
             raise StateFileDamaged(self._path, f"{error}: {_ADVICE}") from error
-        self._starts = tuple(start for start in starts if start.begin <= log_end)
+        self._starts = starts
+        kept = tuple(start for start in starts if start.begin <= log_end)
+        if kept != starts:
+            # A log that grows again must not find them: its bytes there are other ones.
+            self._save(kept)
 
     def begin(self, epoch: int, begin: int) -> None:
         """Begin an epoch at an offset, durably; drops epochs that begin later.
