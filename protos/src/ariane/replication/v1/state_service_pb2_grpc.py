@@ -50,7 +50,7 @@ class StateServiceServicer(object):
 
     def PullState(self, request, context):
         """Pulls the state files whose checksums the replica does not have yet, as they lie on the
-        primary's disk. A replica calls it before it follows the log, and every few seconds then.
+        primary's disk. A replica calls it when it was welcomed, and every few seconds then.
         Streams, because consumer offsets of many groups are larger than one message may be; the first
         response has the head. A stream that ends early is thrown away.
         Errors: BROKER_NOT_PRIMARY.

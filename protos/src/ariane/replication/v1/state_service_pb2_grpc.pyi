@@ -37,7 +37,7 @@ class StateServiceStub:
     def __new__(cls, channel: _aio.Channel) -> StateServiceAsyncStub: ...
     PullState: _grpc.UnaryStreamMultiCallable[_state_service_pb2.PullStateRequest, _state_service_pb2.PullStateResponse]
     """Pulls the state files whose checksums the replica does not have yet, as they lie on the
-    primary's disk. A replica calls it before it follows the log, and every few seconds then.
+    primary's disk. A replica calls it when it was welcomed, and every few seconds then.
     Streams, because consumer offsets of many groups are larger than one message may be; the first
     response has the head. A stream that ends early is thrown away.
     Errors: BROKER_NOT_PRIMARY.
@@ -52,7 +52,7 @@ class StateServiceAsyncStub(StateServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     PullState: _aio.UnaryStreamMultiCallable[_state_service_pb2.PullStateRequest, _state_service_pb2.PullStateResponse]  # type: ignore[assignment]
     """Pulls the state files whose checksums the replica does not have yet, as they lie on the
-    primary's disk. A replica calls it before it follows the log, and every few seconds then.
+    primary's disk. A replica calls it when it was welcomed, and every few seconds then.
     Streams, because consumer offsets of many groups are larger than one message may be; the first
     response has the head. A stream that ends early is thrown away.
     Errors: BROKER_NOT_PRIMARY.
@@ -70,7 +70,7 @@ class StateServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_state_service_pb2.PullStateResponse], _abc.AsyncIterator[_state_service_pb2.PullStateResponse]]:
         """Pulls the state files whose checksums the replica does not have yet, as they lie on the
-        primary's disk. A replica calls it before it follows the log, and every few seconds then.
+        primary's disk. A replica calls it when it was welcomed, and every few seconds then.
         Streams, because consumer offsets of many groups are larger than one message may be; the first
         response has the head. A stream that ends early is thrown away.
         Errors: BROKER_NOT_PRIMARY.

@@ -1,4 +1,9 @@
-"""Following a primary over gRPC: its state first, then its log, for as long as the stream lasts."""
+"""Following a primary over gRPC, for as long as the stream of its log lasts.
+
+The primary has to welcome this broker first: a store of another set, which it refuses, stays as it
+is. Then the state is pulled, before the primary hears how far this log is: it takes for granted
+that a copy has all topics that were made before it came.
+"""
 
 from __future__ import annotations
 
@@ -152,16 +157,9 @@ class ReplicaClient:
         async with aio.insecure_channel(address, options=_OPTIONS) as channel:
             async with asyncio.timeout(CONNECT_S_MAX):
                 await channel.channel_ready()
-            stub = StateServiceStub(channel)
             self._state_version = 0
             self._state_wanted.clear()
-            await self._put_state(await self._pull_state(stub), wait=False)
-            pulling = asyncio.create_task(self._keep_pulling(stub), name="pull-state")
-            try:
-                await self._follow_log(channel, known_epoch, on_following)
-            finally:
-                pulling.cancel()
-                await asyncio.wait((pulling,))
+            await self._follow_log(channel, known_epoch, on_following)
 
     async def _follow_log(
         self, channel: aio.Channel, known_epoch: int, on_following: Callable[[], None]
@@ -170,7 +168,8 @@ class ReplicaClient:
             _FOLLOW_LOG, log_pb.FollowLogRequest.SerializeToString, log_response
         )
         call = follow_log()
-        telling: asyncio.Task[None] | None = None
+        stub = StateServiceStub(channel)
+        beside: list[asyncio.Task[None]] = []
         try:
             await call.write(log_pb.FollowLogRequest(hello=self._hello(known_epoch)))
             async with asyncio.timeout(CONNECT_S_MAX):
@@ -179,6 +178,8 @@ class ReplicaClient:
                 raise CannotFollow("the primary did not begin with a welcome")
             welcome = _welcome(first.message.welcome)
             await self._agree(welcome)
+            await self._put_state(await self._pull_state(stub), wait=False)
+            beside.append(asyncio.create_task(self._keep_pulling(stub), name="pull-state"))
             _log.info(
                 "replica_follows",
                 epoch=welcome.epoch,
@@ -187,6 +188,7 @@ class ReplicaClient:
             )
             on_following()
             telling = asyncio.create_task(self._keep_telling(call), name="tell-progress")
+            beside.append(telling)
             while True:
                 self._progressed.set()
                 async with asyncio.timeout(welcome.silence_s):
@@ -198,9 +200,10 @@ class ReplicaClient:
                 self._take(response)
         finally:
             call.cancel()
-            if telling is not None:
-                telling.cancel()
-                await asyncio.wait((telling,))
+            for task in beside:
+                task.cancel()
+            if beside:
+                await asyncio.wait(beside)
 
     async def _agree(self, welcome: Welcome) -> None:
         """Let the log agree with the primary's.

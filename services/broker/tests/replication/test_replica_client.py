@@ -1,0 +1,117 @@
+"""A replica and its primary over gRPC: whose store is refused, and what comes in which order."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from grpc import aio
+
+from ariane.replication.v1.log_service_pb2_grpc import add_LogServiceServicer_to_server
+from ariane.replication.v1.state_service_pb2_grpc import add_StateServiceServicer_to_server
+from ariane_broker.errors.replication import log_diverged
+from ariane_broker.following.replica_client import ReplicaClient, ReplicaIdentity
+from ariane_broker.replication.log_feed import LogFeed
+from ariane_broker.replication.log_taker import LogTaker
+from ariane_broker.replication.state_copies import StateCopies, StatePart
+from ariane_broker.rpc.servicers.replication_servicers import LogServicer, StateServicer
+from ariane_storage import Store
+from ariane_storage.testing import FaultyDisk, FixedClock, small_config
+
+CONFIG = Path("/config")
+
+
+class EmptyPrimary:
+    """Has no message; refuses whom it is told to."""
+
+    def __init__(self, store):
+        self.reign = SimpleNamespace(broker_id=0, epoch=1)
+        self.state_version = 3
+        self.state = state_of("primary")
+        self.refusal = None
+        self.progress = asyncio.Queue()
+        self._store = store
+
+    def follow(self, _):
+        if self.refusal is not None:
+            raise self.refusal
+        return LogFeed(self._store, 0, busy_chunk_count=None), "the copy"
+
+    def progressed(self, _copy, _feed, progress):
+        self.progress.put_nowait(progress)
+
+    def left(self, _copy, _feed):
+        pass
+
+
+def new_store(folder):
+    return Store.open(folder, small_config(), disk=FaultyDisk(), clock=FixedClock())
+
+
+def state_of(owner):
+    state = StateCopies(FaultyDisk(), CONFIG)
+    state.put(StatePart("topics.json", b'{"owner": "%s"}' % owner.encode()))
+    return state
+
+
+@pytest.fixture
+async def primary(tmp_path):
+    """It serves at ``address``."""
+    with new_store(tmp_path / "primary") as store:
+        store.copying.begin_epoch(1)
+        primary = EmptyPrimary(store)
+        server = aio.server()
+        log = LogServicer(primary, store, cluster_name="c", broker_name="b", lease_s=60)
+        add_LogServiceServicer_to_server(log, server)
+        add_StateServiceServicer_to_server(StateServicer(primary, store, primary.state), server)
+        primary.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        await server.start()
+        yield primary
+        await server.stop(None)
+
+
+@pytest.fixture
+def replica(tmp_path):
+    """A client, and its state files."""
+
+    async def nothing():
+        pass
+
+    state = state_of("replica")
+    with new_store(tmp_path / "replica") as store, ThreadPoolExecutor(1) as keeper:
+        client = ReplicaClient(
+            ReplicaIdentity("c", "b", 1),
+            store,
+            LogTaker(store, state.forget_snapshots),
+            state,
+            keeper=keeper,
+            flusher=keeper,
+            is_sync_flush=False,
+            state_interval_s=60,
+            sleep=asyncio.sleep,
+            on_taken=lambda: None,
+            on_state=nothing,
+        )
+        yield client, state
+
+
+async def test_a_store_that_is_refused_stays_as_it_is(primary, replica):
+    client, state = replica
+    before = state.versions()
+    primary.refusal = log_diverged("no epoch is in both logs", 0, 0)
+    with pytest.raises(aio.AioRpcError):
+        await client.follow(primary.address, 1, lambda: None)
+    assert state.versions() == before
+
+
+async def test_the_state_is_there_before_the_primary_hears_of_the_copy(primary, replica):
+    client, state = replica
+    following = asyncio.create_task(client.follow(primary.address, 1, lambda: None))
+    progress = await asyncio.wait_for(primary.progress.get(), 60)
+    assert progress.state_version == primary.state_version
+    assert state.versions() == primary.state.versions()
+    following.cancel()
+    await asyncio.wait([following])
