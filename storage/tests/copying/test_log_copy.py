@@ -138,6 +138,19 @@ def test_nothing_beyond_what_is_confirmed_is_handed_out(primary, fill, read_all)
     assert primary.confirmed_offset == primary.max_offset
 
 
+def test_what_was_confirmed_is_known_after_a_stop_and_crashes(bench, fill):
+    store = bench.open()
+    edge = fill(store, blocks=6)[2].next_commit_log_offset
+    store.copying.confirm_up_to(edge)
+    store.close()
+    # Twice killed before anybody has said what else is confirmed.
+    for again in (bench.open(), bench.reopen_after_kill(), bench.reopen_after_kill()):
+        assert again.recovery.confirmed_offset == edge < again.max_offset
+    again.copying.confirm_up_to(again.max_offset)
+    again.close()
+    assert bench.open().recovery.confirmed_offset == again.max_offset
+
+
 def test_a_full_disk_refuses_bytes_and_takes_them_later(bench, primary, replica, fill):
     fill(primary)
     bench.disk.used_ratio = 0.99

@@ -175,7 +175,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
     life = ReplicaLife(
         environment,
         log,
-        make_standing=_standings(environment, row, store, taker, lost_end),
+        make_standing=_standings(environment, row, store, lost_end),
         client=client,
         stand_in=StandIn(partial(standing_in, environment, reading.topics)),
         rpc_services=[rpc_service(name, servicer) for name, servicer in servicers.items()],
@@ -189,7 +189,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
 
 
 def _standings(
-    environment: Environment, row: DatabaseRow, store: Store, taker: LogTaker, lost_end: LostEnd
+    environment: Environment, row: DatabaseRow, store: Store, lost_end: LostEnd
 ) -> Callable[[str, bool], Standing]:
     settings, threads = environment.settings, environment.threads
 
@@ -208,7 +208,7 @@ def _standings(
             begins_anew=settings.accept_set_loss,
             latest_epoch=lambda: max((start.epoch for start in store.copying.epochs), default=0),
             log_end=lambda: store.max_offset,
-            confirmed=lambda: taker.confirmed,
+            confirmed=lambda: store.confirmed_offset,
             monotonic=environment.clock.monotonic,
         )
 

@@ -137,7 +137,7 @@ class Node:
             settle=settle,
             is_new=False,
             begins_anew=False,
-            confirmed=lambda: None,
+            confirmed=lambda: 0,
             latest_epoch=lambda: self.starts[-1].epoch if self.starts else 0,
             log_end=lambda: len(self.log),
             monotonic=self.monotonic,

@@ -135,7 +135,7 @@ class TestWhatIsHandedOut:
                 is_replicated=True,
                 in_sync_min=1,
                 on_confirmed=lambda: None,
-                known_confirmed=edge if known else None,
+                known_confirmed=edge if known else 0,
                 on_hidden=told.append,
             )
             primary.begin()
@@ -163,9 +163,20 @@ class TestWhatIsHandedOut:
         assert not primary.hides_end
         assert len(self.read(store, 0).sizes) == 2
 
-    @pytest.mark.parametrize(("in_sync", "known"), [((), True), ((2,), False)])
-    def test_alone_or_told_nothing_it_hands_out_all(self, begun, in_sync, known):
-        _, store, told = begun(set(in_sync), known)
+    def test_a_broker_that_nobody_told_anything_hands_out_nothing_while_others_may_lack_it(
+        self, begun
+    ):
+        """As one that is elected right after its start, with a store that says nothing either."""
+        primary, store, told = begun({2}, known=False)
+        assert told == [store.max_offset]
+        assert len(self.read(store, 0).sizes) == 0
+        primary.copies.wait_for(())  # It did not come, and was taken out.
+        primary.advance()
+        assert len(self.read(store, 0).sizes) == 2
+
+    @pytest.mark.parametrize("known", [False, True])
+    def test_alone_it_hands_out_all(self, begun, known):
+        _, store, told = begun((), known)
         assert told == []
         assert len(self.read(store, 0).sizes) == 2
 

@@ -29,7 +29,7 @@ class TestStanding:
                 broker_id,
                 address or f"h:{broker_id}",
                 settle=settle,
-                confirmed=lambda: None,
+                confirmed=lambda: 0,
                 latest_epoch=lambda: epoch,
                 log_end=lambda: 900,
                 monotonic=lambda: self.now,

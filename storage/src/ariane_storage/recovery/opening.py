@@ -115,7 +115,10 @@ def _recovered(
         progress=progress,
         rebuild=rebuild,
     )
-    report = replace(recovery.run(), set_aside=foreign)
+    report = recovery.run()
+    confirmed = checkpoint.confirmed_offset if checkpoint is not None else 0
+    confirmed = min(max(confirmed, parts.log.min_offset), report.end_offset)
+    report = replace(report, set_aside=foreign, confirmed_offset=confirmed)
     # Entries may point into damage that the scan has met: only records behind it are certain.
     parts.trusted_from = max([report.scanned_from, *(damage.end for damage in report.damage)])
     parts.store_timestamp_ms = max(
@@ -127,7 +130,10 @@ def _recovered(
     for queue in parts.queues:
         for queue_offset in astray_edges(parts, queue):
             parts.repairs.ask(queue, queue_offset)
+    # Whether more may be handed out, the owner of the store says later.
+    parts.confirm_limit = confirmed
     keeper.flush_derived()
+    parts.confirm_limit = None
     return parts, keeper, report
 
 

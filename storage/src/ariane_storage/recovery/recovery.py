@@ -88,6 +88,7 @@ class RecoveryReport:
         lost_begin: Segments missing at the begin of the log that retention has not deleted; or
             None.
         set_aside: New names of files in ``commitlog`` with a segment's name that were none.
+        confirmed_offset: No record at or behind it is known to have been handed out.
     """
 
     crashed: bool
@@ -100,6 +101,7 @@ class RecoveryReport:
     lost_begin: Damage | None = None
     set_aside: tuple[str, ...] = ()
     cut_records: int = 0
+    confirmed_offset: int = 0
 
 
 @dataclass(slots=True)

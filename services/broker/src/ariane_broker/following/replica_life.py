@@ -169,8 +169,9 @@ class ReplicaLife:
         loop = asyncio.get_running_loop()
         try:
             lacks_end = await loop.run_in_executor(threads.state, self._open_store, reached)
-            # Nobody has told yet what is confirmed.
-            self._log.store.copying.confirm_up_to(self._log.store.min_offset)
+            # Until a primary tells more: what this broker knew when it stopped.
+            store = self._log.store
+            store.copying.confirm_up_to(store.recovery.confirmed_offset)
             await self._read_state()
         except (StorageError, OSError) as error:
             raise StartRefused(str(error)) from error

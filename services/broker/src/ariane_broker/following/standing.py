@@ -48,7 +48,7 @@ class Standing:
         begins_anew: bool,
         latest_epoch: Callable[[], int],
         log_end: Callable[[], int],
-        confirmed: Callable[[], int | None],
+        confirmed: Callable[[], int],
         monotonic: Callable[[], float],
     ) -> None:
         """Take the parts.

@@ -94,7 +94,7 @@ class Primary:
         is_replicated: bool,
         in_sync_min: int,
         on_confirmed: Callable[[], None],
-        known_confirmed: int | None = None,
+        known_confirmed: int = 0,
         on_hidden: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Take the parts.
@@ -109,7 +109,7 @@ class Primary:
             is_replicated: Whether acknowledgements, and so readers, wait for replicas.
             in_sync_min: How many must be in sync for a message to be taken, this one included.
             on_confirmed: Called when more is confirmed.
-            known_confirmed: What primaries before are known to have confirmed; None: nobody told.
+            known_confirmed: Everything before this commit-log offset is known to be confirmed.
             on_hidden: Called when the end of the log is not handed out at first, with the
                 commit-log offset where it ends. Blocks.
         """
@@ -166,11 +166,9 @@ class Primary:
         if self._is_replicated:
             # Whatever the one before has handed out lies before this.
             end = self._store.max_offset
-            confirmed: int = end
-            if self.has_copies and self._known_confirmed is not None:
-                # The rest may be here alone: should this broker die before the others in sync have
-                # it, its place is taken by something else.
-                confirmed = min(end, self._known_confirmed)
+            # The rest may be here alone: should this broker die before the others in sync have it,
+            # its place is taken by something else.
+            confirmed = min(end, self._known_confirmed) if self.has_copies else end
             copying.confirm_up_to(confirmed)
             if confirmed < end:
                 self._hidden_end = end

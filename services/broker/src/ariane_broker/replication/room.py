@@ -37,14 +37,13 @@ class Elected:
         row: The shared row.
         replica_set: What it says since.
         asked_at_s: When the election was asked for, by the monotonic clock.
-        confirmed: Everything before this commit-log offset was confirmed by those before; None:
-            nobody has told.
+        confirmed: Everything before this commit-log offset is known to be confirmed.
     """
 
     row: SharedRow
     replica_set: ReplicaSet
     asked_at_s: float
-    confirmed: int | None = None
+    confirmed: int = 0
 
 
 def primary_of(
