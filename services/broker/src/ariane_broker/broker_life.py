@@ -197,7 +197,9 @@ class BrokerLife:
             return
         if not primary.reign.is_deposed and primary.has_copies:
             try:
-                await primary.hand_over(None, grace_s=HAND_OVER_S_MAX)
+                await primary.hand_over(
+                    None, grace_s=HAND_OVER_S_MAX, save_state=self.saved_offsets.save
+                )
             except RowUnreachable as error:  # The lease runs out.
                 _log.warning("primary_not_resigned", cause=str(error))
         primary.close()

@@ -42,6 +42,7 @@ class Place:
         self.clock = VirtualClock()
         self.clients = ClientTable(self.clock, flags_conflicts=lambda _group: False)
         self.saved = Saved()
+        self.copied_count = 0
         self.attached = {}
         self.open(self.new_locks())
 
@@ -52,7 +53,10 @@ class Place:
 
     def open(self, locks):
         self.saved.snapshot = locks.document
-        self.locking = QueueLocking(locks, self.clients, Topics(), self.saved)
+        self.locking = QueueLocking(locks, self.clients, Topics(), self.saved, copied=self.copied)
+
+    async def copied(self):
+        self.copied_count = self.saved.count
 
     def attach(self, *client_ids):
         memberships = (Membership(consumer_group="group", ordered=True),)
@@ -83,6 +87,11 @@ def place():
 
 async def test_owners_are_told_to_rely_on_two_thirds_of_the_lease(place):
     assert place.locking.relied_seconds == 40
+
+
+async def test_replicas_know_a_lock_before_its_owner_does(place):
+    assert await place.lock("a")
+    assert place.copied_count == place.saved.count == 1
 
 
 async def test_the_lock_of_a_member_whose_stream_ended_may_be_taken_when_it_has_stopped(place):

@@ -11,6 +11,10 @@ from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_servicekit import ServiceError
 
 
+async def nothing():
+    pass
+
+
 async def test_an_election_is_ordered_only_where_there_is_no_primary(rows):
     row, _ = rows
     begun = ReplicaSet().begun(0, "a")
@@ -22,6 +26,7 @@ async def test_an_election_is_ordered_only_where_there_is_no_primary(rows):
         SimpleNamespace(reign=reign),
         row,
         monotonic=lambda: 0.0,
+        save_state=nothing,
         on_resigned=lambda: None,
     )
     with pytest.raises(ServiceError, match="while there is a primary"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from ariane_broker.replication.confirmation import Confirmation
@@ -189,3 +191,112 @@ class TestWhatIsHandedOut:
         with pytest.raises(ServiceError) as caught:
             primary.follow(hello)
         assert caught.value.row.name == "EPOCH_FENCED"
+
+
+class WillingRow:
+    async def change(self, _):
+        return True
+
+
+class TestWaiting:
+    """What all in sync must have before a primary goes, or says that topics have changed."""
+
+    @pytest.fixture
+    def primary(self, tmp_path):
+        self.now = 0.0
+        reign = Reign(
+            WillingRow(),
+            ReplicaSet(epoch=1, primary_id=0, in_sync=frozenset({0, 1, 2})),
+            0,
+            elected_at_s=0.0,
+            lease_s=100.0,
+            monotonic=lambda: self.now,
+            on_deposed=lambda: None,
+        )
+        with Store.open(tmp_path / "store", small_config()) as store:
+            primary = Primary(
+                reign,
+                store,
+                Copies([1, 2], 0.0, flushed=True, behind_s_max=5.0),
+                Confirmation(lambda: reign.holds, wait_s_max=60),
+                monotonic=lambda: self.now,
+                is_sync_flush=True,
+                is_replicated=True,
+                in_sync_min=1,
+                on_confirmed=lambda: None,
+            )
+            primary.begin()
+            store.append_block(block_of("orders", [b"sent"]), 0)
+            store.flush()
+            self.end = store.max_offset
+            self.copies = [primary.copies.attached(one, "", 0.0) for one in (1, 2)]
+            self.saved = 0
+            yield primary
+
+    async def save_state(self):
+        self.saved += 1
+
+    async def handing_over(self, primary):
+        """The role is being handed to broker 1, which may have seen what there is."""
+        task = asyncio.create_task(primary.hand_over(1, grace_s=10.0, save_state=self.save_state))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return task
+
+    async def test_senders_are_answered_and_the_state_is_copied_before_it_goes(self, primary):
+        told = []
+        primary.confirmation.when_confirmed(self.end, told.append)
+        for copy in self.copies:  # Their flushes are under way.
+            copy.progressed(self.end, 0, end=self.end, now_s=0.0)
+        handing = await self.handing_over(primary)
+        for copy in self.copies:
+            copy.progressed(self.end, self.end, end=self.end, now_s=0.0)
+        primary.advance()
+        assert told == [None]
+        assert self.saved == 1
+        self.copies[0].state_version = primary.state_version
+        await asyncio.wait([handing], timeout=0.05)
+        assert not handing.done()
+        self.copies[1].state_version = primary.state_version
+        assert await handing
+        assert not primary.reign.holds
+
+    @pytest.mark.parametrize("has_log", [False, True])
+    async def test_after_a_while_it_goes_to_who_has_the_log(self, primary, has_log):
+        self.copies[0].progressed(self.end if has_log else 0, 0, end=self.end, now_s=0.0)
+        handing = await self.handing_over(primary)
+        self.now = 11.0
+        assert await handing == has_log
+        assert primary.reign.holds != has_log
+        if not has_log:
+            primary.check()
+
+    async def test_offsets_that_cannot_be_saved_hold_nobody_up(self, primary):
+        async def fail():
+            raise OSError("disk")
+
+        self.copies[0].progressed(self.end, 0, end=self.end, now_s=0.0)
+        handing = asyncio.create_task(primary.hand_over(1, grace_s=0.0, save_state=fail))
+        assert await handing
+
+    async def test_a_change_of_topics_is_known_to_all_in_sync(self, primary):
+        primary.state_changed()
+        waiting = asyncio.create_task(primary.state_copied())
+        await asyncio.sleep(0)
+        self.copies[0].state_version = primary.state_version
+        await asyncio.wait([waiting], timeout=0.05)
+        assert not waiting.done()
+        self.copies[1].state_version = primary.state_version
+        await waiting
+
+    @pytest.mark.parametrize(
+        ("later_s", "reason"), [(61.0, "REPLICATION_UNCONFIRMED"), (101.0, "BROKER_NOT_PRIMARY")]
+    )
+    async def test_a_change_that_replicas_lack_is_not_acknowledged(self, primary, later_s, reason):
+        primary.state_changed()
+        waiting = asyncio.create_task(primary.state_copied())
+        await asyncio.sleep(0)
+        self.now = later_s
+        with pytest.raises(ServiceError) as caught:
+            await waiting
+        assert caught.value.row.name == reason

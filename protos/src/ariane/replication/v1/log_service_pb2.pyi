@@ -295,8 +295,9 @@ class PrimaryHeartbeat(_message.Message):
     confirmed_commit_log_offset: _builtins.int
     """Everything before it may be handed out to consumers."""
     state_version: _builtins.int
-    """Grows with each change of topics and groups in this epoch. A replica that has an earlier one
-    pulls the state at once: what is appended after the change is not confirmed before.
+    """Grows with each change of topics, groups or locks in this epoch. A replica that has an earlier
+    one pulls the state at once: what is appended after a change of topics or groups is not
+    confirmed before.
     """
     def __init__(
         self,

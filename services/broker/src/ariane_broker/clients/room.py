@@ -28,7 +28,6 @@ from ariane_broker.topics.topic_changes import TopicChanges
 from ariane_broker.topics.topic_limits import TopicLimits
 from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_servicekit import get_logger
-from ariane_storage.store import Store
 
 _log = get_logger(__name__)
 
@@ -55,14 +54,15 @@ def clients_room(
 ) -> ClientsRoom:
     """Who may change topics, groups and offsets; who is attached."""
     settings, saved_offsets = environment.settings, state.saved_offsets
+    copied = log.primary.state_copied if log.primary is not None else _nobody_copies
     unread = UnreadQueues(log.store, state.topics, state.offsets)
     topic_changes = TopicChanges(
         state.topics,
         TopicLimits(settings.topics_max, settings.queues_max, 2 * settings.groups_max),
         unread,
         save=_saver(state.files.topics, environment.threads.state),
-        announce=naming.registration.announce,
-        delete_queues=partial(_delete_queues, log.store, environment.threads.keeper),
+        announce=partial(_tell, naming, copied),
+        delete_queues=partial(_delete_queues, log, environment.threads.keeper),
         forget=partial(_forget_topics, state, log),
         save_forgotten=partial(
             _save_forgotten, state, log, _saver(state.files.epochs, environment.threads.state)
@@ -72,8 +72,8 @@ def clients_room(
     )
     group_changes = GroupChanges(
         state.groups,
-        save=_saver(state.files.groups, environment.threads.state),
-        forget_offsets=partial(_forget_group, state),
+        save=_saver(state.files.groups, environment.threads.state, copied),
+        forget_offsets=partial(_forget_group, state, log, copied),
         auto_create=settings.auto_create_groups,
         groups_max=settings.groups_max,
     )
@@ -111,13 +111,24 @@ def clients_room(
         lookup=lookup,
         questions=ClientQuestions(new_id=lambda: secrets.token_hex(8)),
         conflicts=conflicts,
-        locking=QueueLocking(state.locks, clients, state.topics, state.saved_locks),
+        locking=QueueLocking(state.locks, clients, state.topics, state.saved_locks, copied=copied),
         unread=unread,
     )
 
 
-async def _delete_queues(store: Store, executor: Executor, topics: Collection[str]) -> None:
+async def _nobody_copies() -> None:
+    """Without replicas."""
+
+
+async def _tell(naming: NamingRoom, copied: Callable[[], Awaitable[None]]) -> None:
+    """Topics have changed: name servers and replicas know it before the caller does."""
+    await naming.registration.announce()
+    await copied()
+
+
+async def _delete_queues(log: LogRoom, executor: Executor, topics: Collection[str]) -> None:
     """The store waits for its disk beside the loop; who appends and reads does not wait."""
+    store = log.store
     deletion = store.keeping.let_go_of_topics(topics)
     try:
         await asyncio.get_running_loop().run_in_executor(
@@ -126,6 +137,7 @@ async def _delete_queues(store: Store, executor: Executor, topics: Collection[st
     except BaseException:
         store.keeping.take_back(deletion)
         raise
+    _call_for_state(log)
 
 
 def _forget_topics(state: StateRoom, log: LogRoom, topics: Collection[str]) -> None:
@@ -152,7 +164,18 @@ async def _save_forgotten(
     await log.log_states.save()
 
 
-async def _forget_group(state: StateRoom, consumer_group: str) -> None:
+def _call_for_state(log: LogRoom) -> None:
+    """Have replicas pull what they else pull now and then only."""
+    if log.primary is not None:
+        log.primary.call_for_state()
+
+
+async def _forget_group(
+    state: StateRoom,
+    log: LogRoom,
+    copied: Callable[[], Awaitable[None]],
+    consumer_group: str,
+) -> None:
     """A group is deleted: so is where it stood."""
     state.locks.remove_group(consumer_group)
     if state.suspicions.remove_group(consumer_group):
@@ -160,6 +183,8 @@ async def _forget_group(state: StateRoom, consumer_group: str) -> None:
     if state.offsets.remove_group(consumer_group):
         state.saved_offsets.mark_changed()
         await state.saved_offsets.save()
+        _call_for_state(log)
+        await copied()
 
 
 def _vanished_members(
@@ -195,8 +220,11 @@ def _tell_conflict(
     )
 
 
-def _saver(file: StateFile, executor: Executor) -> Callable[[dict[str, Any]], Awaitable[None]]:
+def _saver(
+    file: StateFile, executor: Executor, copied: Callable[[], Awaitable[None]] = _nobody_copies
+) -> Callable[[dict[str, Any]], Awaitable[None]]:
     async def save(document: dict[str, Any]) -> None:
         await asyncio.get_running_loop().run_in_executor(executor, file.save, document)
+        await copied()
 
     return save

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from ariane_broker.clients.client_table import ClientTable
@@ -19,15 +19,31 @@ QUEUES_MAX: Final = 65536
 
 
 class QueueLocking:
-    """Changes queue locks; a new owner is on the disk before it hears of its lock."""
+    """Changes queue locks; the disk and replicas know a new owner before it hears of its lock."""
 
     def __init__(
-        self, locks: QueueLocks, clients: ClientTable, topics: TopicTable, saved: SavedState
+        self,
+        locks: QueueLocks,
+        clients: ClientTable,
+        topics: TopicTable,
+        saved: SavedState,
+        *,
+        copied: Callable[[], Awaitable[None]],
     ) -> None:
+        """Take the parts.
+
+        Args:
+            locks: The locks.
+            clients: Who is attached.
+            topics: The topics.
+            saved: Saves the locks.
+            copied: Waits until replicas have what was saved.
+        """
         self._locks = locks
         self._clients = clients
         self._topics = topics
         self._saved = saved
+        self._copied = copied
 
     @property
     def relied_seconds(self) -> float:
@@ -44,7 +60,8 @@ class QueueLocking:
 
         Raises:
             ServiceError: GROUP_NAME_ILLEGAL, FIELD_INVALID, CLIENT_NOT_ATTACHED, TOPIC_NOT_FOUND,
-                TOPIC_NOT_READABLE or QUEUE_NOT_FOUND; then nothing has changed.
+                TOPIC_NOT_READABLE or QUEUE_NOT_FOUND: then nothing has changed.
+                BROKER_NOT_PRIMARY or REPLICATION_UNCONFIRMED: a failover may undo it.
         """
         check_user_group(consumer_group)
         if len(queues) > QUEUES_MAX:
@@ -63,6 +80,7 @@ class QueueLocking:
             self._saved.mark_changed()
         # Also without a change: an earlier call may have been cut short before its save.
         await self._saved.save()
+        await self._copied()
         return owned
 
     async def unlock(

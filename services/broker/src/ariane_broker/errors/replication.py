@@ -35,10 +35,10 @@ def too_few_in_sync(in_sync: int, wanted: int) -> ServiceError:
 
 
 def replication_unconfirmed() -> ServiceError:
-    """The message is stored here, and nobody knows whether it stays."""
+    """A message, or a change, is stored here, and nobody knows whether it stays."""
     return ServiceError(
         ErrorReason.ERROR_REASON_REPLICATION_UNCONFIRMED,
-        "the message is stored, but not all in sync have confirmed it: it may be lost",
+        "it is stored, but not all in sync have confirmed it: it may be lost",
     )
 
 

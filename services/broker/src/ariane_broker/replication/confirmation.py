@@ -24,6 +24,7 @@ class Confirmation:
             wait_s_max: The longest wait.
         """
         self._holds = holds
+        self.wait_s_max = wait_s_max
         self._waits = OffsetWaits(wait_s_max, replication_unconfirmed)
         self.confirmed = 0
 

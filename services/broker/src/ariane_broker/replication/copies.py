@@ -17,7 +17,7 @@ only once that has the change, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 
@@ -122,6 +122,18 @@ class Copies:
             if copy.state_version < version:
                 return min(safe, end)
         return safe
+
+    def have_log(self, broker_ids: Collection[int], end: int) -> bool:
+        """Whether these have written everything before a commit-log offset."""
+        known = [self.members[one] for one in broker_ids if one in self.members]
+        return len(known) == len(broker_ids) and all(copy.written >= end for copy in known)
+
+    def have_state(self, version: int) -> bool:
+        """Whether all that are waited for have a version of the state files."""
+        known = [self.members[one] for one in self._waited_for if one in self.members]
+        return len(known) == len(self._waited_for) and all(
+            copy.state_version >= version for copy in known
+        )
 
     def _forget_state_changes(self) -> None:
         known = min((copy.state_version for copy in self.members.values()), default=0)

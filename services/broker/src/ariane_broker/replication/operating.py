@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -96,6 +96,7 @@ class PrimaryOperations:
         row: SharedRow,
         *,
         monotonic: Callable[[], float],
+        save_state: Callable[[], Awaitable[None]],
         on_resigned: Callable[[], None],
     ) -> None:
         """Take the parts.
@@ -105,12 +106,14 @@ class PrimaryOperations:
             primary: The primary's side.
             row: The shared row.
             monotonic: The clock.
+            save_state: Saves what replicas are to have before the reign is handed over.
             on_resigned: Called when the reign was handed over.
         """
         self.names = names
         self._primary = primary
         self._row = row
         self._monotonic = monotonic
+        self._save_state = save_state
         self._on_resigned = on_resigned
 
     def status(self) -> SetStatus:
@@ -147,7 +150,7 @@ class PrimaryOperations:
             raise replica_not_found(broker_id)
         if broker_id not in reign.replica_set.in_sync:
             raise replica_not_in_sync(broker_id)
-        if not await primary.hand_over(broker_id, grace_s=grace_s):
+        if not await primary.hand_over(broker_id, grace_s=grace_s, save_state=self._save_state):
             if reign.is_deposed:
                 raise replica_set_changed(reign.replica_set.version)
             raise replica_too_slow(broker_id, grace_s)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
 from ariane_broker.errors.replication import (
     broker_not_primary,
     epoch_fenced,
     log_diverged,
+    replication_unconfirmed,
     too_few_in_sync,
 )
 from ariane_broker.replication.confirmation import Confirmation
@@ -18,11 +19,12 @@ from ariane_broker.replication.log_feed import LogFeed
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_servicekit import get_logger
+from ariane_storage.errors import StorageError
 from ariane_storage.log.epoch_history import EpochStart, common_end
 from ariane_storage.store import Store
 
 CATCH_UP_STEP_S: Final = 0.005
-"""How often it is looked whether replicas have caught up before a primary resigns."""
+"""How often it is looked whether replicas have caught up, where none of them calls back."""
 
 GATHERING_CHUNKS: Final = 1
 """Chunks that keep a replica busy that nobody waits for: while it has one, the next one grows."""
@@ -78,7 +80,7 @@ class Primary:
         reign: Its time.
         copies: What it knows of its replicas.
         confirmation: Who waits for them.
-        state_version: Grows with each change of topics and groups.
+        state_version: Grows whenever replicas are called to pull state.
         is_row_away: Whether the database was away when it gave a sign of life last.
     """
 
@@ -200,10 +202,31 @@ class Primary:
     def state_changed(self) -> None:
         """Topics or groups have changed, on the disk; nothing was appended since."""
         if self._has_begun:
-            self.state_version += 1
+            self.call_for_state()
             self.copies.state_changed(self.state_version, self._store.max_offset)
-            for feed in self._feeds.values():
-                feed.wake()
+
+    def call_for_state(self) -> None:
+        """Have replicas pull what the state files say now."""
+        self.state_version += 1
+        for feed in self._feeds.values():
+            feed.wake()
+
+    async def state_copied(self) -> None:
+        """Wait until all in sync have what state files said when replicas were last called.
+
+        Raises:
+            ServiceError: BROKER_NOT_PRIMARY or REPLICATION_UNCONFIRMED: a failover may undo it.
+        """
+        version = self.state_version
+        end_s = self._monotonic() + self.confirmation.wait_s_max
+        while True:
+            if not self.reign.holds:
+                raise broker_not_primary("")
+            if not self._is_replicated or self.copies.have_state(version):
+                return
+            if self._monotonic() >= end_s:
+                raise replication_unconfirmed()
+            await asyncio.sleep(CATCH_UP_STEP_S)
 
     def advance(self) -> None:
         """See how far all have come: after each flush of ours, and each step of a replica."""
@@ -326,12 +349,15 @@ class Primary:
             feed.close()
         self.confirmation.give_up()
 
-    async def hand_over(self, wanted_id: int | None, *, grace_s: float) -> bool:
+    async def hand_over(
+        self, wanted_id: int | None, *, grace_s: float, save_state: Callable[[], Awaitable[None]]
+    ) -> bool:
         """Take no more messages, let those in sync catch up, and end the reign.
 
         Args:
             wanted_id: Who shall be primary; None: whoever is in sync.
             grace_s: For how long messages may be refused before it is given up.
+            save_state: Saves what state files do not say yet.
 
         Returns:
             Whether it has ended; else everything is as before.
@@ -343,21 +369,30 @@ class Primary:
         self._is_open = False
         done = False
         try:
-            if await self._caught_up(wanted_id, grace_s):
+            end_s = self._monotonic() + grace_s
+            await self._share_state(save_state)
+            if await self._caught_up(wanted_id, end_s):
                 done = await self.reign.resign(wanted_id)
         finally:
             self._is_open = not done
         return done
 
-    async def _caught_up(self, wanted_id: int | None, grace_s: float) -> bool:
-        """Whether those in sync, or one of them, have all there is within a time."""
-        wanted = self.copies.waited_for if wanted_id is None else frozenset({wanted_id})
-        end_s = self._monotonic() + grace_s
+    async def _share_state(self, save_state: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await save_state()
+        except (OSError, StorageError) as error:  # What it would say is delivered again.
+            _log.warning("state_not_saved", cause=str(error))
+        self.call_for_state()
+
+    async def _caught_up(self, wanted_id: int | None, end_s: float) -> bool:
+        """Wait a while for what senders and the next primary need; whether that one has the log."""
         while True:
             end = self._store.max_offset
-            members = [self.copies.members[one] for one in wanted if one in self.copies.members]
-            if len(members) == len(wanted) and all(one.written >= end for one in members):
+            wanted = self.copies.waited_for if wanted_id is None else frozenset({wanted_id})
+            have_log = self.copies.have_log(wanted, end)
+            have_state = self.copies.have_state(self.state_version)
+            if have_log and have_state and self.confirmation.confirmed >= end:
                 return True
             if self._monotonic() >= end_s:
-                return False
+                return have_log
             await asyncio.sleep(CATCH_UP_STEP_S)

@@ -125,7 +125,7 @@ def rpc_room(
         "TransactionService": _transaction_servicer(transactions, transaction_streams),
     }
     if log.primary is not None:
-        servicers |= _replication(environment, log, log.primary)
+        servicers |= _replication(environment, state, log, log.primary)
     services = list(starmap(rpc_service, servicers.items()))
     return RpcRoom(services, append_streams, transaction_streams)
 
@@ -162,7 +162,9 @@ def _pull_servicer(
     )
 
 
-def _replication(environment: Environment, log: LogRoom, primary: Primary) -> dict[str, object]:
+def _replication(
+    environment: Environment, state: StateRoom, log: LogRoom, primary: Primary
+) -> dict[str, object]:
     """What a primary answers replicas and those who look after it."""
     settings, store = environment.settings, log.store
     names = (settings.cluster_name, settings.broker_name)
@@ -171,9 +173,10 @@ def _replication(environment: Environment, log: LogRoom, primary: Primary) -> di
         primary,
         primary.reign.row,
         monotonic=environment.clock.monotonic,
+        save_state=state.saved_offsets.save,
         on_resigned=lambda: environment.stop.request("the role was handed over", anew=True),
     )
-    state = StateCopies(environment.disk, StoreFiles(settings.store_path).config)
+    copies = StateCopies(environment.disk, StoreFiles(settings.store_path).config)
     return {
         "LogService": LogServicer(
             primary,
@@ -182,7 +185,7 @@ def _replication(environment: Environment, log: LogRoom, primary: Primary) -> di
             broker_name=names[1],
             lease_s=settings.primary_lease_s,
         ),
-        "StateService": StateServicer(primary, store, state),
+        "StateService": StateServicer(primary, store, copies),
         "ReplicaSetService": ReplicaSetServicer(operations, store),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ariane_broker.clients.deaths import suspicions as death_suspicions
@@ -50,14 +51,18 @@ def state_room(environment: Environment, log: LogRoom) -> StateRoom:
     groups = ConsumerGroups(now_ms=now_ms)
     offsets = ConsumerOffsets(now_ms=now_ms)
     folder = StoreFiles(settings.store_path).config
+    primary = log.primary
+    changed = primary.state_changed if primary is not None else None
+    called = primary.call_for_state if primary is not None else None
     files = StateFiles(
-        topics=_notifying(log, state_file.StateFile(folder / "topics.json", environment.disk)),
+        topics=_notifying(state_file.StateFile(folder / "topics.json", environment.disk), changed),
         offsets=state_file.StateFile(folder / "consumerOffset.json", environment.disk),
         groups=_notifying(
-            log,
-            state_file.StateFile(folder / "subscriptionGroup.json", environment.disk),
+            state_file.StateFile(folder / "subscriptionGroup.json", environment.disk), changed
         ),
-        locks=state_file.StateFile(folder / "queueLocks.json", environment.disk),
+        locks=_notifying(
+            state_file.StateFile(folder / "queueLocks.json", environment.disk), called
+        ),
         deaths=state_file.StateFile(folder / death_suspicions.FILE_NAME, environment.disk),
         epochs=state_file.StateFile(folder / log_epochs.FILE_NAME, environment.disk),
     )
@@ -105,7 +110,8 @@ def state_room(environment: Environment, log: LogRoom) -> StateRoom:
     )
 
 
-def _notifying(log: LogRoom, file: state_file.StateFile) -> state_file.StateFile | NotifyingFile:
+def _notifying(
+    file: state_file.StateFile, on_saved: Callable[[], None] | None
+) -> state_file.StateFile | NotifyingFile:
     """A file of which replicas hear when it was saved, where there are any."""
-    primary = log.primary
-    return file if primary is None else NotifyingFile(file, primary.state_changed)
+    return file if on_saved is None else NotifyingFile(file, on_saved)

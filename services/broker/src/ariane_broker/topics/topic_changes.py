@@ -75,7 +75,8 @@ class TopicChanges:
             limits: How many topics and queues may be created.
             unread: Refuses changes that hide messages in queues that consumers do not read.
             save: Saves the file of topics durably.
-            announce: Tells the name servers at once; waits for them only for a moment.
+            announce: Tells name servers and replicas at once; waits for name servers only for a
+                moment.
             delete_queues: Deletes all queues of topics durably, or none; they are gone for readers
                 before it first waits.
             forget: Forgets the offsets and sequences that groups and producers had in topics; saved
