@@ -1,1 +1,1 @@
-"""Receiving: messages are handed out for a while, and settled one by one, without owning queues."""
+"""Receiving: members that own no queue get messages for a while and settle them one by one."""

@@ -1,4 +1,4 @@
-"""Messages that nobody gets any more: they become dead letters, as those of owned queues do."""
+"""Turns received messages into dead letters, by the code that does so for owned queues."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from ariane_storage.log.records.fields import Int64s
 from ariane_storage.store import Store
 
 AGAIN_MS: Final = 60_000
-"""What could not become a dead letter is tried again after this time."""
+"""Pause before a message that could not become a dead letter is tried again."""
 COUNT_MAX: Final = 1024
-"""As many become dead letters at once."""
+"""The most messages that become dead letters at once."""
 
 _log = get_logger(__name__)
 
 
 class DeadLetters:
-    """Makes dead letters of messages of receiving groups."""
+    """Turns messages of receiving groups into dead letters."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class DeadLetters:
 
         Args:
             store: Where the messages are.
-            log: Where it is written down that they are settled.
-            table: What groups have in hand.
+            log: Receives the events that settle them.
+            table: The windows of all groups.
             returns: Appends dead letters.
             now_ms: Milliseconds since the epoch.
         """
@@ -60,7 +60,7 @@ class DeadLetters:
         self._now_ms = now_ms
 
     def take(self, group: str, queue: QueueKey, offsets: Int64s) -> ReceiveEvent:
-        """The event that takes messages out of everybody's hands, so that they can be buried."""
+        """The event that hides messages from all members until they are dead letters."""
         return ReceiveEvent(
             EventKind.HIDE,
             group,
@@ -79,34 +79,34 @@ class DeadLetters:
         reason: DeadLetterReason,
         cause: str = "",
     ) -> int:
-        """Make dead letters of messages that were taken, and settle them.
+        """Turn messages hidden by ``take`` into dead letters, and settle them.
 
-        One that is interrupted is taken up again: a message becomes one dead letter.
+        After an interruption a later turn goes on, and each message becomes one dead letter.
 
         Args:
-            group: Whose.
-            queue: Where they are.
-            offsets: Which; ascending.
+            group: The consumer group.
+            queue: The messages' queue.
+            offsets: Their queue offsets, ascending.
             reason: Why.
-            cause: The same for people; may be empty.
+            cause: The reason in words; may be empty.
 
         Returns:
-            How many became dead letters.
+            The number of new dead letters.
 
         Raises:
             ServiceError: As ``MessageReturns.take_back``.
-            StorageError: Not all are settled.
+            StorageError: Some messages are not settled.
         """
         window = self._table.window(group, queue)
         if window is None:
             return 0
-        # Whoever named a message twice has buried it once.
+        # A message that is named twice becomes one dead letter.
         rows = window.rows[rows_of(window.rows, offsets)]
         offsets = np.ascontiguousarray(rows["offset"])
         tried = rows["attempts"] - 1
         places = self._places(queue, offsets)
         if queue.topic == retry_topic(group):
-            # What a copy says of tries before it counts by itself.
+            # The copy's own attempts field counts the tries before it; only local ones are added.
             await self._returns.handed_out(places)
             tried = tried - self._said(places)
         buried = 0
@@ -151,7 +151,7 @@ class DeadLetters:
         return refused
 
     def _places(self, queue: QueueKey, offsets: Int64s) -> list[FailedPlace]:
-        """Where messages are; those that are not kept any more lie nowhere."""
+        """The places of messages in the log; 0 for messages that retention has deleted."""
         low, _ = self._store.queue_bounds(*queue)
         places: list[FailedPlace] = []
         for first, count in ranges_of(offsets).tolist():

@@ -30,7 +30,7 @@ from ariane_servicekit import Loop
 
 @dataclass(frozen=True, slots=True)
 class ReceiveRoom:
-    """Messages out, for a while, to those who own no queues."""
+    """The parts that serve members which receive without owning queues."""
 
     receiving: Receiving
     settling: Settling
@@ -46,7 +46,7 @@ def receive_room(
     clients: ClientsRoom,
     retry: RetryRoom,
 ) -> ReceiveRoom:
-    """Messages out, for a while, to those who own no queues."""
+    """Build the parts that serve members which receive without owning queues."""
     store, table, clock = log.store, state.receiving, environment.clock
     receive_log = ReceiveLog(
         log.broker_log, table, state.offsets, now_ms=clock.now_ms, draw_bytes=secrets.token_bytes
@@ -102,6 +102,6 @@ def receive_room(
 
 
 def _wake_owners(clients: ClientTable, held: HeldRequests, group: str, queue: QueueKey) -> None:
-    """Members that own a queue read up to what others have in hand: that may be free now."""
+    """Wake pulls of the queue's owner: messages that receiving members held may be free now."""
     if clients.members(group):
         held.wake(queue)

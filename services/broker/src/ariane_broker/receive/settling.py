@@ -1,4 +1,4 @@
-"""Settling: messages are done, stay invisible for longer, or come back."""
+"""Settling: marks messages as done, extends their invisible time, or makes them visible again."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from ariane_storage.log.records.fields import Int64s
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Messages are done."""
+    """The messages are acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """Messages stay invisible for so long from now on, in the same hands."""
+    """The messages stay invisible for this time from now on; their receipt stays valid."""
 
     span_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The broker keeps messages invisible by itself while a client is attached."""
+    """The broker renews the invisible time by itself while a client is attached."""
 
     client_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Messages failed.
+    """The messages failed.
 
     Attributes:
-        delay_ms: When they come again; None: as the group's policy says.
+        delay_ms: Delay before the next attempt; None: the delay of the group's retry policy.
         dead_letter: Whether they become dead letters at once.
-        cause: Why, for people.
+        cause: The reason in words.
     """
 
     delay_ms: int | None = None
@@ -61,13 +61,13 @@ DONE: Final = Done()
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What becomes of messages of one receipt.
+    """An outcome for messages of one receipt.
 
     Attributes:
-        queue: Where they are.
-        serial: Of the receipt.
-        ranges: Which of them; None: all that are left.
-        outcome: What becomes of them.
+        queue: The messages' queue.
+        serial: The receipt's serial.
+        ranges: The messages; None: all that the receipt still settles.
+        outcome: The new state of the messages.
     """
 
     queue: QueueKey
@@ -77,13 +77,13 @@ class Settlement:
 
 
 class Settled(NamedTuple):
-    """What became of a settlement.
+    """The result of a settlement.
 
     Attributes:
-        settled: Messages for which it holds; ascending offsets.
-        expired: Whether others that it names are not the receipt's any more.
-        dead: Those that became dead letters; ascending offsets.
-        until_ms: Until when those are invisible that stay so; 0 where it is not one time.
+        settled: Offsets of the messages that were settled, ascending.
+        expired: Whether it names messages that the receipt no longer settles.
+        dead: Offsets of the messages that became dead letters, ascending.
+        until_ms: End of the new invisible time; 0 if it is not the same for all.
     """
 
     settled: Int64s
@@ -112,13 +112,13 @@ class Settling:
         """Take the parts.
 
         Args:
-            log: Where changes are written down.
+            log: Receives the changes.
             dead_letters: Makes dead letters.
             groups: The consumer groups of this broker.
             delay_levels_ms: How long each delay level waits, level 1 first.
             now_ms: Milliseconds since the epoch.
-            ready: Is told of a group that may have more to receive.
-            freed: Is told of a group and a queue of which others may have more.
+            ready: Called with a group that may have more messages to receive.
+            freed: Called with a group and a queue in which messages became free.
         """
         self._log = log
         self._dead_letters = dead_letters
@@ -129,12 +129,12 @@ class Settling:
         self._freed = freed
 
     async def settle(self, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
-        """Settle messages of a group; returns when that is as safe as the broker promises.
+        """Settle messages of a group, and wait until the broker may confirm it.
 
         Raises:
-            ServiceError: GROUP_NOT_FOUND, FLUSH_UNCONFIRMED, and of dead letters what
-                ``DeadLetters.bury`` says.
-            StorageError: Nothing is settled, or not all that became a dead letter.
+            ServiceError: GROUP_NOT_FOUND, FLUSH_UNCONFIRMED, and the errors of
+                ``DeadLetters.bury``.
+            StorageError: Nothing is settled, or some dead letters are not.
         """
         config = self._groups.get(group)
         results: list[Settled] = []
@@ -173,7 +173,7 @@ class Settling:
             events = list(_events(EventKind.HIDE, group, queue, offsets, until_ms=until_ms))
             return Settled(offsets, bool(expired), _NONE, until_ms), events
         if isinstance(outcome, Kept):
-            # What is shown to others already stays so: its client has said it, or was too late.
+            # Visible messages stay visible: their client gave them back, or their time is over.
             now_ms = self._now_ms()
             offsets = np.setdiff1d(offsets, window.offsets[window.visible(now_ms)])
             until_ms = now_ms + KEPT_MS
@@ -193,7 +193,7 @@ class Settling:
         offsets: Int64s,
         outcome: Failed,
     ) -> tuple[Int64s, list[ReceiveEvent]]:
-        """Which messages become dead letters, and what becomes of all."""
+        """The messages that become dead letters, and the events of all."""
         if not len(offsets):
             return _NONE, []
         at = np.searchsorted(window.rows["offset"], offsets)
@@ -219,7 +219,7 @@ class Settling:
         return dead, events
 
     def _policy_ms(self, config: GroupConfig, tried_before: int) -> int:
-        """How long the group's policy has a message wait."""
+        """The delay before the next attempt by the group's policy."""
         span_ms = wait_ms(config.retry_policy, tried_before)
         if span_ms is None:
             level = min(FIRST_LEVEL + tried_before, len(self._delay_levels_ms))
@@ -248,21 +248,21 @@ def _events(
     flags: EventFlag = EventFlag.NONE,
     holder: bytes = b"",
 ) -> Iterator[ReceiveEvent]:
-    """What the log says, if there is anything to say."""
+    """One event for all offsets; none if there are no offsets."""
     if len(offsets):
         ranges = ranges_of(offsets)
         yield ReceiveEvent(kind, group, queue, flags, ranges, until_ms=until_ms, holder=holder)
 
 
 def _others(window: QueueWindow, settlement: Settlement, own_count: int) -> bool:
-    """Whether messages that are named as done are not: they are another's by now, or nobody's.
+    """Whether named messages belong to another receipt by now, or to none.
 
-    Those that are settled count as done.
+    Settled messages do not count: they are done.
     """
     ranges = settlement.ranges
     if ranges is None:
         return False
-    # Nobody has what lies behind the end: that it was handed out, a power loss has taken.
+    # Offsets behind the end: a power loss has taken the record that they were handed out.
     if bool((ranges[:, 0] + ranges[:, 1] > window.end).any()):
         return True
     return len(rows_within(window.rows["offset"], ranges)) > own_count

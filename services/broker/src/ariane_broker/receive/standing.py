@@ -1,4 +1,4 @@
-"""Where receiving groups stand: what they have in hand, and what they can have."""
+"""Counts of receiving groups: messages in flight, delayed, and ready to be received."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ariane_storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class QueueStanding:
-    """Where a group stands in one queue.
+    """The counts of a group in one queue.
 
     Attributes:
         queue: The queue.
         consumer_offset: Everything before it is settled.
         unsettled_count: Messages that are not settled.
-        in_flight_count: Those that somebody has in hand.
-        delayed_count: Those that failed and wait.
+        in_flight_count: Messages that members hold.
+        delayed_count: Failed messages that wait for their next attempt.
     """
 
     queue: QueueKey
@@ -35,12 +35,12 @@ class QueueStanding:
 
     @property
     def ready_count(self) -> int:
-        """Those that can be had."""
+        """Messages that can be received now."""
         return self.unsettled_count - self.in_flight_count - self.delayed_count
 
 
 class Standings:
-    """Counts what groups have in hand."""
+    """Counts the messages of groups by state."""
 
     def __init__(
         self,
@@ -60,12 +60,12 @@ class Standings:
         self._now_ms = now_ms
 
     def of_queue(self, group: str, queue: QueueKey) -> QueueStanding | None:
-        """Where a group stands in a queue; None while it has received nothing there."""
+        """The counts of a group in a queue; None before it has received from the queue."""
         window = self._table.window(group, queue)
         if window is None:
             return None
         low, high = self._store.queue_bounds(*queue)
-        # Members that owned the queue may have come further.
+        # Members that owned the queue may have stored a later offset.
         stored = self._offsets.find(group, queue) or 0
         floor = max(window.floor, int(low), min(int(stored), int(high)))
         rows = window.rows[np.searchsorted(window.rows["offset"], floor) :]
@@ -76,7 +76,7 @@ class Standings:
         return QueueStanding(queue, floor, unsettled, in_flight, delayed)
 
     def of_group(self, group: str, topic: str = "") -> list[QueueStanding]:
-        """Where a group stands in all queues that it received from, or those of a topic.
+        """The counts of a group in all queues that it has received from, or in a topic's queues.
 
         Raises:
             ServiceError: GROUP_NOT_FOUND, TOPIC_NOT_FOUND.

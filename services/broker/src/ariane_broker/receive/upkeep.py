@@ -1,4 +1,4 @@
-"""What receiving needs done as time goes by."""
+"""Timed work of receiving: wakes waiting calls, renews invisible times, makes dead letters."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ariane_broker.receive.in_hand.receive_table import SERIALS_PER_MS, ReceiveT
 from ariane_broker.retry.failed_records import DeadLetterReason
 
 TURN_SECONDS: Final = 0.1
-"""So late comes what is due, at most."""
+"""The most by which due work is late."""
 
 
 class ReceiveUpkeep:
-    """Wakes those who wait for what is due, renews, and buries."""
+    """Wakes waiting calls, renews invisible times, and makes dead letters."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class ReceiveUpkeep:
         """Take the parts.
 
         Args:
-            log: Where changes are written down.
-            table: What groups have in hand.
-            lines: Those who wait.
+            log: Receives the changes.
+            table: The windows of all groups.
+            lines: The waiting calls.
             dead_letters: Makes dead letters.
             groups: The consumer groups of this broker.
             clients: The attached clients.
-            held: Owners of queues who wait for what receiving members had in hand.
+            held: Held pulls of queue owners, which wait for messages that receiving members hold.
             now_ms: Milliseconds since the epoch.
         """
         self._log = log
@@ -68,7 +68,7 @@ class ReceiveUpkeep:
 
         Raises:
             ServiceError: Messages could not become dead letters; the next turn tries again.
-            StorageError: The same, or what was renewed could not be written down.
+            StorageError: The same, or a renewal could not be written.
         """
         now_ms, seen_ms = self._now_ms(), self._seen_ms
         self._seen_ms = now_ms
@@ -79,16 +79,16 @@ class ReceiveUpkeep:
         for group in self._table.groups():
             for queue, window in list(self._table.of_group(group).items()):
                 if seen_ms < window.due_ms <= now_ms:
-                    # Owners read up to what others have in hand.
+                    # An owner reads only up to the first message that a receiving member holds.
                     self._held.wake(queue)
                 if len(window.rows):
                     self._renew(group, queue, window, now_ms)
                     await self._bury_exhausted(group, queue, window, now_ms)
 
     def _show_stranded(self, now_ms: int) -> None:
-        """Show what is invisible for longer than anybody may ask for.
+        """Make messages visible whose invisible time exceeds the longest that a client may ask for.
 
-        It was handed out under a clock that was ahead, and set while no broker ran.
+        The clock was ahead when they were handed out, and was set while no broker ran.
         """
         for group in self._table.groups():
             for queue, window in list(self._table.of_group(group).items()):
@@ -104,7 +104,7 @@ class ReceiveUpkeep:
         return any(window.due_ms <= now_ms for window in self._table.of_group(group).values())
 
     def _renew(self, group: str, queue: QueueKey, window: QueueWindow, now_ms: int) -> None:
-        """Keep invisible what attached clients have in hand, before its time is over."""
+        """Extend the invisible time of messages that attached clients hold, before it ends."""
         if window.due_ms > now_ms + KEPT_MS // 2:
             return
         rows = window.rows
@@ -128,12 +128,12 @@ class ReceiveUpkeep:
     async def _bury_exhausted(
         self, group: str, queue: QueueKey, window: QueueWindow, now_ms: int
     ) -> None:
-        """Make dead letters of what was handed out as often as it may be, and never settled."""
+        """Make dead letters of messages that had their last attempt and were not settled."""
         config = self._groups.find(group)
         if config is None or window.due_ms > now_ms:
             return
         if self._log.window(group, queue) is not window:
-            return  # The group's offset was set anew.
+            return  # The group's offset was reset.
         rows = window.visible(now_ms)
         rows = rows[window.rows["attempts"][rows] > config.attempts_max][:COUNT_MAX]
         if len(rows):

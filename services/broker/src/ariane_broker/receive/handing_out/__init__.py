@@ -1,1 +1,1 @@
-"""Handing messages out: what is chosen for a client, and who waits for something to come."""
+"""Handing messages out: chooses a client's messages; calls wait while there are none."""

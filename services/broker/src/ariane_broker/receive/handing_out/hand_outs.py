@@ -1,7 +1,7 @@
-"""Handing out: which messages a client gets now, and that the log says so.
+"""Handing out: chooses the messages that a client gets now, and writes that into the log.
 
-All happens in one turn of the loop: what is chosen is read, written down and in hand, or nothing
-has happened.
+All happens in one turn of the loop: the chosen messages are read, written down and marked as
+handed out, or nothing has changed.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class HandOuts:
 
         Args:
             store: Where the messages are.
-            log: Where hand-outs are written down.
-            table: What groups have in hand.
+            log: Receives the hand-outs.
+            table: The windows of all groups.
             topics: The topics of this broker.
             groups: Its consumer groups.
-            offsets: Where they stand.
-            statistics: Counts what is handed out.
+            offsets: The groups' consumer offsets.
+            statistics: Counts the messages handed out.
             now_ms: Milliseconds since the epoch.
             draw: A random number from 0 up to its argument, exclusive.
         """
@@ -81,7 +81,7 @@ class HandOuts:
         """All queues that an order may be served from.
 
         Raises:
-            ServiceError: TOPIC_NOT_FOUND, TOPIC_NOT_READABLE and what else forbids a topic.
+            ServiceError: TOPIC_NOT_FOUND, TOPIC_NOT_READABLE, or another refusal of a topic.
         """
         queues = []
         retries = retry_topic(order.group)
@@ -97,16 +97,16 @@ class HandOuts:
     def hand_out(
         self, order: ReceiveOrder, filters: Mapping[str, Filter | None], *, bytes_max: int
     ) -> tuple[list[HandedOut], bool]:
-        """Hand out what there is.
+        """Hand out the messages that are ready.
 
         Args:
-            order: With its defaults.
-            filters: Which messages, by topic; nothing: all.
+            order: The order, defaults filled in.
+            filters: The filter of each topic; None: all messages.
             bytes_max: Bytes of records at most, but always one message.
 
         Returns:
-            What was handed out, and, where that is nothing, whether there may be something behind
-            messages that nobody wants.
+            The messages; and, if there are none, whether more may lie behind messages that the
+            filter left out.
 
         Raises:
             ServiceError: As ``queues``.
@@ -132,10 +132,10 @@ class HandOuts:
         return handed, advanced and not handed
 
     def give_back(self, group: str, handed: Sequence[HandedOut]) -> None:
-        """Show messages to others whose client has gone before it got them.
+        """Make messages visible again whose client left before the answer reached it.
 
         Raises:
-            StorageError: They come again when their time is over.
+            StorageError: They become visible when their invisible time ends.
         """
         now_ms = self._now_ms()
         events = [
@@ -164,7 +164,7 @@ class HandOuts:
                 take = self._select_ahead if request.in_order else self._select_plainly
                 selection = take(request, queue, window, count=count, size=size)
             except QueueUnderRepair:
-                continue  # Nothing for now; whoever repairs it wakes those who wait.
+                continue  # Nothing for now; the repair wakes the waiting calls.
             count -= len(selection.found.offsets)
             size -= selection.found.size_bytes
             selections.append(selection)
@@ -179,7 +179,7 @@ class HandOuts:
         count: int,
         size: int,
     ) -> QueueSelection:
-        """First those that come again, then new ones."""
+        """First messages that are visible again, then new ones."""
         passed = bool((window.rows["attempts"] > 0).all())
         selection = QueueSelection(queue, window, window.end, end=window.end, passed=passed)
         rows = self._not_exhausted(request, window, window.visible(request.now_ms))[:count]
@@ -210,11 +210,11 @@ class HandOuts:
         count: int,
         size: int,
     ) -> QueueSelection:
-        """Those that may be handed out although others before them may not."""
+        """Messages that may be handed out although earlier ones of the queue may not."""
         wanted = request.filters.get(queue.topic)
         began = window.end
         rows = self._ahead.in_order(queue, window, wanted, count, request.now_ms)
-        # What the filter leaves out has moved the floor: owners of the queue begin there.
+        # Messages that the filter left out have moved the floor, where owners of the queue begin.
         self._table.advance_consumer_offset(request.order.group, queue, window)
         selection = QueueSelection(queue, window, began, end=window.end)
         self._read_rows(
@@ -225,7 +225,7 @@ class HandOuts:
     def _by_priority(
         self, request: HandOutRequest, queues: Sequence[QueueKey]
     ) -> list[QueueSelection]:
-        """The highest of all queues together; among equal ones, the queue whose turn it is."""
+        """The messages of highest priority of all queues; among equals, by the queues' turn."""
         selections, rows_of_selections = [], []
         for queue in queues:
             wanted = request.filters.get(queue.topic)
@@ -253,7 +253,7 @@ class HandOuts:
     def _read_rows(
         self, request: HandOutRequest, selection: QueueSelection, rows: NDArray[np.int64], size: int
     ) -> None:
-        """Read messages that are known, and see which of them are not to be had."""
+        """Read messages of known rows, and note those that are gone or filtered out."""
         if not len(rows):
             return
         offsets = np.ascontiguousarray(selection.window.rows["offset"][rows])
@@ -269,7 +269,7 @@ class HandOuts:
     def _not_exhausted(
         self, request: HandOutRequest, window: QueueWindow, rows: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Without those that become dead letters."""
+        """The rows that have attempts left; the others become dead letters."""
         return rows[window.rows["attempts"][rows] <= request.attempts_max]
 
     # Writing down.
@@ -292,7 +292,7 @@ class HandOuts:
             ]
             if not len(selection.found.offsets):
                 if selection.passed and selection.end > selection.window.end:
-                    # Known to memory alone: whoever comes after a crash looks again.
+                    # Kept in memory only: after a crash the broker looks at these again.
                     selection.window.look(selection.found.offsets, selection.end)
                 continue
             out = self._handed(request, selection, serial, until_ms)
@@ -310,7 +310,7 @@ class HandOuts:
         offsets, window = selection.found.offsets, selection.window
         attempts = np.zeros(len(offsets), np.int32)
         if selection.queue.topic == retry_topic(request.order.group):
-            # Tries that a copy has behind it count on.
+            # The attempts before a copy was made count too.
             attempts[:] = selection.found.column("attempts", ">i4")
         at = np.searchsorted(window.rows["offset"], offsets)
         known = at < len(window.rows)

@@ -1,8 +1,8 @@
 """Looking ahead in a queue whose messages are not handed out in the order of their offsets.
 
-Two promises need it: that messages of one message group are handed out one after the other, while
-other groups go on, and that those of higher priority come first. Both look at messages before they
-are handed out, and keep what orders them beside what is in hand (``queue_window.ROW``).
+Two promises need it: messages of one message group are handed out one after the other, while other
+groups go on; and messages of higher priority are handed out first. Both look at messages before
+they are handed out, and keep their message group and priority in ``queue_window.ROW``.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from ariane_storage.reading.filter import Filter
 from ariane_storage.store import Store
 
 PRIORITY_SPAN: Final = 1024
-"""So many messages are compared: one is passed by at most one less."""
+"""Number of messages among which priority decides: at most one less overtake any message."""
 ORDER_ROWS_MAX: Final = 16384
-"""So many messages of a queue may be unsettled or wait for one of their message group; more are not
-looked at, and a message group whose messages fail for long may hold up others only by that."""
+"""The most rows of a queue: unsettled messages, and messages that wait for one of their message
+group. No more are looked at; only by that can a group that fails for long hold up others."""
 
 _LOOK_COUNT: Final = 1024
 _LOOKS_MAX: Final = 16
-"""Then others run, though a filter has left out all that was looked at."""
+"""Looks in one turn of the loop, even if a filter left out all messages."""
 _LOOK_BYTES: Final = 4 << 20
 
 
 class LookAhead:
-    """Knows more messages of windows, and which of them may be handed out."""
+    """Looks at further messages of a queue, and finds those that may be handed out."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -51,13 +51,13 @@ class LookAhead:
     def in_order(
         self, queue: QueueKey, window: QueueWindow, wanted: Filter | None, count: int, now_ms: int
     ) -> NDArray[np.int64]:
-        """Rows that may be handed out: of each message group the first that is not settled.
+        """Rows that may be handed out: the first unsettled message of each message group.
 
         Args:
             queue: The queue.
-            window: What is not settled of it; more is looked at until there is enough.
-            wanted: Which messages are.
-            count: So many rows are enough.
+            window: Its unsettled messages; more are looked at until there are enough.
+            wanted: The filter.
+            count: Number of rows that is enough.
             now_ms: Milliseconds since the epoch.
 
         Raises:
@@ -75,7 +75,7 @@ class LookAhead:
     def by_priority(
         self, queue: QueueKey, window: QueueWindow, wanted: Filter | None, now_ms: int
     ) -> NDArray[np.int64]:
-        """Rows that may be handed out: those among which priority decides.
+        """Visible rows among which priority decides.
 
         Raises:
             StorageError: The queue cannot be read.
@@ -106,7 +106,7 @@ class LookAhead:
         enough: int,
         rows_max: int,
     ) -> NDArray[np.int64]:
-        """Look at more of the queue until enough rows are chosen, or there is no more."""
+        """Look at more messages until enough rows are chosen, or the queue ends."""
         chosen = choose()
         _, end = self._store.queue_bounds(*queue)
         for _ in range(_LOOKS_MAX):
@@ -128,13 +128,13 @@ class LookAhead:
         return chosen
 
     def _know_all(self, queue: QueueKey, window: QueueWindow, wanted: Filter | None) -> None:
-        """Learn the order of rows that came from the log of a broker that has ended."""
+        """Read message group and priority of rows that were restored from the log."""
         while len(unknown := _unknown(window.rows)):
             found = read_offsets(self._store, queue, unknown, bytes_max=_LOOK_BYTES, wanted=wanted)
             if found.end <= unknown[0]:
                 return
             _take_in(window, found)
-            # A filter leaves them out, or they are gone.
+            # Messages that were not found: a filter leaves them out, or they are deleted.
             passed = unknown[: np.searchsorted(unknown, found.end)]
             window.settle(np.setdiff1d(passed, found.offsets, assume_unique=True))
 
@@ -150,7 +150,7 @@ def _visible(rows: Rows, now_ms: int) -> NDArray[np.bool_]:
 
 
 def _first_of_keys(rows: Rows) -> NDArray[np.bool_]:
-    """Which rows have none before them of the same message group."""
+    """Mark the first row of each message group, and all rows without a group."""
     keys = rows["order_key"]
     mask: NDArray[np.bool_] = keys == KEY_NONE
     grouped = np.flatnonzero(~mask)
@@ -160,7 +160,7 @@ def _first_of_keys(rows: Rows) -> NDArray[np.bool_]:
 
 
 def _take_in(window: QueueWindow, found: FoundRecords) -> None:
-    """Keep what orders the messages that were found."""
+    """Keep message group and priority of the messages that were found."""
     if not len(found.offsets):
         return
     columns = decode_columns(b"".join(found.chunks), found.sizes)
@@ -170,7 +170,7 @@ def _take_in(window: QueueWindow, found: FoundRecords) -> None:
     has_group = pairs >= 0
     keys = np.full(len(pairs), KEY_NONE, np.int64)
     texts = properties.texts(pairs[has_group])
-    # Two groups of one hash only wait for one another.
+    # Groups with the same hash only wait for one another.
     hashes = np.fromiter(map(hash, texts), np.int64, len(texts))
     keys[has_group] = np.where(hashes > 0, hashes, ~hashes | 1)
     window.rows["order_key"][at] = keys
@@ -183,5 +183,5 @@ def _take_in(window: QueueWindow, found: FoundRecords) -> None:
 
 
 def _priority(text: str) -> int:
-    """As a producer said it; what is no number is ordinary."""
+    """The producer's priority; 0 if it is not a number."""
     return priority_of(text) or 0

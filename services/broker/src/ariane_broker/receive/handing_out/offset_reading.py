@@ -1,4 +1,4 @@
-"""Reading messages of a queue by their offsets, some of which may lie apart."""
+"""Reading messages of a queue by their offsets, also by offsets that lie apart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ariane_storage.reading.filter import Filter
 from ariane_storage.store import Store
 
 GAP_MAX: Final = 64
-"""So many messages that are not wanted are read along in less time than another call takes."""
+"""Reading up to this many unneeded messages along takes less time than one more call."""
 
 _NO_OFFSETS: Final = np.empty(0, np.int64)
 _NO_SIZES: Final = np.empty(0, np.int32)
@@ -29,7 +29,7 @@ class FoundRecords:
         offsets: Their queue offsets, ascending.
         sizes: Bytes of each.
         chunks: The records, back to back.
-        end: Everything wanted below this offset was looked at.
+        end: All asked messages below this offset were looked at.
     """
 
     offsets: Int64s = field(default_factory=lambda: _NO_OFFSETS)
@@ -43,7 +43,7 @@ class FoundRecords:
         return sum(map(len, self.chunks))
 
     def add(self, other: FoundRecords) -> None:
-        """Take in what was read behind."""
+        """Append records that were read behind these."""
         self.offsets = np.concatenate((self.offsets, other.offsets))
         self.sizes = np.concatenate((self.sizes, other.sizes))
         self.chunks += other.chunks
@@ -59,7 +59,7 @@ class FoundRecords:
         return FieldColumn(buffer, kind, places, 0).get().astype(np.int64)
 
     def only(self, wanted: NDArray[np.bool_]) -> FoundRecords:
-        """Some of the records."""
+        """The records that the mask selects."""
         if bool(wanted.all()):
             return self
         octets = np.frombuffer(b"".join(self.chunks), np.uint8)
@@ -78,7 +78,7 @@ def read_from(
     bytes_max: int,
     wanted: Filter | None,
 ) -> FoundRecords:
-    """Read what a filter wants of a queue, from an offset on.
+    """Read the messages of a queue that pass a filter, from an offset on.
 
     Raises:
         StorageError: As ``Store.read_queue``.
@@ -99,14 +99,14 @@ def read_offsets(
     """Read messages by their offsets, as many as the bytes allow and at least one.
 
     Args:
-        store: Where they are.
+        store: The store that has them.
         queue: Their queue.
         offsets: Ascending.
-        bytes_max: Of what is read.
-        wanted: Which of them are.
+        bytes_max: Bytes of records at most.
+        wanted: The filter.
 
     Returns:
-        Those that are there and wanted.
+        The messages that exist and pass the filter.
 
     Raises:
         StorageError: As ``Store.read_queue``.
@@ -136,12 +136,12 @@ def read_offsets(
 
 
 def _spans(offsets: Int64s) -> Sequence[tuple[int, int]]:
-    """First and end (exclusive) of what is read at once."""
+    """First and end (exclusive) of each span that one call reads."""
     begins = np.flatnonzero(np.diff(offsets, prepend=offsets[:1] - GAP_MAX - 1) > GAP_MAX)
     lasts = np.append(begins[1:], len(offsets)) - 1
     return list(zip(offsets[begins].tolist(), (offsets[lasts] + 1).tolist(), strict=True))
 
 
 def within(offsets: Int64s, end: int) -> Int64s:
-    """Those below an end; they ascend."""
+    """The ascending offsets that are below an end."""
     return offsets[: np.searchsorted(offsets, end)]

@@ -1,4 +1,4 @@
-"""Opening the windows of groups: where each begins in a queue that it has not received from."""
+"""Opening windows: the offset at which a group begins in a queue that is new to it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class OpenWindows:
         """The window of an order's group in a queue, which agrees with its consumer offset.
 
         Raises:
-            StorageError: That the group begins there could not be written down.
+            StorageError: The beginning could not be written.
         """
         group = order.group
         low, _ = self._store.queue_bounds(*queue)
@@ -42,12 +42,12 @@ class OpenWindows:
         return window
 
     def open_newest(self, order: ReceiveOrder, queues: Iterable[QueueKey]) -> None:
-        """Have a group that asks for it begin in topics new to it with what comes from now on.
+        """Let a group begin at the max offsets of topics that are new to it, if its order asks so.
 
-        It does so in all queues at once: as soon as it stands in one, the topic is not new to it.
+        All queues of a topic begin at once: with an offset in one, the topic is no longer new.
 
         Raises:
-            StorageError: That it begins there could not be written down.
+            StorageError: The beginning could not be written.
         """
         if not order.start_newest:
             return
@@ -67,11 +67,11 @@ class OpenWindows:
             self._log.write(events)
 
     def _begin(self, group: str, queue: QueueKey, low: int) -> int:
-        """Where a group begins in a queue; one that was added later holds nothing unwanted."""
+        """The offset at which a group begins in a queue. All of a later added queue is wanted."""
         stored = self._offsets.find(group, queue)
         if stored is None:
             return low
-        # What the primary before has handed out may not be confirmed here yet.
+        # The earlier primary may have handed out messages that are not confirmed here yet.
         return min(max(stored, low), self._store.queue_end(*queue))
 
     def _beginning(self, group: str, queue: QueueKey, begin: int) -> ReceiveEvent:

@@ -1,4 +1,4 @@
-"""What is chosen of each queue before it is handed out."""
+"""The messages chosen from each queue, before they are handed out."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ariane_storage.reading.filter import Filter
 
 @dataclass(frozen=True, slots=True)
 class HandOutRequest:
-    """What is asked of all queues together.
+    """One request to hand out messages of several queues.
 
     Attributes:
-        order: By whom.
-        filters: Which messages, by topic; nothing: all.
+        order: The client's order.
+        filters: The filter of each topic; None: all messages.
         bytes_max: Bytes of records at most, but always one.
-        attempts_max: So often a message is handed out again.
-        in_order: Whether by message group.
+        attempts_max: The most times that a message is handed out again.
+        in_order: Whether messages of a message group are handed out one after the other.
         now_ms: Milliseconds since the epoch.
     """
 
@@ -39,16 +39,16 @@ class HandOutRequest:
 
 @dataclass(slots=True)
 class QueueSelection:
-    """What is taken of one queue.
+    """The messages chosen from one queue.
 
     Attributes:
         queue: The queue.
-        window: What its group has not settled of it.
-        began: The first queue offset that nobody had looked at before.
+        window: The group's window in it.
+        began: The window's end before this selection.
         found: The records.
-        dropped: Messages that come to nobody: a filter leaves them out, or they are gone.
-        end: The first queue offset that nobody has looked at.
-        passed: Whether all below it that is not found, and was not known before, is dropped.
+        dropped: Messages to settle: a filter leaves them out, or they are deleted.
+        end: The first queue offset that was not looked at.
+        passed: Whether new messages below ``end`` that were not found are settled.
     """
 
     queue: QueueKey
@@ -61,7 +61,7 @@ class QueueSelection:
 
     @property
     def advanced(self) -> bool:
-        """Whether something was found out, if only that nobody wants it."""
+        """Whether messages were looked at, even if the filter left all of them out."""
         return max(self.end, self.window.end) > self.began or bool(self.dropped)
 
 

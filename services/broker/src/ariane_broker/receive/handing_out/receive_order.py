@@ -1,4 +1,4 @@
-"""What a receiving client asks for, and what each queue gave."""
+"""The order of a receiving client, and the messages handed out from each queue."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ INVISIBLE_MS_DEFAULT: Final = 60_000
 INVISIBLE_MS_MIN: Final = 1_000
 INVISIBLE_MS_MAX: Final = 12 * 3600 * 1000
 KEPT_MS: Final = 60_000
-"""What the broker keeps invisible by itself is so for that long from each renewal on."""
+"""The invisible time that each renewal by the broker sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveOrder:
-    """What a client asks for.
+    """The order of a client.
 
     Attributes:
         group: Its consumer group.
-        filters: Which messages of which topics.
-        client_id: The client; perhaps empty.
+        filters: The filter expression of each topic.
+        client_id: The client; may be empty.
         count_max: Messages at most; 0 means the default.
         size_bytes_max: Bytes of records at most, but always one; 0 means the default.
-        invisible_ms: How long others do not see them; 0 means the default.
-        hold_seconds: How long to hold when there is nothing.
-        hold_seconds_max: What the call's deadline leaves of that; None: all of it.
-        start_newest: Whether a new group begins with what comes from now on.
-        by_priority: Whether messages of higher priority come first.
+        invisible_ms: Their invisible time; 0 means the default.
+        hold_seconds: How long to hold the call while there are no messages.
+        hold_seconds_max: The hold time that the call's deadline allows; None: no limit.
+        start_newest: Whether a new group begins at the max offsets.
+        by_priority: Whether messages of higher priority are handed out first.
     """
 
     group: str
@@ -64,10 +64,10 @@ class HandedOut:
 
     Attributes:
         queue: The queue.
-        serial: Of their receipt.
-        until_ms: Until when others do not see them.
+        serial: Their receipt's serial.
+        until_ms: End of their invisible time.
         offsets: Their queue offsets, ascending.
-        attempts: How often each was handed out by now, this time included, int32[n].
+        attempts: Attempts of each message, this one included, int32[n].
         chunks: Their records, back to back.
         sizes: Bytes of each record, int32[n].
     """
@@ -87,11 +87,11 @@ class HandedOut:
 
 
 def checked_order(order: ReceiveOrder, count_max: int = COUNT_MAX) -> ReceiveOrder:
-    """An order with its defaults.
+    """Check an order, and fill in its defaults.
 
     Args:
-        order: As a client gave it.
-        count_max: How many messages it may ask for.
+        order: The client's order.
+        count_max: The most messages that it may ask for.
 
     Raises:
         ServiceError: FIELD_INVALID.

@@ -1,4 +1,4 @@
-"""Receiving: hands out what is there, or has the client wait for it."""
+"""Receiving: hands out the messages that are ready, or lets the call wait for some."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ariane_storage.reading.filter import Filter
 
 
 class Receiving:
-    """Serves those who receive."""
+    """Serves receiving clients."""
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class Receiving:
 
         Args:
             hand_outs: Hands out messages.
-            lines: Those who wait.
-            log: Where hand-outs are written down.
-            group_changes: Makes groups by their first order.
+            lines: The waiting calls.
+            log: Receives the hand-outs.
+            group_changes: Creates a group at its first order.
             clients: The attached clients.
             monotonic: Seconds.
         """
@@ -49,14 +49,14 @@ class Receiving:
         self._monotonic = monotonic
 
     async def receive(self, order: ReceiveOrder, lease: AnswerLease) -> list[HandedOut]:
-        """Hand out what is there, or wait for it.
+        """Hand out the messages that are ready, or wait for some.
 
         Args:
-            order: With its defaults.
-            lease: Room for the answer; who sends it releases it.
+            order: The order, defaults filled in.
+            lease: Memory for the answer; the sender of the answer releases it.
 
         Returns:
-            What was handed out; nothing when the hold time ended.
+            The messages; none if the hold time ended.
 
         Raises:
             ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, ACCESS_DENIED, TOPIC_NOT_FOUND,
@@ -72,7 +72,7 @@ class Receiving:
         await self._log.secured()
         deadline = self._monotonic() + order.hold_seconds
         line = self._lines.line(order.group)
-        line.serve()  # Those who came before come first.
+        line.serve()  # Calls that wait already are served first.
         while True:
             handed = await self._hand_out(order, filters, lease)
             remaining = deadline - self._monotonic()
@@ -85,7 +85,7 @@ class Receiving:
     async def _hand_out(
         self, order: ReceiveOrder, filters: Mapping[str, Filter | None], lease: AnswerLease
     ) -> list[HandedOut]:
-        """Hand out what is there, through all that filters leave out before it."""
+        """Hand out ready messages, reading on past all that the filters leave out."""
         while True:
             granted = await lease.take(order.size_bytes_max)
             used = 0

@@ -1,8 +1,8 @@
-"""Who waits for messages of a group: served in the order in which they came.
+"""Calls that wait for messages of a group, served in the order in which they came.
 
-All members of a group share what comes. Whoever waits for longest has it first, up to as much as
-it asked for, then the next. So with more consumers than messages each has its turn, and a message
-wakes one of them and not all.
+All members of a group share new messages. The call that has waited longest gets as many as it
+asked for, then the next call. So with more consumers than messages each has its turn, and a message
+wakes one call and not all.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _NO_QUEUES: Final[frozenset[QueueKey]] = frozenset()
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """Somebody who waits.
+    """A waiting call.
 
     Attributes:
-        order: What it asks for.
-        filters: Which messages, by topic; nothing: all.
-        lease: Room for its answer.
+        order: Its order.
+        filters: The filter of each topic; None: all messages.
+        lease: Memory for its answer.
         watch: Ends its wait.
-        served: What it has got.
-        failure: Why it gets nothing.
-        crowded: Whether there was no room for its answer when its turn came.
+        served: The messages handed out to it.
+        failure: The error that it raises.
+        crowded: Whether there was no memory for its answer at its turn.
     """
 
     order: ReceiveOrder
@@ -51,12 +51,12 @@ class _Waiter:
 
     @property
     def wanted(self) -> tuple[tuple[tuple[str, FilterExpression], ...], bool]:
-        """The same for those who want the same messages."""
+        """A key that is equal for calls that want the same messages."""
         return tuple(sorted(self.order.filters.items(), key=str)), self.order.by_priority
 
 
 class WaitingLine:
-    """Those who wait for messages of one group."""
+    """The waiting calls of one group."""
 
     def __init__(self, hand_outs: HandOuts, held: HeldRequests) -> None:
         self._hand_outs = hand_outs
@@ -74,7 +74,7 @@ class WaitingLine:
         """Wait for messages.
 
         Returns:
-            What was handed out, and whether to ask once more: there was no room for it.
+            The messages, and whether to try once more because there was no memory for the answer.
 
         Raises:
             ServiceError: As ``HandOuts.hand_out``; HELD_PULLS_EXHAUSTED.
@@ -82,13 +82,13 @@ class WaitingLine:
         """
         waiter = _Waiter(order, filters, lease)
         self._waiting.append(waiter)
-        # In the loop turn of the look that found nothing, so that nothing is missed.
+        # In the loop turn in which no message was found, so that no arrival is missed.
         self._watch_queues(order)
         try:
             await self._held.wait(waiter.watch, seconds)
         except asyncio.CancelledError:
             if waiter.served:
-                # Nobody takes them: they need not wait for their time.
+                # The call is gone: its messages need not stay invisible.
                 self._hand_outs.give_back(order.group, waiter.served)
                 self.call()
             raise
@@ -102,13 +102,13 @@ class WaitingLine:
         return waiter.served, waiter.crowded
 
     def call(self) -> None:
-        """There may be something: serve them, once for all that happens in this loop turn."""
+        """Serve the calls soon, once for all arrivals of this loop turn."""
         if self._waiting and not self._called:
             self._called = True
             asyncio.get_running_loop().call_soon(self.serve)
 
     def serve(self) -> None:
-        """Give what there is to those who wait for longest."""
+        """Hand out messages to the calls that have waited longest."""
         self._called = False
         nothing_for = set()
         for waiter in list(self._waiting):
@@ -171,7 +171,7 @@ class WaitingLines:
             line.call()
 
     def call_where(self, has_something: Callable[[str], bool]) -> None:
-        """The same for all groups of which somebody waits and which may have something."""
+        """The same for all groups that have waiting calls and may have messages."""
         for group, line in list(self._lines.items()):
             if not len(line):
                 del self._lines[group]

@@ -1,1 +1,1 @@
-"""What groups have in hand of each queue: in the log first, and in memory as the log says."""
+"""The unsettled messages of each group and queue: written to the log, then applied in memory."""

@@ -1,23 +1,23 @@
-"""What a group has not settled of one queue, and how much of that its members have in hand.
+"""The messages of one queue that a group has not settled, and which of them its members hold.
 
 ::
 
     queue offsets    0 ... 41 | 42  43  44  45  46  47  48 | 49 ...
-                      settled |  x       x           x     |  nobody has looked at these
+                      settled |  x       x           x     |  not looked at yet
                        floor -^                            ^- end
 
     row      offset  until_ms  serial  attempts  holder
-             42      1700...   7       1         0          in hand: of receipt 7, until then
-             44      1600...   5       2         0          its time is over: comes again
-             47      1800...   0       3         0          failed: comes again then
+             42      1700...   7       1         0          held by receipt 7 until that time
+             44      1600...   5       2         0          invisible time over: next attempt
+             47      1800...   0       3         0          failed: next attempt at that time
 
-Offsets between that have no row are settled. So settling a message that is far ahead of the oldest
-costs nothing, and what is kept grows with what is in hand, and not with how far apart it lies.
+Offsets between them that have no row are settled. So settling a message far ahead of the oldest
+costs nothing, and memory grows with the number of unsettled messages, not with their distance.
 
-Where messages are not handed out in the order of their offsets, there are rows of messages, too,
-that were looked at and never handed out; they have no attempts.
+Where messages are not handed out in the order of their offsets, there are also rows of messages
+that were looked at and not handed out; their attempts are 0.
 
-Rows lie in a buffer with room behind them, and settling moves the shorter side over what is gone::
+Rows lie in a buffer with room behind them. Settling moves the shorter side over the removed rows::
 
     buffer   | free | 42 44 47 48 | free |          44 is done:   | free    | 42 47 48 | free |
 """
@@ -43,35 +43,35 @@ ROW: Final = np.dtype(
         ("priority", "<i8"),
     ]
 )
-"""One message: its queue offset; until when it is invisible; the serial of the receipt that settles
-it, 0 for none; how often it was handed out; who has the broker keep it invisible, 0 for nobody;
-what it stays in order with; its priority."""
+"""One message: its queue offset; end of its invisible time; serial of the receipt that settles it,
+0 for none; its attempts; number of the client for which the broker renews the invisible time, 0
+for none; its message group, as a hash; its priority."""
 
 KEY_UNKNOWN: Final = 0
-"""Nobody has looked at the message."""
+"""The message was not read yet."""
 KEY_NONE: Final = -1
 """The message belongs to no message group."""
 
 OFFSET_MAX: Final = int(np.iinfo(np.int64).max)
-"""Behind every queue offset, and every time."""
+"""Larger than every queue offset and every time."""
 
 UNSETTLED_MAX: Final = 1 << 17
-"""As many messages of a queue may be in hand or wait to come again; a group that has more gets no
-new ones of it until some are settled."""
+"""The most unsettled messages of a group in a queue; at this number it gets no new ones of the
+queue until some are settled."""
 
 Rows = NDArray[np.void]
 
 _NO_ROWS: Final = np.empty(0, ROW)
 _SPARE: Final = 16
-"""A buffer that is so many times larger than what is in it is given up."""
+"""A buffer that is this many times larger than its rows is replaced."""
 
 
 class QueueWindow:
-    """One group in one queue.
+    """The unsettled messages of one group in one queue.
 
     Attributes:
-        end: The first queue offset that nobody has looked at.
-        reset_epoch: How often the group's offset had been set anew when this began.
+        end: The first queue offset that was not looked at.
+        reset_epoch: How often the group's offset had been reset when the window began.
     """
 
     __slots__ = ("_begin", "_buffer", "_due_ms", "_stop", "end", "reset_epoch")
@@ -85,7 +85,7 @@ class QueueWindow:
 
     @property
     def rows(self) -> Rows:
-        """What is not settled and not beyond ``end``, by offset; good until the window changes."""
+        """The unsettled messages below ``end``, by offset; valid until the window changes."""
         return self._buffer[self._begin : self._stop]
 
     def __len__(self) -> int:
@@ -93,23 +93,23 @@ class QueueWindow:
 
     @property
     def floor(self) -> int:
-        """Everything before it is settled: the group's consumer offset."""
+        """The group's consumer offset: all messages before it are settled."""
         return int(self.rows["offset"][0]) if len(self.rows) else self.end
 
     @property
     def offsets(self) -> Int64s:
-        """Of all rows, ascending."""
+        """The offsets of all rows, ascending."""
         return np.ascontiguousarray(self.rows["offset"])
 
     @property
     def due_ms(self) -> int:
-        """When the next row becomes visible, if it is not yet; a time far away without any."""
+        """The earliest end of an invisible time; ``OFFSET_MAX`` without rows."""
         if self._due_ms is None:
             self._due_ms = int(self.rows["until_ms"].min()) if len(self.rows) else OFFSET_MAX
         return self._due_ms
 
     def visible(self, now_ms: int) -> NDArray[np.int64]:
-        """Which rows anybody may have now."""
+        """The rows that are visible now."""
         if now_ms < self.due_ms:
             return np.empty(0, np.int64)
         return np.flatnonzero(self.rows["until_ms"] <= now_ms)
@@ -118,8 +118,8 @@ class QueueWindow:
         """The offsets that a receipt still settles.
 
         Args:
-            serial: Of the receipt.
-            ranges: Which of them; None for all.
+            serial: The receipt's serial.
+            ranges: The offsets to look for; None for all.
         """
         offsets: Int64s = self.rows["offset"]
         serials: Int64s = self.rows["serial"]
@@ -144,16 +144,16 @@ class QueueWindow:
         end: int,
         passed: bool,
     ) -> None:
-        """Messages were handed out.
+        """Apply that messages were handed out.
 
         Args:
-            offsets: Which; ascending.
-            serial: Of their receipt; larger than any before.
-            until_ms: Until when they are invisible.
-            attempts: How often each was handed out by now: one for each, or one for all.
-            end: The first queue offset that nobody has looked at.
-            passed: Whether what was looked at and not handed out is settled, because a filter has
-                left it out; else it waits.
+            offsets: Their offsets, ascending.
+            serial: Their receipt's serial; larger than any before.
+            until_ms: End of their invisible time.
+            attempts: Their attempts: one number for each, or one for all.
+            end: The first queue offset that was not looked at.
+            passed: Whether messages that were looked at and not handed out are settled, because a
+                filter left them out; else they wait.
         """
         self.look(offsets if passed else np.arange(self.end, end, dtype=np.int64), end)
         rows, at = self.rows, self._places(offsets)
@@ -164,11 +164,11 @@ class QueueWindow:
         self._due_ms = None
 
     def look(self, offsets: Int64s, end: int) -> None:
-        """Messages were looked at, and wait.
+        """Add messages that were looked at, and wait.
 
         Args:
-            offsets: Which; ascending. Those below ``end`` as it was are known.
-            end: The first queue offset that nobody has looked at now; never less than before.
+            offsets: Their offsets, ascending; those below the old ``end`` have rows already.
+            end: The first queue offset that was not looked at; never less than before.
         """
         fresh = offsets[np.searchsorted(offsets, self.end) :]
         self.end = max(self.end, end)
@@ -181,7 +181,7 @@ class QueueWindow:
             self._due_ms = None
 
     def settle(self, offsets: Int64s) -> None:
-        """Messages are done with; ascending."""
+        """Remove settled messages; ascending offsets."""
         at = self._places(offsets)
         if isinstance(at, slice):
             self._cut(at.start, at.stop)
@@ -194,13 +194,13 @@ class QueueWindow:
     def hide(
         self, offsets: Int64s, until_ms: int, *, given_back: bool = False, holder: int = 0
     ) -> None:
-        """Change until when messages are invisible; ascending.
+        """Change the invisible time of messages.
 
         Args:
-            offsets: Which.
-            until_ms: Until when.
+            offsets: Their offsets, ascending.
+            until_ms: End of the invisible time.
             given_back: Whether their receipt is used up.
-            holder: Who has the broker keep them invisible from now on; 0 for nobody.
+            holder: The client for which the broker renews the time from now on; 0 for none.
         """
         rows, at = self.rows, self._places(offsets)
         rows["until_ms"][at] = until_ms
@@ -210,7 +210,7 @@ class QueueWindow:
         self._due_ms = None
 
     def shift(self, span_ms: int) -> None:
-        """Move until when all messages are invisible."""
+        """Move the end of all invisible times."""
         self.rows["until_ms"] += span_ms
         self._due_ms = None
 
@@ -222,19 +222,19 @@ class QueueWindow:
             self._due_ms = None
 
     def lower_end(self, end: int) -> None:
-        """Note that the queue ends at an offset: nobody has looked at anything behind it."""
+        """Forget all messages behind an offset, where the queue ends."""
         if end < self.end:
             self._cut(int(np.searchsorted(self.rows["offset"], end)), len(self))
             self.end, self._due_ms = end, None
 
     def gap(self, offset: int, now_ms: int) -> tuple[int, int]:
-        """What an owner of the queue may read from an offset on.
+        """The range that an owner of the queue may read from an offset on.
 
-        Whoever goes back to what is settled wants it again.
+        An owner that goes back to settled messages reads them again.
 
         Returns:
-            Where the next message is, and up to where (exclusive) nothing is settled or in hand;
-            the same twice where a member has that message in hand now.
+            The offset of the next message, and the end (exclusive) of the range in which no message
+            is settled or held; the same twice if a member holds that message now.
         """
         if not len(self.rows):
             return offset, OFFSET_MAX
@@ -254,7 +254,7 @@ class QueueWindow:
     # The buffer.
 
     def _places(self, offsets: Int64s) -> slice | NDArray[np.int64]:
-        """Where the rows of some ascending offsets are: at once where these follow one another."""
+        """The positions of the rows of ascending offsets: a slice for consecutive offsets."""
         rows = self.rows
         count = len(offsets)
         if count and offsets[-1] - offsets[0] == count - 1:
@@ -266,7 +266,7 @@ class QueueWindow:
         return rows_of(rows, offsets)
 
     def _cut(self, first: int, behind: int) -> None:
-        """Take rows out."""
+        """Remove rows."""
         rows, count = self.rows, behind - first
         if first <= len(rows) - behind:
             rows[count:behind] = rows[:first]
@@ -278,7 +278,7 @@ class QueueWindow:
             self._take(self.rows.copy())
 
     def _make_room(self, count: int) -> None:
-        """Have room for so many behind the rows."""
+        """Make room for ``count`` rows behind the last."""
         if self._stop + count > len(self._buffer):
             rows = self.rows
             buffer = np.empty(2 * (len(rows) + count), ROW)
@@ -290,7 +290,7 @@ class QueueWindow:
 
 
 def rows_of(rows: Rows, offsets: Int64s) -> NDArray[np.int64]:
-    """Where the rows of some offsets are; those that have none are left out."""
+    """The positions of the rows of offsets; offsets without a row are left out."""
     known = rows["offset"]
     at = np.searchsorted(known, offsets)
     at = at[at < len(known)]

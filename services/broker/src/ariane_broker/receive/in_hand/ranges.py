@@ -1,4 +1,4 @@
-"""Queue offsets as ranges: how they are kept in the log, and named by clients.
+"""Queue offsets as ranges: the form in the log, and in requests of clients.
 
 ::
 
@@ -20,7 +20,7 @@ Ranges: TypeAlias = NDArray[np.int64]
 
 
 def ranges_of(offsets: Int64s) -> Ranges:
-    """The ranges that queue offsets make up; they ascend."""
+    """The ranges of ascending queue offsets."""
     if not len(offsets):
         return np.empty((0, 2), np.int64)
     if offsets[-1] - offsets[0] == len(offsets) - 1:
@@ -35,14 +35,14 @@ def offsets_of(ranges: Ranges) -> Int64s:
     firsts, counts = ranges[:, 0], ranges[:, 1]
     if len(ranges) == 1:
         return np.arange(firsts[0], firsts[0] + counts[0], dtype=np.int64)
-    # Steps of one, but for the first of each range, which jumps there from the end of the last.
+    # Steps of one, except that the first of each range jumps from the end of the range before.
     total = int(counts.sum())
     starts = np.cumsum(counts) - counts
     return np.repeat(firsts - starts, counts) + np.arange(total, dtype=np.int64)
 
 
 def apart(ranges: Ranges) -> Ranges:
-    """The same offsets in ranges that ascend and do not overlap, whatever a client said.
+    """The same offsets as ascending ranges that do not overlap; for any ranges of a client.
 
     Their ends, and the sum of their counts, are int64 that do not overflow.
     """
@@ -59,14 +59,14 @@ def apart(ranges: Ranges) -> Ranges:
 
 
 def rows_within(offsets: Int64s, ranges: Ranges) -> NDArray[np.int64]:
-    """Which of some ascending offsets lie in ranges, however much these span.
+    """The positions of the offsets that lie in ranges; its cost does not depend on their span.
 
     Args:
         offsets: Ascending.
-        ranges: Such as ``apart`` gives.
+        ranges: Ascending and without overlap, as from ``apart``.
 
     Returns:
-        Rows of ``offsets``, ascending, each once.
+        Positions in ``offsets``, ascending, each once.
     """
     begins = np.searchsorted(offsets, ranges[:, 0])
     counts = np.searchsorted(offsets, ranges[:, 0] + ranges[:, 1]) - begins

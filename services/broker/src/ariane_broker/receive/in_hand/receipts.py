@@ -1,11 +1,11 @@
-"""Receipts: what a client has in its hand of messages that it received.
+"""Receipts: the handles by which a client settles messages that it received.
 
-Signed, so that nobody settles what was handed to others by making one up, and opaque::
+Opaque, and signed, so that a client cannot make up a receipt for messages of another client::
 
     uint8 version   int32 queue_id   int64 serial   int64 queue offset, -1: all of the serial
     topic   16 bytes of HMAC-SHA256 over the group, 0x00 and all before
 
-A serial is that of one answer: it stands for this attempt of the messages in it.
+Each answer has its own serial, which names this attempt of the messages in it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _MAC_BYTES: Final = 16
 
 
 class Receipt(NamedTuple):
-    """What a receipt says.
+    """The contents of a receipt.
 
     Attributes:
-        queue: Where its messages are.
-        serial: Of the answer that they came with.
-        queue_offset: Which of them; ``WHOLE`` for all.
+        queue: The messages' queue.
+        serial: The serial of the answer that had them.
+        queue_offset: One message of the answer; ``WHOLE`` for all.
     """
 
     queue: QueueKey
@@ -43,17 +43,17 @@ class Receipt(NamedTuple):
 
 
 def encode_receipt(receipt: Receipt, group: str, secret: bytes) -> bytes:
-    """A receipt for a client of a group."""
+    """Encode a receipt for a client of a group."""
     head = _HEAD.pack(_VERSION, receipt.queue.queue_id, receipt.serial, receipt.queue_offset)
     said = head + receipt.queue.topic.encode()
     return said + _mac(said, group, secret)
 
 
 def decode_receipt(octets: bytes, group: str, secret: bytes) -> Receipt:
-    """What a client of a group gave back of packed records.
+    """Decode the receipt of packed records.
 
     Raises:
-        ServiceError: RECEIPT_HANDLE_INVALID, also for that of one message.
+        ServiceError: RECEIPT_HANDLE_INVALID, also for the handle of one message.
     """
     receipt = _decoded(octets, group, secret)
     if receipt.queue_offset != WHOLE:
@@ -63,7 +63,7 @@ def decode_receipt(octets: bytes, group: str, secret: bytes) -> Receipt:
 
 def _decoded(octets: bytes, group: str, secret: bytes) -> Receipt:
     said, mac = octets[:-_MAC_BYTES], octets[-_MAC_BYTES:]
-    # Without a secret nothing was ever handed out.
+    # Without a secret no message was ever handed out.
     if (
         not secret
         or len(said) <= _HEAD.size
@@ -75,15 +75,15 @@ def _decoded(octets: bytes, group: str, secret: bytes) -> Receipt:
 
 
 def encode_handle(receipt: Receipt, group: str, secret: bytes) -> str:
-    """A receipt of one message, as text."""
+    """Encode the receipt of one message, as text."""
     return base64.urlsafe_b64encode(encode_receipt(receipt, group, secret)).decode()
 
 
 def decode_handle(handle: str, group: str, secret: bytes) -> Receipt:
-    """What a client of a group gave back of one message.
+    """Decode the handle of one message.
 
     Raises:
-        ServiceError: RECEIPT_HANDLE_INVALID, also for that of packed records.
+        ServiceError: RECEIPT_HANDLE_INVALID, also for the receipt of packed records.
     """
     try:
         octets = base64.b64decode(handle, altchars=b"-_", validate=True)

@@ -1,4 +1,4 @@
-r"""What the log says of receiving: a record for each call that changed something.
+r"""Events of receiving in the log: one record for each call that changed something.
 
 The body of a record of the topic is events, one behind the other, little-endian::
 
@@ -9,17 +9,16 @@ The body of a record of the topic is events, one behind the other, little-endian
     group   topic   holder
     n x (int64 first, int64 count)   m x int32
 
-    kind        says                                                     offset is
-    BEGIN       the group begins in the queue; what was before is void   where; serial: reset epoch
+    kind        meaning                                                  offset is
+    BEGIN       the group begins in the queue; all before it is void     where; serial: reset epoch
     HAND        messages were handed out                                 end of what was looked at
-    SETTLE      messages are done with
+    SETTLE      messages are settled
     HIDE        messages are invisible until then
     FLOOR       the group stored an offset by itself                     that
-    SECRET      what receipts are signed with is in the place of holder
+    SECRET      the key that signs receipts is in the place of holder
     SHIFT       the clock was set: all times move by until_ms
 
-What is applied while serving is what is read again after a restart, by the same function: see
-``ReceiveTable.apply``.
+The same function applies events while serving and after a restart: ``ReceiveTable.apply``.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _NO_ATTEMPTS: Final = np.empty(0, np.int32)
 
 
 class EventKind(IntEnum):
-    """What an event says."""
+    """The kind of an event; the table above explains each."""
 
     BEGIN = 1
     HAND = 2
@@ -56,31 +55,31 @@ class EventKind(IntEnum):
 
 
 class EventFlag(IntFlag):
-    """How it is meant."""
+    """Marks of an event."""
 
     NONE = 0
     PASSED = 1
-    """Of HAND: what was looked at and not handed out is settled."""
+    """HAND: messages that were looked at and not handed out are settled."""
     GIVEN_BACK = 2
-    """Of HIDE: receipts are used up."""
+    """HIDE: the receipts are used up."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiveEvent:
-    """One change; which fields count, the kind says.
+    """One change; its kind determines which fields count.
 
     Attributes:
-        kind: What it says.
-        group: Whose.
-        queue: Where.
-        flags: How it is meant.
-        ranges: Which messages, in ascending order.
-        serial: Of the receipt.
-        until_ms: Until when they are invisible.
-        offset: See above.
-        attempts: How often each was handed out by now: one for each, or one for all.
-        holder: Of HIDE: the client for which the broker keeps them invisible by itself; empty for
-            none, where a client has said how long. Bytes of the secret, where it is that.
+        kind: The kind.
+        group: The consumer group.
+        queue: The queue.
+        flags: Its marks.
+        ranges: The messages, in ascending order.
+        serial: The receipt's serial.
+        until_ms: End of their invisible time.
+        offset: See the table above.
+        attempts: Their attempts: one number for each, or one for all.
+        holder: HIDE: the client for which the broker renews the invisible time; empty if a
+            client has set the time. SECRET: the key that signs receipts.
     """
 
     kind: EventKind
@@ -96,15 +95,15 @@ class ReceiveEvent:
 
 
 def encode_events(events: Iterable[ReceiveEvent]) -> bytes:
-    """The body of a record."""
+    """Encode events as the body of a record."""
     return b"".join(map(_encoded, events))
 
 
 def decode_events(body: bytes) -> Iterator[ReceiveEvent]:
-    """The events of a body.
+    """Decode the events of a body.
 
     Raises:
-        ValueError: It is none of ours.
+        ValueError: The body does not hold events.
     """
     place = 0
     while place < len(body):
@@ -113,7 +112,7 @@ def decode_events(body: bytes) -> Iterator[ReceiveEvent]:
 
 
 def event_record(events: Iterable[ReceiveEvent], now_ms: int) -> RecordFields:
-    """Events as they are stored."""
+    """The record that stores events."""
     return RecordFields(
         topic=RECEIVE_TOPIC, body=encode_events(events), properties={}, born_timestamp_ms=now_ms
     )

@@ -1,4 +1,4 @@
-"""Writing changes down: into the log first, into memory then, in the same turn of the loop."""
+"""Writing changes: to the log first, then to memory, in the same turn of the loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ariane_broker.topics.system_topics import RECEIVE_TOPIC
 
 
 class ReceiveLog:
-    """Writes changes down."""
+    """Writes changes of receiving."""
 
     def __init__(
         self,
@@ -30,10 +30,10 @@ class ReceiveLog:
 
         Args:
             log: The log.
-            table: What groups have in hand.
-            offsets: Where groups stand.
+            table: The windows of all groups.
+            offsets: The groups' consumer offsets.
             now_ms: Milliseconds since the epoch.
-            draw_bytes: So many random bytes, which nobody can guess.
+            draw_bytes: Returns this many random bytes that cannot be guessed.
         """
         self._log = log
         self._table = table
@@ -45,10 +45,10 @@ class ReceiveLog:
     def window(self, group: str, queue: QueueKey) -> QueueWindow | None:
         """The window of a group in a queue, which agrees with its consumer offset.
 
-        Members that owned the queue may have come further: what they have done is settled.
+        Members that owned the queue may have stored a later offset: all before it is settled.
 
         Raises:
-            StorageError: That could not be written down.
+            StorageError: That could not be written.
         """
         window = self._table.window(group, queue)
         stored = self._offsets.find(group, queue)
@@ -57,7 +57,7 @@ class ReceiveLog:
         return window
 
     def write(self, events: Sequence[ReceiveEvent]) -> None:
-        """Write changes down, all or none.
+        """Write changes, all or none.
 
         Raises:
             StorageError: Nothing has changed.
@@ -71,11 +71,11 @@ class ReceiveLog:
             self._table.apply(event)
 
     async def secured(self) -> None:
-        """Have a secret that whoever takes over knows, too: its receipts are good there.
+        """Ensure that the log has a confirmed secret: receipts stay valid at the next primary.
 
         Raises:
             ServiceError: FLUSH_UNCONFIRMED.
-            StorageError: It could not be written down.
+            StorageError: It could not be written.
         """
         if not self._table.secret:
             self.write([])
@@ -84,7 +84,7 @@ class ReceiveLog:
             self._secret_is_fresh = False
 
     async def promised(self) -> None:
-        """Wait until all that was written is as safe as the broker promises.
+        """Wait until all written changes are flushed and replicated as the broker promises.
 
         Raises:
             ServiceError: FLUSH_UNCONFIRMED.

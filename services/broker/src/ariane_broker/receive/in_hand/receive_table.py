@@ -1,4 +1,4 @@
-"""What all groups have in hand: a state over the log."""
+"""The windows of all receiving groups: a state derived from the log."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from ariane_storage.log.scan import Stretch
 FILE_NAME: Final = "config/receiving.json"
 
 SERIALS_PER_MS: Final = 1 << 20
-"""Serials of receipts tell when they were made, and after a crash none is used twice although the
-log has lost the last ones: a broker does not start within the millisecond in which it died."""
+"""A receipt's serial holds its time. So after a crash no serial is used twice, although the log has
+lost the last ones: a broker does not start within the millisecond in which it died."""
 
 _HOLDERS_MAX: Final = 4096
 
@@ -39,26 +39,25 @@ _log = get_logger(__name__)
 class ReceiveTable(SnapshotState):
     """Windows of all groups that receive, by group and queue.
 
-    A window and the consumer offset of its group say the same: what is before the floor of the one
-    is before the other. Members of the group that own queues go on there, and see which messages
-    behind it are settled by ``QueueWindow.gap``.
+    The floor of a window is the consumer offset of its group. Members of the group that own queues
+    go on from there, and skip settled messages behind it by ``QueueWindow.gap``.
 
     Attributes:
-        name: What is kept here, for the log of the process.
+        name: The name of this state in the process's log.
         change_count: Grows with every change.
-        matters_since_ms: All that the log has may matter.
-        secret: What receipts are signed with; empty before the first.
+        matters_since_ms: None: records of any age may matter.
+        secret: The key that signs receipts; empty before the first.
     """
 
     name: Final = "receiving"
     matters_since_ms: Final = None
 
     def __init__(self, offsets: ConsumerOffsets, mark_changed: Callable[[], None]) -> None:
-        """Know of none.
+        """Start without windows.
 
         Args:
             offsets: The consumer offsets of all groups.
-            mark_changed: They are to be saved.
+            mark_changed: Marks them to be saved.
         """
         self._offsets = offsets
         self._mark_changed = mark_changed
@@ -79,7 +78,7 @@ class ReceiveTable(SnapshotState):
     def window(self, group: str, queue: QueueKey) -> QueueWindow | None:
         """The window of a group in a queue, or None while it has received nothing there.
 
-        None, too, when the group's offset was set anew since: then what it had in hand is void.
+        Also None if the group's offset was reset since: all its receipts are void then.
         """
         window = self._windows.get(group, {}).get(queue)
         if window is None or window.reset_epoch != self._offsets.reset_epoch(group, queue):
@@ -87,15 +86,15 @@ class ReceiveTable(SnapshotState):
         return window
 
     def holder(self, number: int) -> str:
-        """The client that has a number."""
+        """The client with a number."""
         return self._holders.name(number)
 
     def next_serial(self, now_ms: int) -> int:
-        """A serial for a receipt that is made now."""
+        """The serial of the next receipt."""
         return max(self._last_serial + 1, now_ms * SERIALS_PER_MS)
 
     def apply(self, event: ReceiveEvent) -> None:
-        """Take over one change, in the order of the log."""
+        """Apply one change, in the order of the log."""
         self.change_count += 1
         if event.kind is EventKind.SECRET:
             self.secret = event.holder
@@ -109,24 +108,24 @@ class ReceiveTable(SnapshotState):
             windows[queue] = QueueWindow(event.offset, event.serial)
         window = windows.get(queue)
         if window is None:
-            # The beginning was in a part of the log that is gone: the first word counts.
+            # Retention deleted the BEGIN: the window begins at the first event that is left.
             begin = int(event.ranges[0, 0]) if len(event.ranges) else event.offset
             window = windows[queue] = QueueWindow(begin, self._offsets.reset_epoch(group, queue))
         self._change(window, event)
         self.advance_consumer_offset(group, queue, window)
 
     def forget_group(self, group: str) -> None:
-        """A group is deleted."""
+        """Forget a deleted group."""
         self.change_count += self._windows.pop(group, None) is not None
 
     def forget_topic(self, topic: str) -> None:
-        """A topic is deleted: one of the same name is another one."""
+        """Forget a deleted topic; a later topic of the same name is another one."""
         self.keep_topics(lambda name: name != topic)
 
     # As a state over the log.
 
     def replay(self, stretch: Stretch) -> None:
-        """Take over what a stretch of the log says of receiving."""
+        """Apply the events in a stretch of the log."""
         for fields in records_where(stretch, is_of_topic(stretch, RECEIVE_TOPIC)):
             for event in decode_events(fields.body):
                 self.apply(event)
@@ -147,7 +146,7 @@ class ReceiveTable(SnapshotState):
                 )
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
-        """Forget what was received from topics that do not stand."""
+        """Forget windows of topics that do not exist."""
         for group, windows in list(self._windows.items()):
             for queue in [queue for queue in windows if not is_known_topic(queue.topic)]:
                 del windows[queue]
@@ -174,7 +173,7 @@ class ReceiveTable(SnapshotState):
         }
 
     def take_over(self, contents: Mapping[str, Any]) -> None:
-        """Be as ``contents`` said."""
+        """Restore the state that ``contents`` returned."""
         self.clear()
         self._last_serial = int(contents["lastSerial"])
         self.secret = base64.b64decode(contents["secret"])
@@ -214,7 +213,7 @@ class ReceiveTable(SnapshotState):
             )
 
     def advance_consumer_offset(self, group: str, queue: QueueKey, window: QueueWindow) -> None:
-        """Have the group's consumer offset say the same, unless that was set anew meanwhile."""
+        """Raise the group's consumer offset to the floor, unless the offset was reset meanwhile."""
         if window.reset_epoch != self._offsets.reset_epoch(group, queue):
             return
         known, floor = self._offsets.find(group, queue), window.floor
@@ -235,7 +234,7 @@ class ReceiveTable(SnapshotState):
 
 
 class _Holders:
-    """Numbers of clients; nobody has number 0."""
+    """Numbers of clients; 0 is no client."""
 
     def __init__(self) -> None:
         self._numbers = {"": 0}
@@ -244,11 +243,11 @@ class _Holders:
 
     @property
     def is_full(self) -> bool:
-        """Whether those that have nothing in hand are to be forgotten."""
+        """Whether clients that hold no message are to be forgotten."""
         return len(self._names) > _HOLDERS_MAX
 
     def name(self, number: int) -> str:
-        """Who has a number."""
+        """The client with a number."""
         return self._names.get(number, "")
 
     def number(self, name: str) -> int:
@@ -260,7 +259,7 @@ class _Holders:
         return number
 
     def keep(self, numbers: set[int]) -> None:
-        """Forget all others."""
+        """Forget all other numbers."""
         self._names = {n: name for n, name in self._names.items() if n in numbers or n == 0}
         self._numbers = {name: n for n, name in self._names.items()}
 
@@ -269,7 +268,7 @@ class _Holders:
         return [[number, name] for number, name in self._names.items()]
 
     def load(self, document: Sequence[Sequence[Any]]) -> None:
-        """Take over a document."""
+        """Restore the numbers of a document."""
         self._names = {int(number): str(name) for number, name in document}
         self._numbers = {name: number for number, name in self._names.items()}
         self._next = 1 + max(self._names, default=0)

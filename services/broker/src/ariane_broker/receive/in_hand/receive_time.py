@@ -1,8 +1,8 @@
-"""The time by which messages are invisible: a clock that is set neither shows nor hides any.
+"""The clock of invisible times: setting the machine's clock makes no message visible or invisible.
 
-A broker keeps until when each message is invisible as a time of its machine's clock, which holds
-over restarts and on other brokers. When somebody sets that clock, all these times move along, and
-the log says so. The monotonic clock, which cannot be set, shows by how much::
+A broker stores the end of an invisible time as a time of its machine's clock, which is valid after
+restarts and on other brokers. When that clock is set, all these times move along, and an event in
+the log records it. The monotonic clock, which cannot be set, shows by how much::
 
     clock      12:00:00 ... 12:00:20 | 13:00:20 ... 13:01:00
     invisible  until 12:01:00        | until 13:01:00
@@ -18,11 +18,11 @@ from ariane_broker.receive.in_hand.receive_log import ReceiveLog
 from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 
 JUMP_MS_MIN: Final = 1000
-"""Smaller steps are time that passes."""
+"""Smaller differences do not count as a setting of the clock."""
 
 
 class ReceiveTime:
-    """Tells the time to all that hand out, hide and show messages."""
+    """The clock of all parts that hand out, hide and show messages."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class ReceiveTime:
         """Take the clocks.
 
         Args:
-            log: Where it is written down that all times move.
-            table: Whose times.
+            log: Receives the event that moves all times.
+            table: The windows of all groups.
             now_ms: Milliseconds since the epoch.
             monotonic: Seconds.
         """
@@ -50,7 +50,7 @@ class ReceiveTime:
         """Milliseconds since the epoch.
 
         Raises:
-            StorageError: The clock was set, and that cannot be written down.
+            StorageError: The clock was set, and the event cannot be written.
         """
         now_ms, monotonic = self._now_ms(), self._monotonic()
         seen_ms, seen_monotonic = self._seen
