@@ -1,1 +1,1 @@
-"""A broker with copies: who is primary, who follows it, and what is confirmed."""
+"""Replication: the election of a primary, the copies of its log, and confirmation."""

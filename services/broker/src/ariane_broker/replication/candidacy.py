@@ -1,4 +1,4 @@
-"""Whether a broker that is not primary may become it now: decided from the row and a clock."""
+"""Decides from the shared row and a clock whether a replica may stand for election now."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 from ariane_broker.replication.replica_set import ReplicaSet
 
 PATIENCE: Final = 1.05
-"""How many leases a silent primary is waited for: clocks may differ in speed by a twentieth."""
+"""Leases of silence after which a primary counts as gone: clocks may differ in speed by 5 %."""
 
 
 class Candidacy:
-    """Watches the primary's signs of life."""
+    """Measures how long the primary has been silent."""
 
     def __init__(self, broker_id: int, *, lease_s: float) -> None:
         self._broker_id = broker_id
@@ -20,10 +20,10 @@ class Candidacy:
         self._since_s = 0.0
 
     def saw(self, replica_set: ReplicaSet, now_s: float) -> None:
-        """The row was read.
+        """Note a state of the row.
 
         Args:
-            replica_set: What it said.
+            replica_set: The row.
             now_s: The monotonic clock, after it was read.
         """
         # A primary may have been started with another lease than this broker.
@@ -33,15 +33,15 @@ class Candidacy:
             self._sign, self._since_s = sign, now_s
 
     def is_silent(self, now_s: float, leases: int = 1) -> bool:
-        """Whether there was no sign of life for as long as some leases last."""
+        """Whether the primary did not renew its lease for as long as ``leases`` leases last."""
         return now_s - self._since_s >= self._lease_s * PATIENCE * leases
 
     def may_stand(self, replica_set: ReplicaSet, now_s: float) -> bool:
         """Whether the broker may have itself elected now.
 
-        At once where there is no primary, or this broker was it: its process before has ended. Else
-        when the primary was silent for longer than its lease lasts. Who is not wanted waits for as
-        long again: who is may have died, too.
+        At once if there is no primary, or if this broker is the primary: its earlier process has
+        ended. Else once the primary was silent for longer than its lease. If another broker is
+        wanted, this one waits for as long again: the wanted one may have died, too.
         """
         me = self._broker_id
         if not replica_set.may_elect(me):

@@ -1,4 +1,4 @@
-"""Waiting until all replicas in sync have the log up to some end."""
+"""Waiting until all replicas in sync have the log up to an offset."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Confirmation:
 
         Args:
             commit_log_offset: The offset.
-            on_done: Called once, on the loop and not from in here, with nothing, or with
-                REPLICATION_UNCONFIRMED when it took too long or this broker is primary no more.
+            on_done: Called once, from the loop and not from this call: with None, or with
+                REPLICATION_UNCONFIRMED after ``wait_s_max`` or if the lease is over.
         """
         if commit_log_offset <= self.confirmed:
             asyncio.get_running_loop().call_soon(self._finish, on_done)
@@ -42,7 +42,7 @@ class Confirmation:
             self._waits.add(commit_log_offset, on_done)
 
     def advance(self, confirmed: int) -> None:
-        """Everything before an offset is confirmed."""
+        """Note that the log before an offset is confirmed."""
         if confirmed <= self.confirmed:
             return
         self.confirmed = confirmed

@@ -1,18 +1,18 @@
-"""What a primary knows of the copies of its log: how far each is, and what all of them have.
+"""A primary's record of its replicas: how far each has copied the log, and what all of them have.
 
 Everything before the smallest of these places is *confirmed*::
 
     own log        |---------------------------------|   written; under synchronous flush: flushed
     broker 1       |-----------------------------|       in sync
-    broker 2       |------------------|                  not in sync: nobody waits for it
+    broker 2       |------------------|                  not in sync: no confirmation waits for it
                                                  ^
                                                  confirmed
 
-Whom it waits for are all members of the in-sync set, and beside them those who are about to be
-taken in: so that whoever can be elected, as the shared row says, has all that is confirmed.
+A confirmation waits for all members of the in-sync set, and for replicas that are about to join:
+so each broker that can be elected by the shared row has all that is confirmed.
 
-Topics and groups are not in the log. When they change, what is appended afterwards counts in a copy
-only once that has the change, too.
+Topics and groups are not in the log. After a change of them, later records count in a copy only
+once the copy has the change, too.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Copy:
-    """One replica, as its primary sees it.
+    """The primary's record of one replica.
 
     Attributes:
         broker_id: Its id.
-        address: Where it follows from.
-        written: Everything before it is written there.
-        flushed: Everything before it is on its disk.
+        address: The address from which it follows.
+        written: Commit-log offset before which it has written all.
+        flushed: Commit-log offset before which it has flushed all.
         attached: Whether it follows now.
-        caught_up_s: When it last had all there was, by the monotonic clock.
-        heard_s: When it was last heard of.
-        state_version: Which change of topics and groups it has.
+        caught_up_s: When it last had the whole log, by the monotonic clock.
+        heard_s: When it last reported.
+        state_version: Version of topics and groups that it has.
     """
 
     broker_id: int
@@ -48,7 +48,7 @@ class Copy:
     _end_before_s: float = 0.0
 
     def progressed(self, written: int, flushed: int, *, end: int, now_s: float) -> None:
-        """It says how far it is; the primary's log ends at ``end`` now."""
+        """Note a replica's progress, while the primary's log ends at ``end``."""
         self.written, self.flushed, self.heard_s = written, min(flushed, written), now_s
         if written >= end:
             self.caught_up_s = now_s
@@ -63,12 +63,12 @@ class Copies:
     def __init__(
         self, in_sync: Iterable[int], now_s: float, *, flushed: bool, behind_s_max: float
     ) -> None:
-        """Begin with those of whom nothing was heard in this reign.
+        """Begin with members that have not reported in this reign.
 
         Args:
             in_sync: Members of the in-sync set beside the primary.
             now_s: The monotonic clock.
-            flushed: Whether a copy counts when it is on the replica's disk, not before.
+            flushed: Whether a copy counts only once it is flushed on the replica.
             behind_s_max: How long a member may be behind before it is taken out.
         """
         self._flushed = flushed
@@ -78,35 +78,35 @@ class Copies:
         }
         self._waited_for = frozenset(self.members)
         self._inherited_end = 0
-        # Versions, and where the log ended; those that all have are forgotten.
+        # Versions, and the end of the log at each; versions that all replicas have are removed.
         self._state_changes: list[tuple[int, int]] = []
 
     @property
     def waited_for(self) -> frozenset[int]:
-        """Whom a confirmation waits for beside the primary."""
+        """The replicas that a confirmation waits for."""
         return self._waited_for
 
     def inherit(self, end: int) -> None:
-        """The log ended here when this reign began.
+        """Note where the log ended when this reign began.
 
-        Whatever primaries before have confirmed lies before, also while those in sync have not told
-        yet how far they are.
+        All that earlier primaries confirmed lies before, also while members in sync have not
+        reported their progress yet.
         """
         self._inherited_end = end
 
     def attached(self, broker_id: int, address: str, now_s: float) -> Copy:
-        """A replica begins to follow; how far it is it has yet to say."""
+        """Note that a replica follows; its progress is unknown until it reports."""
         copy = self.members.setdefault(broker_id, Copy(broker_id, caught_up_s=now_s))
         copy.address, copy.attached, copy.heard_s = address, True, now_s
         copy.written = copy.flushed = copy.state_version = 0
         return copy
 
     def state_changed(self, version: int, end: int) -> None:
-        """Topics or groups have changed when the log ended at an offset."""
+        """Note that topics or groups changed when the log ended at an offset."""
         self._state_changes.append((version, end))
 
     def wait_for(self, in_sync: Iterable[int]) -> None:
-        """These are, or are about to be, members of the in-sync set beside the primary."""
+        """Set the replicas that are in the in-sync set, or about to join it."""
         self._waited_for = frozenset(in_sync)
 
     def forget(self, broker_id: int) -> None:
@@ -116,7 +116,7 @@ class Copies:
             del self.members[broker_id]
 
     def safe(self, copy: Copy) -> int:
-        """Up to where a replica's copy counts."""
+        """The commit-log offset up to which a replica's copy counts."""
         safe = copy.flushed if self._flushed else copy.written
         for version, end in self._state_changes:
             if copy.state_version < version:
@@ -141,10 +141,10 @@ class Copies:
             self._state_changes = [one for one in self._state_changes if one[0] > known]
 
     def confirmed(self, own: int) -> int:
-        """Up to where all have the log that are waited for.
+        """The commit-log offset up to which the primary and all replicas waited for have the log.
 
         Args:
-            own: Up to where the primary's own log counts.
+            own: The offset up to which the primary's own log counts.
         """
         self._forget_state_changes()
         others = (self.members[one] for one in self._waited_for if one in self.members)
@@ -160,7 +160,7 @@ class Copies:
         )
 
     def ready(self, confirmed: int, now_s: float) -> frozenset[int]:
-        """Replicas that are not waited for and have all that is confirmed, and lately had all."""
+        """Replicas that may join the in-sync set: they have all that is confirmed and keep pace."""
         needed = max(confirmed, self._inherited_end)
         return frozenset(
             copy.broker_id

@@ -27,11 +27,11 @@ class DatabaseRow:
         self._key = {"cluster_name": cluster_name, "broker_name": broker_name}
 
     async def read(self) -> ReplicaSet | None:
-        """The row; None when nobody has begun it."""
+        """The row; None before its first broker has created it."""
         return await self._call(self._read)
 
     async def change(self, changed: ReplicaSet) -> bool:
-        """Put a row in the place of the one it was made from."""
+        """Replace the row if its version is still the one before."""
         return await self._call(self._change, changed)
 
     async def _call(

@@ -1,4 +1,4 @@
-"""Handing the log on to one replica: what it lacks, as long as it keeps pace.
+"""Sending the log to one replica, no further ahead of it than a window.
 
 ::
 
@@ -9,12 +9,12 @@
     |<--- at most a window --->| the next chunks       |
     +--------------------------+-----------------------+
 
-A chunk costs a replica much more than its bytes do: it is read, checked and filed as one. While
-some are on their way the replica is busy, and what is appended meanwhile goes out together as soon
-as it has taken the first of them; a whole chunk does not wait. Chunks end behind a record where
-that is known, because a record that comes in two parts is copied once more. What counts is what the
-replica has received, not what it has written: it writes whole records, and one may be larger than
-all that is on its way.
+Reading, checking and filing a chunk costs a replica much more than its bytes. While chunks are on
+their way the replica is busy, and records appended meanwhile are sent together as soon as it has
+received the first of them; a whole chunk does not wait. Chunks end at the end of a record where
+that is known, because a record in two parts is copied once more. The window counts the bytes that
+the replica has received, not written: it writes whole records, and one record may be larger than
+the window.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class LogRun(NamedTuple):
     """Bytes of the log, all of one epoch and one segment.
 
     Attributes:
-        begin: Commit-log offset of the first.
+        begin: Commit-log offset of the first byte.
         epoch: The epoch that they belong to.
-        epoch_begin: Where that begins.
+        epoch_begin: Commit-log offset at which the epoch begins.
         content: The bytes.
     """
 
@@ -52,20 +52,20 @@ class LogRun(NamedTuple):
 
 
 class LogFeed:
-    """What goes to one replica. Lives on one loop.
+    """The bytes to send to one replica. Lives on one loop.
 
     Attributes:
-        is_closed: Whether nothing more goes to it.
+        is_closed: Whether nothing more is sent.
     """
 
     def __init__(self, store: Store, begin: int, *, busy_chunk_count: int | None) -> None:
-        """Begin.
+        """Begin at an offset.
 
         Args:
-            store: Whose log.
-            begin: Commit-log offset of what goes out first.
-            busy_chunk_count: With so many chunks on their way the replica has enough to do, and
-                small ones wait for one another. None: they never wait.
+            store: The store whose log is sent.
+            begin: Commit-log offset of the first byte to send.
+            busy_chunk_count: With this many chunks on their way the replica is busy, and smaller
+                chunks wait to grow. None: they never wait.
         """
         self._store = store
         self._busy_chunk_count = busy_chunk_count
@@ -78,18 +78,18 @@ class LogFeed:
         self.is_closed = False
 
     def wake(self) -> None:
-        """There may be something to send."""
+        """Wake the sender: there may be bytes to send."""
         self._woken.set()
 
     def appended(self) -> None:
-        """The log has grown, up to behind a record."""
+        """Note that the log has grown by whole records."""
         self._record_ends.append(self._store.max_offset)
-        # What is held goes out once the replica has received more, or a whole chunk is there.
+        # Held bytes are sent once the replica has received more, or a whole chunk is there.
         if not self._is_held or self._has_whole_chunk:
             self._woken.set()
 
     def progressed(self, received: int) -> None:
-        """The replica has received everything before this."""
+        """Note that the replica has received all before an offset."""
         self._received = received
         if self._is_held:
             self._woken.set()
@@ -100,10 +100,10 @@ class LogFeed:
         self._woken.set()
 
     def take(self) -> LogRun | None:
-        """What goes out now; None for nothing.
+        """Take the bytes to send now; None if there are none.
 
         Raises:
-            StorageError: The log cannot be read there, or retention was faster.
+            StorageError: The log cannot be read there, or retention has deleted it.
         """
         copying = self._store.copying
         room = self._received + WINDOW_BYTES - self._sent
@@ -121,7 +121,7 @@ class LogFeed:
         return run
 
     def _is_busy(self) -> bool:
-        """Whether the replica has enough to do, so that what is there may become a whole chunk."""
+        """Whether the replica is busy, so that the next bytes may wait for a whole chunk."""
         ends = self._chunk_ends
         while ends and ends[0] <= self._received:
             ends.popleft()
@@ -133,7 +133,7 @@ class LogFeed:
         return self._store.max_offset - self._sent >= CHUNK_BYTES
 
     def _chunk_end(self, end_max: int) -> int:
-        """Behind the last record that is known to end there, else where a chunk ends at most."""
+        """The end of the last record before ``end_max`` where known, else ``end_max``."""
         ends, found = self._record_ends, self._sent
         while ends and ends[0] <= end_max:
             found = ends.popleft()
@@ -141,11 +141,11 @@ class LogFeed:
 
     @property
     def position(self) -> int:
-        """Commit-log offset of what goes out next."""
+        """Commit-log offset of the next byte to send."""
         return self._sent
 
     async def wait(self, seconds: float) -> bool:
-        """Wait until there may be something to send, but not longer; whether there may."""
+        """Wait until there may be bytes to send; False after ``seconds``."""
         try:
             async with asyncio.timeout(seconds):
                 await self._woken.wait()

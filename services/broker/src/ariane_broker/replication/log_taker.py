@@ -1,4 +1,4 @@
-"""Taking a primary's log in: where both part, what is cut, and the bytes that follow."""
+"""Copying a primary's log: cutting off the end on which both logs differ, and appending."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _log = get_logger(__name__)
 
 
 class CannotFollow(Exception):
-    """The primary's log does not go on where this one can: an operator has to look."""
+    """The primary's log does not continue this one: an operator has to act."""
 
 
 class Welcome(NamedTuple):
-    """Where a primary says that a replica goes on.
+    """A primary's first answer to a replica.
 
     Attributes:
-        epoch: The primary's.
-        epochs: Those of its log, oldest first.
-        begin: Where the first bytes come from.
-        end: Where its log ends.
-        silence_s: For how long it is never silent.
+        epoch: The primary's epoch.
+        epochs: The epochs of its log, oldest first.
+        begin: Commit-log offset of the first byte that it will send.
+        end: The end of its log.
+        silence_s: The longest time without a message from it.
     """
 
     epoch: int
@@ -36,35 +36,35 @@ class Welcome(NamedTuple):
 
 
 class LogTaker:
-    """A replica's log as its primary fills it.
+    """Fills a replica's log with the bytes of its primary.
 
     Attributes:
-        confirmed: Everything before it was confirmed by some primary, and this log and the
-            primary's agree on it; None: it was never told.
+        confirmed: Commit-log offset before which all is confirmed by a primary, and equal in both
+            logs; None: no primary has reported one.
     """
 
     def __init__(self, store: Store, forget_snapshots: Callable[[], None]) -> None:
         """Take the parts.
 
         Args:
-            store: Where to.
-            forget_snapshots: Removes, durably, what was saved of state that follows from the log,
-                before an end of the log is cut that it may speak of. Blocks.
+            store: The replica's store.
+            forget_snapshots: Removes, durably, snapshots of state derived from the log, before the
+                part of the log that they may include is cut off. Blocks.
         """
         self._store = store
         self._forget_snapshots = forget_snapshots
         self.confirmed: int | None = None
 
     def heard(self, confirmed: int) -> None:
-        """The primary says what is confirmed."""
+        """Note the confirmed offset that the primary reports."""
         self.confirmed = max(confirmed, self.confirmed or 0)
         self._store.copying.confirm_up_to(self.confirmed)
 
     def agree(self, welcome: Welcome) -> None:
-        """Make this log end where the primary goes on. Blocks.
+        """Cut this log where the primary continues it. Blocks.
 
         Raises:
-            CannotFollow: It would have to be cut elsewhere than the primary says.
+            CannotFollow: The logs agree up to another offset than the primary's.
             StorageError: The disk is full or has failed.
         """
         store, begin = self._store, welcome.begin
@@ -97,10 +97,10 @@ class LogTaker:
             )
 
     def _lower_confirmed(self, begin: int) -> None:
-        """What lies behind the common end is not what was confirmed there.
+        """Lower the confirmed offset to the end that both logs have in common.
 
-        A primary that is alone in sync and flushes asynchronously may lose what it has confirmed
-        with the power. What comes in its place is confirmed anew.
+        A primary that is alone in sync and flushes asynchronously may lose confirmed records in a
+        power failure. The records in their place are confirmed anew.
         """
         if self.confirmed is not None:
             self.confirmed = min(self.confirmed, begin)
@@ -109,7 +109,7 @@ class LogTaker:
         """Append bytes of the primary.
 
         Raises:
-            StorageError: They are not what comes next, or the disk is full or has failed.
+            StorageError: They do not follow the log's end, or the disk is full or has failed.
         """
         copying = self._store.copying
         epochs = copying.epochs

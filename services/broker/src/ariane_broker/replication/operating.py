@@ -1,4 +1,4 @@
-"""What operators ask of a set: how it stands, and changes of it."""
+"""Operators' calls to a replica set: its status, and changes of it."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ ROW_AWAY: Final = "the database of the replica set is away"
 
 @dataclass(frozen=True, slots=True)
 class SetStatus:
-    """A set as one broker sees it.
+    """The status of a set, as one broker sees it.
 
     Attributes:
         broker_id: The broker.
         replica_set: The row as it was read last.
-        copies: What a primary knows of its replicas; nothing elsewhere.
+        copies: A primary's record of its replicas; empty on a replica.
         has_lease: Whether the broker is primary now.
-        now_s: When, by the monotonic clock.
-        trouble: Why a replica does not follow, or a primary has no lease; nothing where all is
-            well.
+        now_s: The time of this status, by the monotonic clock.
+        trouble: Why a replica does not follow, or a primary has no lease; empty if all is well.
     """
 
     broker_id: int
@@ -45,7 +44,7 @@ class SetStatus:
 
 
 class SetOperations(Protocol):
-    """What a broker answers operators."""
+    """The calls of operators that a broker answers."""
 
     @property
     def names(self) -> tuple[str, str]:
@@ -53,24 +52,24 @@ class SetOperations(Protocol):
         ...
 
     def status(self) -> SetStatus:
-        """How the set stands."""
+        """The status of the set."""
         ...
 
     async def transfer(self, broker_id: int, *, grace_s: float) -> ReplicaSet:
-        """Hand the primary's role over; the row then."""
+        """Hand the primary's role over; return the row after it."""
         ...
 
     async def elect(self, broker_id: int, *, unclean: bool) -> ReplicaSet:
-        """Order an election; the row then."""
+        """Order an election; return the row after it."""
         ...
 
     async def remove(self, broker_id: int) -> ReplicaSet:
-        """Take a broker out; the row then."""
+        """Remove a broker; return the row after it."""
         ...
 
 
 async def order_election(row: SharedRow, broker_id: int, *, unclean: bool) -> ReplicaSet:
-    """Write into the row who shall be primary next.
+    """Write into the row which broker shall be the next primary.
 
     Raises:
         ServiceError: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC, REPLICA_SET_CHANGED.
@@ -87,7 +86,7 @@ async def order_election(row: SharedRow, broker_id: int, *, unclean: bool) -> Re
 
 
 class PrimaryOperations:
-    """What a primary answers operators."""
+    """The calls of operators, as a primary answers them."""
 
     def __init__(
         self,
@@ -117,7 +116,7 @@ class PrimaryOperations:
         self._on_resigned = on_resigned
 
     def status(self) -> SetStatus:
-        """How the set stands."""
+        """The status of the set."""
         primary = self._primary
         members = primary.copies.members
         return SetStatus(
@@ -137,7 +136,7 @@ class PrimaryOperations:
         return f"its lease is over, it takes no messages{why}"
 
     async def transfer(self, broker_id: int, *, grace_s: float) -> ReplicaSet:
-        """Hand the primary's role over; the row then.
+        """Hand the primary's role over; return the row after it.
 
         Raises:
             ServiceError: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC, REPLICA_SET_CHANGED.
@@ -170,7 +169,7 @@ class PrimaryOperations:
         return await order_election(self._row, broker_id, unclean=unclean)
 
     async def remove(self, broker_id: int) -> ReplicaSet:
-        """Take a broker out; the row then.
+        """Remove a broker; return the row after it.
 
         Raises:
             ServiceError: REPLICA_NOT_FOUND, FIELD_INVALID, REPLICA_SET_CHANGED.
@@ -191,7 +190,7 @@ class PrimaryOperations:
 
 
 class ReplicaOperations:
-    """What a replica answers operators."""
+    """The calls of operators, as a replica answers them."""
 
     def __init__(
         self, names: tuple[str, str], row: SharedRow, status: Callable[[], SetStatus]
@@ -201,14 +200,14 @@ class ReplicaOperations:
         Args:
             names: Cluster and broker name.
             row: The shared row.
-            status: How the set stands.
+            status: Returns the status of the set.
         """
         self.names = names
         self._row = row
         self.status = status
 
     async def transfer(self, broker_id: int, *, grace_s: float) -> ReplicaSet:  # noqa: ARG002
-        """Refuse: the primary alone can.
+        """Refuse: only the primary can do this.
 
         Raises:
             ServiceError: BROKER_NOT_PRIMARY.
@@ -216,11 +215,11 @@ class ReplicaOperations:
         raise broker_not_primary(self.status().replica_set.primary_address)
 
     async def elect(self, broker_id: int, *, unclean: bool) -> ReplicaSet:
-        """Order an election; the row then."""
+        """Order an election; return the row after it."""
         return await order_election(self._row, broker_id, unclean=unclean)
 
     async def remove(self, broker_id: int) -> ReplicaSet:  # noqa: ARG002
-        """Refuse: the primary alone can.
+        """Refuse: only the primary can do this.
 
         Raises:
             ServiceError: BROKER_NOT_PRIMARY.

@@ -1,4 +1,4 @@
-"""A primary to its replicas: it feeds them, knows how far they are, and confirms."""
+"""The primary's side of replication: sends the log, tracks the replicas, and confirms records."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ CATCH_UP_STEP_S: Final = 0.005
 """How often it is looked whether replicas have caught up, where none of them calls back."""
 
 GATHERING_CHUNKS: Final = 1
-"""Chunks that keep a replica busy that nobody waits for: while it has one, the next one grows."""
+"""Chunks that keep a replica busy if no sender waits for it: while it has one, the next grows."""
 
 PROMPT_CHUNKS: Final = 2
-"""The same where senders wait for it: one that it writes, and one that comes meanwhile."""
+"""The same if senders wait for it: it writes one chunk while the next one is on its way."""
 
 _log = get_logger(__name__)
 
 
 class Hello(NamedTuple):
-    """What a replica says of itself.
+    """The first message of a replica.
 
     Attributes:
         broker_id: Its id.
-        epochs: Of its log, oldest first.
+        epochs: The epochs of its log, oldest first.
         begin: Where its log begins.
         end: Where its log ends; the same for an empty one.
-        segment_bytes: Of its segments.
-        known_epoch: The newest that it has heard of.
-        address: Where it calls from.
+        segment_bytes: The size of its segments.
+        known_epoch: The newest epoch that it knows.
+        address: The address that it calls from.
     """
 
     broker_id: int
@@ -58,13 +58,13 @@ class Hello(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a replica says that it is.
+    """The progress that a replica reports.
 
     Attributes:
-        received: Every byte before it has come.
-        written: Every record before it is written.
-        flushed: Every record before it is on its disk.
-        state_version: Which change of topics and groups it has.
+        received: Commit-log offset before which it has received every byte.
+        written: Commit-log offset before which it has written every record.
+        flushed: Commit-log offset before which it has flushed every record.
+        state_version: Version of topics and groups that it has.
     """
 
     received: int
@@ -135,12 +135,12 @@ class Primary:
 
     @property
     def has_copies(self) -> bool:
-        """Whether a confirmation says more than that this broker has it."""
+        """Whether a confirmation includes at least one replica."""
         return bool(self.copies.waited_for)
 
     @property
     def hides_end(self) -> bool:
-        """Whether the log has an end from before this reign that is not handed out yet."""
+        """Whether the log's end from before this reign is still hidden from readers."""
         return self._store.confirmed_offset < self._hidden_end
 
     @property
@@ -149,9 +149,9 @@ class Primary:
         return len(self.reign.replica_set.in_sync)
 
     def readable_replicas(self, end: int) -> list[str]:
-        """Where replicas in sync are that hand out their log up to a commit-log offset."""
+        """Addresses of replicas in sync that let their log be read up to a commit-log offset."""
         addresses, members = self.reign.replica_set.addresses, self.copies.members
-        # What a replica has is handed out there once it hears that all have it.
+        # A replica lets records be read once the primary reports them as confirmed.
         if end > self._store.confirmed_offset:
             return []
         return [
@@ -166,9 +166,9 @@ class Primary:
         copying.begin_epoch(self.reign.epoch)
         self.copies.inherit(self._store.max_offset)
         if self._is_replicated:
-            # Whatever the one before has handed out lies before this.
+            # All records that the earlier primary let be read lie before this.
             end = self._store.max_offset
-            # The rest may be here alone: should this broker die before the others in sync have it,
+            # Only this broker may have the rest: if it died before the others in sync have it, it,
             # its place is taken by something else.
             confirmed = min(end, self._known_confirmed) if self.has_copies else end
             copying.confirm_up_to(confirmed)
@@ -193,14 +193,14 @@ class Primary:
             raise too_few_in_sync(in_sync, self._in_sync_min)
 
     def appended(self) -> None:
-        """The log has grown."""
+        """Wake the feeds: the log has grown."""
         for feed in self._feeds.values():
             feed.appended()
         if not self._is_sync_flush and not self.copies.waited_for:
             self.advance()
 
     def state_changed(self) -> None:
-        """Topics or groups have changed, on the disk; nothing was appended since."""
+        """Note that topics or groups have changed on the disk, before any further append."""
         if self._has_begun:
             self.call_for_state()
             self.copies.state_changed(self.state_version, self._store.max_offset)
@@ -229,7 +229,7 @@ class Primary:
             await asyncio.sleep(CATCH_UP_STEP_S)
 
     def advance(self) -> None:
-        """See how far all have come: after each flush of ours, and each step of a replica."""
+        """Compute the confirmed offset, after each own flush and each report of a replica."""
         store = self._store
         own = store.flushed_offset if self._is_sync_flush else store.max_offset
         confirmed = self.copies.confirmed(own)
@@ -241,7 +241,7 @@ class Primary:
     # Replicas.
 
     def follow(self, hello: Hello) -> tuple[LogFeed, Copy]:
-        """Begin to feed a replica, in the place of an earlier stream of it.
+        """Begin to send to a replica, in place of its earlier stream.
 
         Raises:
             ServiceError: EPOCH_FENCED, LOG_DIVERGED, or BROKER_NOT_PRIMARY.
@@ -264,7 +264,7 @@ class Primary:
     @property
     def _busy_chunk_count(self) -> int | None:
         if self._is_sync_flush:
-            return None  # Bytes must lie there when the replica's next flush begins.
+            return None  # The replica must have the bytes when its next flush begins.
         return PROMPT_CHUNKS if self._is_replicated else GATHERING_CHUNKS
 
     def _begin_of(self, hello: Hello) -> int:
@@ -285,7 +285,7 @@ class Primary:
     def progressed(self, copy: Copy, feed: LogFeed, progress: Progress) -> None:
         """Take note of how far a replica has copied the log."""
         if self._feeds.get(copy.broker_id) is not feed:
-            return  # An earlier stream of it.
+            return  # The report is of an earlier stream.
         end, now_s = self._store.max_offset, self._monotonic()
         copy.state_version = progress.state_version
         copy.progressed(progress.written, progress.flushed, end=end, now_s=now_s)
@@ -293,7 +293,7 @@ class Primary:
         self.advance()
 
     def left(self, copy: Copy, feed: LogFeed) -> None:
-        """A stream has ended."""
+        """Note that a stream has ended."""
         if self._feeds.get(copy.broker_id) is feed:
             del self._feeds[copy.broker_id]
             copy.attached = False
@@ -302,15 +302,15 @@ class Primary:
     # Time passing.
 
     async def turn(self) -> None:
-        """Give a sign of life, take replicas in that have all, and out that were late for long.
+        """Renew the lease; add replicas that have all to the in-sync set, and remove late ones.
 
-        Signs of life also while the store is still recovered, which may take longer than a lease.
+        The lease is renewed also during the store's recovery, which may take longer than a lease.
         """
         try:
             await self.reign.renew()
             if self._has_begun:
                 await self._take_in_and_out()
-        except RowUnreachable as error:  # The lease runs out.
+        except RowUnreachable as error:  # The lease runs out if this lasts.
             if not self.is_row_away:
                 _log.warning("shared_row_away", cause=str(error))
             self.is_row_away = True
@@ -319,14 +319,14 @@ class Primary:
 
     async def _take_in_and_out(self) -> None:
         me, copies = self.reign.broker_id, self.copies
-        # A broker takes itself out that may have lost something.
+        # A broker that may have lost records has removed itself.
         copies.wait_for(self.reign.replica_set.in_sync - {me})
         now_s = self._monotonic()
         own = self._store.flushed_offset if self._is_sync_flush else self._store.max_offset
         late = copies.late(now_s)
         ready = copies.ready(max(copies.confirmed(own), self.confirmation.confirmed), now_s)
         if late or ready:
-            # In this order: who can be elected is always among those that are waited for.
+            # In this order: a broker that can be elected is always one that is waited for.
             copies.wait_for(copies.waited_for | ready)
             in_sync = await self.reign.change_in_sync(lambda now: (now - late) | ready | {me})
             copies.wait_for(in_sync - {me})
@@ -335,7 +335,7 @@ class Primary:
 
     @property
     def needed_from(self) -> int | None:
-        """From which commit-log offset on replicas in sync need the log; None: none is behind."""
+        """The first commit-log offset that replicas in sync still need; None: none is attached."""
         members = self.copies.members
         places = [members[one].written for one in self.copies.waited_for if members[one].attached]
         return min(places, default=None)
@@ -343,7 +343,7 @@ class Primary:
     # Ending.
 
     def close(self) -> None:
-        """Take nothing more, feed nobody, and tell those who wait that nobody knows."""
+        """Accept no messages, end all feeds, and fail all waiting confirmations as unknown."""
         self._is_open = False
         for feed in self._feeds.values():
             feed.close()

@@ -1,4 +1,4 @@
-"""What an acknowledgement of a primary promises, and that nobody is promised anything too late."""
+"""The promises of a primary's acknowledgements; a primary whose lease is over keeps none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ariane_servicekit.errors import ServiceError
 
 
 class ReplicatedPromise(Promise):
-    """Kept once all in sync have what was appended; says so while there is more than one."""
+    """Kept once all brokers in sync have the record; REPLICATED if one of them is a replica."""
 
     def __init__(
         self,
@@ -22,9 +22,9 @@ class ReplicatedPromise(Promise):
         """Take the parts.
 
         Args:
-            own: What is promised of the primary's own disk.
-            when_confirmed: Calls back once all in sync have it.
-            has_copies: Whether anybody beside the primary is in sync.
+            own: The conditions of the primary's own disk.
+            when_confirmed: Calls back once all brokers in sync have the record.
+            has_copies: Whether a replica is in sync.
         """
         super().__init__((*own, Condition(AcknowledgedLevel.REPLICATED, when_confirmed)))
         self._own_level = own[-1].level if own else AcknowledgedLevel.MEMORY
@@ -32,16 +32,16 @@ class ReplicatedPromise(Promise):
 
     @property
     def level(self) -> AcknowledgedLevel:
-        """What is reached once all conditions hold."""
+        """The level reached once all conditions hold."""
         return AcknowledgedLevel.REPLICATED if self._has_copies() else self._own_level
 
 
 def by_enough(
     when_confirmed: Callable[[int, OnDone], None], are_enough: Callable[[], bool]
 ) -> Callable[[int, OnDone], None]:
-    """A confirmation that counts only if enough brokers are in sync when it comes.
+    """A confirmation that counts only if enough brokers are in sync when it arrives.
 
-    They were so when the message was taken; those that left the set since may not have it.
+    Enough were in sync when the message was accepted; brokers that left since may not have it.
     """
 
     def when(end: int, on_done: OnDone) -> None:
@@ -54,7 +54,7 @@ def by_enough(
 
 
 def fenced(conditions: Sequence[Condition], holds: Callable[[], bool]) -> tuple[Condition, ...]:
-    """Conditions that are not told as true by a primary whose lease is over."""
+    """Conditions that fail on a primary whose lease is over."""
 
     def fence(condition: Condition) -> Condition:
         def when(end: int, on_done: OnDone) -> None:

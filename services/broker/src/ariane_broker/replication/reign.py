@@ -1,9 +1,9 @@
-"""Being primary: a lease that is renewed in the shared row, and lost when that cannot be done.
+"""A primary's lease: renewed in the shared row, and lost when that fails for too long.
 
 The lease counts by this broker's monotonic clock, from before the row was changed; the others count
 from after they read the change, and somewhat longer. So a primary that was paused, or cannot reach
-the database, knows that its lease is over before anybody can be elected in its place. What it would
-acknowledge then it answers as unknown.
+the database, knows that its lease is over before another broker can be elected. From then on it
+answers sends as unconfirmed.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Reign:
 
         Args:
             row: The shared row.
-            elected: What it said when this broker was elected.
+            elected: The row as this broker's election made it.
             broker_id: This broker.
-            elected_at_s: When, by the monotonic clock, the election was asked for.
-            lease_s: Seconds that a sign of life lasts.
+            elected_at_s: When the election was requested, by the monotonic clock.
+            lease_s: Length of the lease in seconds.
             monotonic: The clock.
-            on_deposed: Called once, when another one reigns.
+            on_deposed: Called once, when another broker is primary.
         """
         self.row = row
         self._lease_s = lease_s
@@ -63,16 +63,16 @@ class Reign:
 
     @property
     def holds(self) -> bool:
-        """Whether nobody else can be primary now."""
+        """Whether the lease lasts, so that no other broker can be primary now."""
         return not self._is_deposed and self._monotonic() < self._lease_end_s
 
     @property
     def is_deposed(self) -> bool:
-        """Whether it is known to be over."""
+        """Whether the reign is known to be over."""
         return self._is_deposed
 
     async def renew(self) -> None:
-        """Give a sign of life.
+        """Renew the lease.
 
         Raises:
             RowUnreachable: The database is away.
@@ -82,10 +82,10 @@ class Reign:
     async def change_in_sync(
         self, change: Callable[[frozenset[int]], frozenset[int]]
     ) -> frozenset[int]:
-        """Take members in or out; what the set is then.
+        """Add or remove members; return the new in-sync set.
 
         Raises:
-            RowUnreachable: The database is away; nobody knows whether it was done.
+            RowUnreachable: The database is away; whether it was done is unknown.
         """
         await self._change(
             lambda row: (
@@ -97,7 +97,7 @@ class Reign:
         return self.replica_set.in_sync
 
     async def remove(self, broker_id: int) -> None:
-        """Take a broker out for good.
+        """Remove a broker for good.
 
         Raises:
             ValueError: It is the last one in sync, or this one.
@@ -106,13 +106,13 @@ class Reign:
         await self._change(lambda row: row.removed(broker_id))
 
     async def resign(self, wanted_id: int | None) -> bool:
-        """End it; whether it is over, and by our own will.
+        """End the reign; return whether this call ended it.
 
-        The lease is given up before that is asked for: another one may be elected before the answer
-        comes, or although none does. What has become of it tells the next ``renew``.
+        The lease is given up before the request: another broker may be elected before the answer
+        arrives, or although none arrives. The next ``renew`` finds out.
 
         Raises:
-            RowUnreachable: The database is away; nobody knows whether it is over.
+            RowUnreachable: The database is away; whether the reign is over is unknown.
         """
         async with self._changing:
             self._lease_end_s = -inf
@@ -128,7 +128,7 @@ class Reign:
     async def _changed(
         self, make: Callable[[ReplicaSet], ReplicaSet | None], *, ends: bool = False
     ) -> bool:
-        """Change the row as it is now; whether that was done."""
+        """Change the current row; return whether it was changed."""
         while not self._is_deposed:
             begin_s = self._monotonic()
             changed = make(self.replica_set)

@@ -54,14 +54,14 @@ class ReplicaSet:
 
     @property
     def primary_address(self) -> str:
-        """Where the primary is; nothing while there is none."""
+        """The primary's address; empty while there is none."""
         return "" if self.primary_id is None else self.addresses.get(self.primary_id, "")
 
     @property
     def routed_replicas(self) -> Mapping[int, str]:
-        """Where replicas are, by the broker ids of routes: there 0 is the primary, whoever it is.
+        """Addresses of replicas by the broker ids of routes, in which the primary always has id 0.
 
-        A replica whose own id is 0 stands under the one that its primary has.
+        A replica whose own id is 0 is listed under the id of its primary.
         """
         return {
             one or self.primary_id or 0: where
@@ -70,14 +70,14 @@ class ReplicaSet:
         }
 
     def route_id(self, broker_id: int) -> int:
-        """Under which id a replica stands in routes while there is no primary: not 0."""
+        """The id of a replica in routes while there is no primary: never 0."""
         return broker_id or max(self.addresses, default=0) + 1
 
     def may_elect(self, broker_id: int) -> bool:
         """Whether a broker can become primary of this set once there is no other.
 
-        Who is wanted goes first (``Candidacy``); it is the only one that can where an operator
-        accepts a loss, since whatever another one has may be what is given up.
+        The wanted broker goes first (``Candidacy``). After an operator's unclean order no other one
+        can be elected, because the operator has accepted the loss of what the others have.
         """
         if self.unclean:
             return broker_id == self.wanted_id
@@ -97,7 +97,7 @@ class ReplicaSet:
         return self._changed(epoch=epoch, in_sync=in_sync, addresses={broker_id: address})
 
     def at(self, broker_id: int, address: str) -> Self:
-        """A broker says where it is."""
+        """The row with a broker's new address."""
         return self._changed(addresses={**self.addresses, broker_id: address})
 
     def elected(self, broker_id: int, epoch: int, *, lease_s: float = 0.0) -> Self:
@@ -115,7 +115,7 @@ class ReplicaSet:
             raise ValueError(f"broker {broker_id} cannot be elected in epoch {epoch}")
         in_sync = self.in_sync - {self.primary_id} | {broker_id}
         if broker_id not in self.in_sync:
-            in_sync = frozenset({broker_id})  # The others hold what this one lacks.
+            in_sync = frozenset({broker_id})  # The others may have records that this one lacks.
         return self._changed(
             epoch=epoch,
             primary_id=broker_id,
@@ -127,24 +127,24 @@ class ReplicaSet:
         )
 
     def renewed(self) -> Self:
-        """The primary gives a sign of life."""
+        """The row with one more renewal of the lease."""
         return self._by_primary(renewals=self.renewals + 1)
 
     def with_in_sync(self, in_sync: frozenset[int]) -> Self:
-        """The primary takes members in or out; it stays itself."""
+        """The row with a new in-sync set, which must hold the primary."""
         if self.primary_id not in in_sync:
             raise ValueError("a primary is in sync with itself")
         return self._by_primary(in_sync=in_sync, renewals=self.renewals + 1)
 
     def without(self, broker_id: int) -> Self:
-        """A broker that may have lost something takes itself out; the last one cannot."""
+        """The row without a broker that may have lost records; the last in sync cannot leave."""
         if self.in_sync == {broker_id}:
             raise ValueError("the last one in sync cannot leave")
         primary_id = None if self.primary_id == broker_id else self.primary_id
         return self._changed(in_sync=self.in_sync - {broker_id}, primary_id=primary_id)
 
     def resigned(self, wanted_id: int | None) -> Self:
-        """The primary goes, and perhaps says who shall follow it. It stays in sync."""
+        """The row without a primary, perhaps with a wanted one. The earlier one stays in sync."""
         return self._by_primary(primary_id=None, wanted_id=wanted_id)
 
     def wanting(self, broker_id: int, *, unclean: bool) -> Self:
@@ -181,7 +181,7 @@ class ReplicaSet:
 
     @classmethod
     def of(cls, version: int, document: Mapping[str, Any]) -> Self:
-        """What ``document`` has made."""
+        """Restore a row from its ``document``."""
         return cls(
             version=version,
             epoch=int(document["epoch"]),

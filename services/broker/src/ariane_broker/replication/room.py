@@ -1,4 +1,4 @@
-"""The replication room of a primary: its reign, its copies, and who waits for them."""
+"""The replication room of a primary: its reign, its record of replicas, and confirmation."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def primary_of(
 
 
 def _hide(store: Store, arrivals: Arrivals, end: int) -> None:
-    """Have those woken who wait in any queue once all before an offset is confirmed."""
+    """Wake held requests of all queues once the log before an offset is confirmed."""
     queues = [QueueKey(*queue) for queue in store.queues()]
     if queues:
         arrivals.appended_at_once(queues, [end] * len(queues))

@@ -1,4 +1,4 @@
-"""The shared row: read, and changed by compare-and-set, wherever it is kept."""
+"""The shared row: read, and changed by compare-and-set, in any kind of storage."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ariane_servicekit import ErrorRules
 
 
 class RowUnreachable(Exception):
-    """The database of the shared row cannot be reached, or does not do this now: in one line."""
+    """The database of the shared row is unreachable or refuses; the text is one line."""
 
 
 ROW_RULES: Final[ErrorRules] = {RowUnreachable: lambda error: row_away(str(error))}
-"""What it becomes when it leaves the broker."""
+"""The public error for it."""
 
 
 class SharedRow(Protocol):
-    """The row of one replica set, wherever it is kept."""
+    """The row of one replica set."""
 
     async def read(self) -> ReplicaSet | None:
-        """The row; None when nobody has begun it.
+        """The row; None before its first broker has created it.
 
         Raises:
             RowUnreachable: The database is away.
@@ -29,9 +29,9 @@ class SharedRow(Protocol):
         ...
 
     async def change(self, changed: ReplicaSet) -> bool:
-        """Put a row in the place of the one it was made from; False when that has changed.
+        """Replace the row if its version is still the one before; False if it has changed.
 
         Raises:
-            RowUnreachable: The database is away; nobody knows whether it was done.
+            RowUnreachable: The database is away; whether it was done is unknown.
         """
         ...

@@ -1,9 +1,9 @@
-"""State files of a store as copies of one another: what lies in ``config/`` beside the log.
+"""Copies of a primary's state files: the files in ``config/`` beside the log.
 
-They travel whole, as they lie on the primary's disk, and only those that differ. Two kinds lie
-there: what people and consumers decided, and snapshots of what follows from the log. Snapshots
-speak of records up to some place, so that a replica takes files over once its own log reaches the
-primary's end at that time, and forgets snapshots before it cuts its log.
+Only files that differ are sent, each whole and as it is on the primary's disk. There are two kinds:
+decisions of people and consumers, and snapshots of state derived from the log. A snapshot includes
+records up to some offset. So a replica stores it once its own log reaches the end that the
+primary's log had then, and removes snapshots before it cuts its log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ariane_storage.errors import StateFileDamaged
 from ariane_storage.state_file import StateFile, decode_state
 
 STATE_FILE_BYTES_MAX: Final = 256 << 20
-"""Bytes of one state file that a replica takes: offsets of a million queues are less."""
+"""The largest state file that a replica accepts: offsets of a million queues are less."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]{1,64}\.json")
 
@@ -33,7 +33,7 @@ DECIDED: Final = frozenset(
         "logEpochs.json",
     }
 )
-"""What no log says. All others are snapshots."""
+"""Files that cannot be derived from the log. All others are snapshots."""
 
 
 class StatePart(NamedTuple):
@@ -75,7 +75,7 @@ class StateCopies:
         """Replace a file durably.
 
         Raises:
-            StateFileDamaged: It is no state.
+            StateFileDamaged: It is not a state file.
             OSError: The disk failed.
         """
         path = self._folder / part.name
@@ -88,7 +88,7 @@ class StateCopies:
         StateFile(path, self._disk).save(state)
 
     def forget_snapshots(self) -> None:
-        """Remove all that follows from the log: it is read from there again."""
+        """Remove all snapshots: their state is read from the log again."""
         for name in self._disk.names(self._folder):
             if is_state_file(name) and name not in DECIDED:
                 StateFile(self._folder / name, self._disk).remove()
