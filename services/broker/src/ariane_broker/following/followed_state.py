@@ -1,4 +1,4 @@
-"""What a replica knows of its primary's topics while it follows: enough to let queues be read."""
+"""A replica's copy of its primary's topics while it follows: enough to let queues be read."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ariane_storage.state_file import StateFile
 
 
 class FollowedState:
-    """Topics as the primary's file says."""
+    """The topics of the primary's file."""
 
     def __init__(self, topics: TopicTable, topics_file: StateFile) -> None:
         self._topics = topics
         self._topics_file = topics_file
 
     def read(self) -> Mapping[str, Any] | None:
-        """What the file says. Blocks.
+        """Read the file. Blocks.
 
         Raises:
             StateFileDamaged: It cannot be read.
@@ -26,6 +26,6 @@ class FollowedState:
         return self._topics_file.load()
 
     def take(self, topics: Mapping[str, Any] | None) -> None:
-        """Take over what it says."""
+        """Apply the topics of the file."""
         if topics is not None:
             self._topics.load(topics)

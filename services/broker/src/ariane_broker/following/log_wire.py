@@ -1,11 +1,11 @@
-"""Chunks of the log as they come: its bytes are cut out, and copied by the store alone.
+"""Decoding chunks of the log without copying the log's bytes; only the store copies them.
 
 ::
 
     FollowLogResponse   | tag of chunk, length | LogChunk                                      |
                                                | its other fields | tag of log_bytes, length | log
 
-Protocol Buffers would copy them twice before anybody could look at them.
+Protocol Buffers would copy them twice.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _LOG_BYTES: Final = length_tag(LogChunk.LOG_BYTES_FIELD_NUMBER)
 
 
 class LogResponse(NamedTuple):
-    """What a primary says.
+    """A response of a primary.
 
     Attributes:
-        message: All but bytes of the log.
-        log_bytes: These; none if it is no chunk.
+        message: The response without the bytes of the log.
+        log_bytes: Bytes of the log; empty if the response is not a chunk.
     """
 
     message: FollowLogResponse
@@ -35,10 +35,10 @@ class LogResponse(NamedTuple):
 
 
 def log_response(raw: bytes) -> LogResponse:
-    """A response of FollowLog.
+    """Decode a response of FollowLog.
 
     Raises:
-        DecodeError: It is none.
+        DecodeError: The bytes are not a response.
     """
     try:
         first = next(fields_of(memoryview(raw)), None)

@@ -36,7 +36,7 @@ from ariane_storage.store import Store
 CONNECT_S_MAX: Final = 3.0
 STATE_CALL_S_MAX: Final = 30.0
 STATE_STEP_S: Final = 0.05
-"""How often it is looked whether the log has come as far as the state that was pulled."""
+"""Interval of checks whether the log has reached the end that pulled state files include."""
 
 _OPTIONS: Final = (
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -44,7 +44,7 @@ _OPTIONS: Final = (
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.max_receive_message_length", -1),
     ("grpc.keepalive_time_ms", 10_000),
-    # The log comes in large messages: larger frames cost fewer of them.
+    # Messages of the log are large: with larger frames fewer are needed.
     ("grpc.http2.max_frame_size", 1 << 20),
 )
 
@@ -55,7 +55,7 @@ _log = get_logger(__name__)
 
 
 class ReplicaIdentity(NamedTuple):
-    """Who a replica is."""
+    """The names and id of a replica."""
 
     cluster_name: str
     broker_name: str
@@ -63,13 +63,13 @@ class ReplicaIdentity(NamedTuple):
 
 
 class StatePull(NamedTuple):
-    """State files of a primary that are to be put in their places.
+    """State files of a primary, to be stored here.
 
     Attributes:
-        end: Once the log reaches this commit-log offset.
-        deleted_topics: Up to where records of topics are deleted.
+        end: Snapshots are stored once the log reaches this commit-log offset.
+        deleted_topics: Commit-log offset up to which each topic's records are deleted.
         parts: The files.
-        version: Which change of topics and groups they have.
+        version: Their version of topics and groups.
     """
 
     end: int
@@ -82,8 +82,8 @@ class ReplicaClient:
     """Fills a store from its primary. Lives on one loop.
 
     Attributes:
-        agreement_count: How often the log was made to agree with a primary's, begun ones included.
-            Each may have cut it.
+        agreement_count: How often the log was made to agree with a primary's, or this was begun.
+            Each time may have cut it.
     """
 
     def __init__(
@@ -104,17 +104,17 @@ class ReplicaClient:
         """Take the parts.
 
         Args:
-            identity: Who this is.
-            store: What is filled; nobody else appends.
+            identity: This replica.
+            store: The store to fill; nothing else appends to it.
             taker: Fills its log.
             state: Its state files.
-            keeper: Where the disk is waited for.
-            flusher: The same for flushes that the primary waits for.
-            is_sync_flush: Whether bytes are flushed before they are told as progress.
+            keeper: Threads for work that waits for the disk.
+            flusher: Threads for flushes that the primary waits for.
+            is_sync_flush: Whether bytes are flushed before they are reported as progress.
             state_interval_s: Seconds between two pulls of state.
             sleep: Waits for seconds.
             on_taken: Called when bytes were appended.
-            on_state: Awaited when what was decided may have changed.
+            on_state: Awaited when files of decisions may have changed.
         """
         self._identity = identity
         self._store = store
@@ -144,12 +144,12 @@ class ReplicaClient:
         """Follow a primary until the stream ends.
 
         Args:
-            address: Where it is.
-            known_epoch: The newest epoch that was heard of.
+            address: Its address.
+            known_epoch: The newest known epoch.
             on_following: Called once both logs agree.
 
         Raises:
-            CannotFollow: An operator has to look.
+            CannotFollow: An operator has to act.
             AioRpcError: The stream has failed.
             StorageError: This store is full or has failed.
             TimeoutError: The primary was silent for too long.
@@ -206,9 +206,9 @@ class ReplicaClient:
                 await asyncio.wait(beside)
 
     async def _agree(self, welcome: Welcome) -> None:
-        """Let the log agree with the primary's.
+        """Make the log agree with the primary's.
 
-        The thread goes on although the stream is given up meanwhile: its future says when it ends.
+        The thread goes on even if the stream is given up meanwhile: its future ends with it.
         """
         self.agreement_count += 1
         self._agreement = self._keeper.submit(self._taker.agree, welcome)
@@ -236,9 +236,9 @@ class ReplicaClient:
         self._on_taken()
 
     async def _keep_telling(self, call: Any) -> None:
-        """Say how far this replica is, again and again: of all that has come meanwhile, once.
+        """Report this replica's progress, once for all bytes that arrived since the last report.
 
-        Bytes are read and appended while the disk, or the line, is waited for.
+        Bytes are read and appended while a flush or a report is in progress.
 
         Raises:
             StorageError: A flush has failed.
@@ -318,9 +318,9 @@ class ReplicaClient:
         return StatePull(end, deleted, parts, version)
 
     async def _put_state(self, pull: StatePull, *, wait: bool) -> None:
-        """Put state files in their places: what was decided at once, and the primary hears of it.
+        """Store state files: files of decisions at once, and report their version to the primary.
 
-        Snapshots once the log reaches what they speak of, or with a later pull.
+        Snapshots follow once the log reaches the end that they include, or with a later pull.
         """
         decided = [part for part in pull.parts if part.name in DECIDED]
         await self._run(self._put_parts, decided, pull.deleted_topics)
@@ -335,7 +335,7 @@ class ReplicaClient:
             await self._run(self._put_parts, snapshots, {})
 
     def _put_parts(self, parts: list[StatePart], deleted_topics: dict[str, int]) -> None:
-        """Blocks."""
+        """Store files. Blocks."""
         if not parts and not deleted_topics:
             return
         self._store.flush()

@@ -4,7 +4,7 @@ r"""The life of a broker that is not primary: recover, follow, stand for electio
 
     open the store -> read the row -> follow the primary ---------> stop
                          ^     \                      |
-                         |      elected: the process composes a primary on the same store
+                         |      elected: the process builds a primary on the same store
                          twenty times a lease
 
 Calls of clients are refused with BROKER_NOT_PRIMARY, which names the primary.
@@ -44,10 +44,10 @@ from ariane_servicekit import (
 from ariane_storage.errors import StorageError, StorePoisoned
 
 TURNS_PER_LEASE: Final = 20
-"""How often the row is read: a new primary is found, or elected, a twentieth of a lease later."""
+"""Reads of the row in one lease: so a new primary is found or elected within a 20th of a lease."""
 
 READY_LEASES_MAX: Final = 2
-"""Leases that a start waits for a primary: longer than an election takes."""
+"""Leases for which a start waits for a primary: longer than an election takes."""
 
 RETRY_S: Final = 0.2
 """Seconds between two tries to follow a primary."""
@@ -58,10 +58,10 @@ _log = get_logger(__name__)
 
 
 class ReplicaLife:
-    """A replica as the kit runs it: it opens the store, follows, and stands for election.
+    """The life of a replica, run by servicekit: it opens the store, follows, stands for election.
 
     Attributes:
-        rpc_services: The services it answers for.
+        rpc_services: Its gRPC services.
     """
 
     def __init__(
@@ -124,16 +124,16 @@ class ReplicaLife:
 
     @property
     def error_rules(self) -> ErrorRules:
-        """How errors of the store and of the shared row become public."""
+        """The public errors for errors of the store and of the shared row."""
         return {**STORAGE_RULES, **ROW_RULES}
 
     @property
     def open_while_draining(self) -> Collection[str]:
-        """Methods that are still answered while it stops."""
+        """Methods that are answered while it stops."""
         return OPEN_WHILE_DRAINING
 
     def status(self) -> SetStatus:
-        """How the set stands, as this broker sees it."""
+        """The status of the set, as this broker sees it."""
         known = self._standing.replica_set if self._standing is not None else None
         return SetStatus(
             self._environment.settings.broker_id,
@@ -146,7 +146,7 @@ class ReplicaLife:
 
     @property
     def _why_apart(self) -> str:
-        """Why it does not follow; nothing where it does."""
+        """Why it does not follow; empty if it does."""
         standing = self._standing
         if self._is_row_away:
             return ROW_AWAY
@@ -185,9 +185,9 @@ class ReplicaLife:
         return self._may_lack_end(store.recovery.crashed)
 
     async def serve_started(self, address: Address) -> None:  # noqa: ARG002 - it is known already
-        """Start to look at the row; wait a while for what comes of it.
+        """Start to read the row, and wait a while for a primary.
 
-        Whoever started the process hears that it is ready once the replica follows, or is primary.
+        The process reports that it is ready once the replica follows, or is primary.
         """
         self._log.keeping.start()
         self._watching.start(at_once=True)
@@ -251,7 +251,7 @@ class ReplicaLife:
             self._stand_in.begin(route_id, self._reached)
 
     async def _follow_whom(self, known: ReplicaSet, *, may_follow: bool) -> None:
-        """Follow the primary of the row; another one in its place."""
+        """Follow the primary of the row, and no other."""
         is_other = known.primary_id != self._environment.settings.broker_id
         primary = (known.primary_address, known.epoch) if is_other and may_follow else ("", 0)
         if primary == self._followed:
@@ -274,7 +274,7 @@ class ReplicaLife:
         self._follows.set()
 
     async def _follow(self, address: str, epoch: int) -> None:
-        """Follow a primary, again and again, until it is no primary any more."""
+        """Follow a primary, anew after each failure, until cancelled."""
         told = ""
         while True:
             try:
@@ -297,7 +297,7 @@ class ReplicaLife:
 
 
 def _awaited(known: ReplicaSet) -> str:
-    """Whom a set without a primary waits for."""
+    """Which brokers a set without a primary waits for."""
     if known.unclean:
         return f"there is no primary: an operator has ordered that broker {known.wanted_id} be it"
     in_sync = ", ".join(map(str, sorted(known.in_sync)))

@@ -1,9 +1,8 @@
-"""A replica in routes for a set that has no primary for long.
+"""Routes to a replica of a set that has been without a primary for long.
 
-Name servers are told of replicas by their primary, and forget it after two minutes of silence. From
-then on nobody would find the replicas: neither readers, nor the operator who has to order an
-election. So a replica announces itself, with the topics that it knows; routes then offer it for
-reading only.
+A primary registers its replicas with name servers, which forget it after two minutes of silence.
+From then on neither readers nor the operator who has to order an election would find the replicas.
+So a replica registers itself, with the topics that it knows; routes then offer it for reading only.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ _log = get_logger(__name__)
 
 
 class StandIn:
-    """A replica's standing with the name servers."""
+    """A replica's own registration with the name servers."""
 
     def __init__(self, make_registration: Callable[[int, Address], Registration]) -> None:
-        """Be in no route yet.
+        """Start without a registration.
 
         Args:
-            make_registration: Makes its standing from the broker id that routes show, and the
-                address where it is reached.
+            make_registration: Makes a registration from the broker id that routes show, and the
+                replica's address.
         """
         self._make_registration = make_registration
         self._registration: Registration | None = None
         self._starting: asyncio.Task[None] | None = None
 
     def begin(self, route_id: int, address: Address) -> None:
-        """Be announced; nobody waits for name servers. Repeating is harmless."""
+        """Register, without waiting for name servers. Repeating is harmless."""
         if self._registration is None:
             _log.warning("replica_stands_in_routes", broker_id=route_id)
             self._registration = self._make_registration(route_id, address)

@@ -18,7 +18,7 @@ from ariane_broker.replication.shared_row import SharedRow
 from ariane_servicekit import get_logger
 
 ORPHAN_LEASES: Final = 3
-"""Leases without a sign of life after which a set has no primary: an election takes one or two."""
+"""Leases without a renewal after which a set has no primary: an election takes one or two."""
 
 EPOCHS_LEFT_OUT: Final = 1_000
 """Epochs that are left out where a set begins anew: brokers that are away may have seen some."""
@@ -31,7 +31,7 @@ class Standing:
 
     Attributes:
         replica_set: The row as it was read last; None before there is one.
-        trouble: Why it takes no part in the set; nothing where it does.
+        trouble: Why it takes no part in the set; empty if it does.
         has_primary: Whether the set has a primary, or had one some leases ago.
     """
 
@@ -93,7 +93,7 @@ class Standing:
         return found is not None and not self.trouble and not self._must_leave(found)
 
     async def turn(self) -> Elected | None:
-        """Read the row, and do what is to be done about it.
+        """Read the row, and make the change that is due.
 
         Returns:
             The election, if this broker has won it now.
@@ -171,15 +171,15 @@ class Standing:
         return is_counted and (self._may_lack_end or self._lost_store(found))
 
     def _lost_store(self, found: ReplicaSet) -> bool:
-        """Whether the set counts on a log that this broker has no more."""
-        if not found.epoch:  # Nobody has been primary yet.
+        """Whether the set counts on a log that this broker has lost."""
+        if not found.epoch:  # There was no primary yet.
             return False
         is_wanted = found.unclean and found.wanted_id == self._broker_id
         has_others = len(found.addresses) > 1
         return self._is_new and not self._latest_epoch() and has_others and not is_wanted
 
     async def _leave(self, found: ReplicaSet) -> None:
-        """Leave the in-sync set; the last one stays, since nobody has more."""
+        """Leave the in-sync set; the last member stays, since no other one has more."""
         if found.in_sync == {self._broker_id} and self._lost_store(found):
             if not self.trouble:
                 _log.error("store_lost", broker_id=self._broker_id, epoch=found.epoch)
