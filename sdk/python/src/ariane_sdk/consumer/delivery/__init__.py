@@ -1,1 +1,1 @@
-"""From the window of a queue to the application, and back when that fails."""
+"""Delivery of messages from a queue's window to the application; the return of failed messages."""

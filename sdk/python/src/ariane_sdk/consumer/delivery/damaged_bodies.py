@@ -1,7 +1,7 @@
-"""Messages whose compressed bodies cannot be read, where columns of bodies are wanted.
+"""Messages whose compressed bodies cannot be read, for consumers of columns.
 
-A message that is handed out by itself says so when its body is asked for. A column has no such
-place: whoever consumes columns gets the other rows, and these messages are given up here.
+A single message raises the error when its body is read. A column cannot: its consumer gets the
+other rows, and the damaged messages are given up here.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class BodiesDamaged(BodyDamaged):
     """Some bodies of a pull cannot be read.
 
     Attributes:
-        causes: Why, by the row of the pull.
-        messages: Those of them that are wanted, in the order of the queue.
+        causes: The errors, by row of the pull.
+        messages: The damaged messages that pass the filter, in the order of the queue.
     """
 
     def __init__(self, causes: Mapping[int, str], messages: Sequence[ReceivedMessage]) -> None:
@@ -33,25 +33,25 @@ class BodiesDamaged(BodyDamaged):
 class DamagedBodies:
     """Gives up messages whose bodies cannot be read.
 
-    No other try would read them, so they become dead letters at once. Consumers that are no
-    members of a group, or broadcast, pass them over: they stay in their queue. The log says where.
+    Another attempt would fail, too, so they become dead letters at once. Consumers that broadcast
+    or are not members of a group skip them: they stay in their queue. The log has their offsets.
     """
 
     def __init__(self, returns: MessageReturns | None) -> None:
-        """Have given up none yet.
+        """Start without damage.
 
         Args:
-            returns: Sends messages back; nothing where no group has dead letters.
+            returns: Sends messages back; None if the consumer's group has no dead letters.
         """
         self._returns = returns
         self._return_id = "" if returns is None else returns.new_return_id()
 
     async def give_up(self, queue: MessageQueue, damage: BodiesDamaged) -> bool:
-        """Make them dead letters.
+        """Turn damaged messages into dead letters.
 
         Args:
             queue: Their queue.
-            damage: Which.
+            damage: The damaged messages.
 
         Returns:
             Whether the queue may go on behind them.

@@ -1,4 +1,4 @@
-"""Many deliveries at once, or one with nothing else in work: shared by the queues of a consumer."""
+"""A gate for deliveries: many at once, or one alone; shared by the queues of a consumer."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 
 
 class DeliveryGate:
-    """Lets deliveries in: any number that share, or one alone.
+    """Admits any number of shared deliveries, or one that is alone.
 
-    One that waits to be alone goes before those that come later, and so waits only for what the
-    listener has already.
+    A delivery that waits to be alone goes before later ones, and so waits only for deliveries that
+    the listener already has.
     """
 
     def __init__(self) -> None:
-        """Be empty."""
+        """Start without deliveries."""
         self._sharing = 0
         self._alone = False
         self._waiting_alone = 0
@@ -23,7 +23,7 @@ class DeliveryGate:
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """Be in work with nothing else."""
+        """Deliver while nothing else is delivered."""
         self._waiting_alone += 1
         try:
             while self._alone or self._sharing:
@@ -32,7 +32,7 @@ class DeliveryGate:
         finally:
             self._waiting_alone -= 1
             if not self._alone:
-                self._tell()  # Cancelled: those behind need wait no longer.
+                self._tell()  # Cancelled: later deliveries need not wait any longer.
         try:
             yield
         finally:
@@ -40,24 +40,24 @@ class DeliveryGate:
             self._tell()
 
     def enter_now(self) -> bool:
-        """Be in work beside others, until ``leave``, if nobody is alone or waits to be."""
+        """Begin a shared delivery, until ``leave``, if none is alone or waits to be."""
         if self._alone or self._waiting_alone:
             return False
         self._sharing += 1
         return True
 
     async def enter(self) -> None:
-        """Be in work beside others, until ``leave``."""
+        """Wait for and begin a shared delivery, until ``leave``."""
         while not self.enter_now():
             await self._changed.wait()
 
     def leave(self) -> None:
-        """A delivery is over that shared."""
+        """End a shared delivery."""
         self._sharing -= 1
         if self._waiting_alone and not self._sharing:
             self._tell()
 
     def _tell(self) -> None:
-        """Have all that wait look again."""
+        """Wake all waiting deliveries."""
         self._changed.set()
         self._changed = asyncio.Event()

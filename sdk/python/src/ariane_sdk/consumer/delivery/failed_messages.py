@@ -1,4 +1,4 @@
-"""Messages that a listener failed with: which they are, and what the log says of it."""
+"""Messages that a listener failed on, and the log entries of failures."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class FailedMessages:
     """Messages of one delivery that are not done.
 
     Attributes:
-        messages: In the order of the queue; at least one.
-        cause: Why, for people.
-        rejected: Whether another try is of no use.
-        named: Whether the listener said which they are; else the fault may be of any of them.
+        messages: The messages in the order of the queue; at least one.
+        cause: The reason in words.
+        rejected: Whether another attempt is of no use.
+        named: Whether the listener named the messages; else any of them may be at fault.
     """
 
     messages: Sequence[ReceivedMessage]
@@ -31,9 +31,9 @@ class FailedMessages:
 
 
 def failed_messages(delivered: Sequence[ReceivedMessage], error: Exception) -> FailedMessages:
-    """Which messages failed, as the error that a listener raised says it.
+    """The messages that failed, by the error that a listener raised.
 
-    If the error names messages that the listener did not get, all of them failed.
+    If the error names messages that the listener did not get, all delivered messages failed.
     """
     if isinstance(error, MessagesFailed):
         named = set(map(id, error.messages))
@@ -45,17 +45,17 @@ def failed_messages(delivered: Sequence[ReceivedMessage], error: Exception) -> F
 
 
 def restore_topics(messages: Sequence[ReceivedMessage]) -> None:
-    """Give messages of a retry topic the topic that they were sent to."""
+    """Set the topic of messages of a retry topic to the one that they were sent to."""
     for message in messages:
         message.topic = message.properties.get(PropertyName.RETRY_TOPIC) or message.topic
 
 
 KNOWN_MAX: Final = 100
-"""Places where a listener raised that are remembered."""
+"""The most remembered places at which a listener raised."""
 
 
 class ListenerFailures:
-    """Tells of the failures of one listener."""
+    """Logs the failures of one listener."""
 
     def __init__(self) -> None:
         self._known: set[tuple[type[Exception], str, int]] = set()
@@ -67,7 +67,7 @@ class ListenerFailures:
         failed: Sequence[ReceivedMessage],
         error: Exception,
     ) -> None:
-        """Warn of one failure; with the trace, when nothing was raised there before."""
+        """Log one failure as a warning; with the trace if it is the first from its place."""
         logger.warning(
             "the listener failed with %d of %d messages of %s from %d on: %s",
             len(failed),

@@ -1,9 +1,9 @@
-"""Giving messages of one queue to the listener, with care where consumers died.
+"""Giving messages of one queue to the listener, with care in queues where consumers died.
 
-A listener that kills its process cannot say which message it was. So the broker is told before: in
-queues where members of the group died, what is in work; and where that was not enough, one message
-at a time is in work, with nothing else in this consumer. Should it die then, too, the broker knows
-what of, and counts it as a try that failed.
+A listener that kills its process cannot report the message. So in queues where members of the group
+died, the messages in work are reported to the broker before. If that was not enough, one message at
+a time is in work, with nothing else in this consumer. If the consumer dies then, too, the broker
+knows the message, and counts this as a failed attempt.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.runtime.log import logger
 
 TELL_DELAY_S: Final = 1.0
-"""How long to wait before a broker is told again what it has not heard."""
+"""Delay before a failed report to a broker is repeated."""
 
 TELLS_MAX: Final = 3
-"""How often it is told that a message is done with."""
+"""The most reports that a message is done."""
 
 
 class TellBroker(Protocol):
-    """Tells the broker of a queue what is in work there."""
+    """Reports the messages in work to the broker of a queue."""
 
     async def __call__(self, queue: MessageQueue, consumer_offset: int, in_work: InWork, /) -> None:
-        """Tell it, with the smallest queue offset that is unfinished.
+        """Report them, with the smallest unfinished queue offset.
 
         Raises:
-            CallError: It has not heard it, or the queue is not this consumer's any longer.
+            CallError: The report failed, or the queue is not this consumer's any longer.
         """
         ...
 
 
 class DeliveryCare(NamedTuple):
-    """What to do lest consumers die of a message again and again.
+    """The means against messages that kill consumers again and again.
 
     Attributes:
-        gate: Shared by the queues of the consumer; nothing where no care is taken.
-        caution: What the broker says of the queue.
-        tell: Tells the broker what is in work.
+        gate: Shared by the queues of the consumer; None if no care is taken.
+        caution: The broker's advice for the queue.
+        tell: Reports the messages in work to the broker.
     """
 
     gate: DeliveryGate | None
@@ -79,19 +79,19 @@ class HandOut:
         care: DeliveryCare,
         is_released: Callable[[], bool],
     ) -> None:
-        """Give nothing yet.
+        """Take the parts.
 
         Args:
             queue: The queue.
-            window: Knows what is unfinished.
+            window: Its unfinished messages.
             deliver: Calls the listener.
-            care: What to do lest consumers die of a message again and again.
+            care: The means against messages that kill consumers.
             is_released: Whether the queue is being given up.
         """
         self._queue = queue
         self._window = window
         self._deliver = deliver
-        # A gate of its own is as good as none: what is never suspected never closes it.
+        # A gate of its own has no effect: without suspects it never closes.
         self._gate = care.gate or DeliveryGate()
         self._caution = care.caution
         self._tell = care.tell
@@ -101,24 +101,24 @@ class HandOut:
 
     @property
     def suspects(self) -> Callable[[ReceivedMessage], bool] | None:
-        """Tells messages that must be alone in work; nothing while none can be."""
+        """A test for messages that must be alone in work; None while there can be none."""
         if self._comes_back or self._window.next_take_offset < self._caution.alone_end:
             return self._is_suspect
         return None
 
     @property
     def is_careless(self) -> bool:
-        """Whether the next messages need no care, however many they are."""
+        """Whether no messages from here on need care."""
         caution = self._caution
         needed_until = max(caution.alone_end, caution.watched_end)
         return not self._comes_back and self._window.next_take_offset >= needed_until
 
     def wake(self) -> None:
-        """Something of the queue is finished, or it is being given up."""
+        """Wake a waiting message: others are finished, or the queue is being given up."""
         self._moved.set()
 
     async def give(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Give messages to the listener; one that must be alone is given alone.
+        """Give messages to the listener; a message that must be alone is given alone.
 
         Raises:
             GivenUpError: The listener did not get them.
@@ -155,7 +155,7 @@ class HandOut:
     async def _give_alone(self, messages: Sequence[ReceivedMessage]) -> None:
         queue_offset = messages[0].queue_offset
         while self._window.consumer_offset != queue_offset:
-            # What is before it in the queue comes first: its offset is what the broker stores.
+            # Earlier messages of the queue come first: the broker stores this message's offset.
             self._moved.clear()
             await self._moved.wait()
             self._check_owned()
@@ -164,7 +164,7 @@ class HandOut:
                 if await self._tell_first(InWork(queue_offset + 1, alone=True)):
                     await self._deliver_told(messages)
                     return
-            # Outside, so that other queues go on while its broker is away.
+            # Outside the gate, so that other queues go on while the broker is away.
             await asyncio.sleep(TELL_DELAY_S)
 
     async def _deliver_told(self, messages: Sequence[ReceivedMessage]) -> None:
@@ -176,7 +176,7 @@ class HandOut:
             await self._tell_done(done_offset)
 
     async def _tell_first(self, in_work: InWork) -> bool:
-        """Tell the broker what will be in work; whether it has heard it.
+        """Report the next messages in work; return whether the broker received that.
 
         Raises:
             GivenUpError: The queue is not this consumer's any longer.
@@ -191,7 +191,7 @@ class HandOut:
         return True
 
     async def _tell_done(self, done_offset: int) -> None:
-        """Have the broker know that this message kills nobody any longer."""
+        """Report to the broker that this message did not kill the consumer."""
         for _ in range(TELLS_MAX):
             try:
                 await self._tell(self._queue, done_offset, InWork(done_offset))

@@ -34,7 +34,7 @@ MESSAGES_PER_CALL: Final = 1024
 
 TRIES: Final = 3
 GROUP_LIFE_S: Final = 10.0
-"""How long the settings of the group are relied on."""
+"""How long settings of the group are cached."""
 
 CAUSE_LENGTH_MAX: Final = 1024
 
@@ -43,14 +43,14 @@ EXHAUSTED: Final = DEAD_LETTER_REASON_ATTEMPTS_EXHAUSTED
 
 
 class _KnownCount(NamedTuple):
-    """What a broker said of the group, and how long that is relied on."""
+    """A broker's setting of the group, and until when it is cached."""
 
     attempts_max: int
     until_s: float
 
 
 class MessageReturns:
-    """Sends messages back that a listener failed on."""
+    """Sends failed messages back to their brokers."""
 
     def __init__(
         self,
@@ -64,17 +64,17 @@ class MessageReturns:
         clock: Clock,
         random: Random,
     ) -> None:
-        """Send nothing yet.
+        """Take the parts.
 
         Args:
-            connections: Where channels come from, once the consumer runs.
+            connections: Returns the channels, once the consumer runs.
             group: The consumer group.
             broker_of: The broker of a queue.
             call_timeout_s: How long one call may take.
-            repeat_delay_s: How long to wait before a call is repeated; longer each time.
+            repeat_delay_s: Delay before a call is repeated; longer each time.
             attempts_max: How often a message is tried again; 0 leaves that to the group.
             clock: Paces repeats.
-            random: Names returns.
+            random: Draws return ids.
         """
         self._connections = connections
         self._group = group
@@ -88,7 +88,7 @@ class MessageReturns:
         self._known_counts: dict[str, _KnownCount] = {}
 
     def new_return_id(self) -> str:
-        """A name for the returns of one ownership of a queue, by which a repetition is known."""
+        """A new id for the returns of one ownership of a queue; brokers know repeats by it."""
         return f"{self._random.getrandbits(96):024x}"
 
     async def send_back(
@@ -103,14 +103,14 @@ class MessageReturns:
         """Send messages of one queue back.
 
         Args:
-            failed: What the listener said.
-            queue: The queue that they came from.
-            return_id: Names the returns of this ownership of the queue.
-            local_attempts: Tries before this one that nobody was told of.
-            reason: Why they become dead letters; nothing when they are tried again.
+            failed: The failed messages.
+            queue: Their queue.
+            return_id: The id of this ownership of the queue.
+            local_attempts: Earlier attempts that were not reported.
+            reason: Why they become dead letters; None if they are tried again.
 
         Returns:
-            Those that could not be sent back.
+            The messages that could not be sent back.
         """
         wanted = ReturnMessagesRequest(
             consumer_group=self._group,
@@ -131,7 +131,7 @@ class MessageReturns:
         return left
 
     async def attempts_max(self, queue: MessageQueue) -> int | None:
-        """How often the group tries a message again; nothing when nobody tells now."""
+        """How often the group tries a message again; None if it cannot be asked now."""
         if self._attempts_max:
             return self._attempts_max
         known = self._known_counts.get(queue.broker_name)
@@ -159,7 +159,7 @@ class MessageReturns:
         messages: Sequence[ReceivedMessage],
         queue: MessageQueue,
     ) -> Sequence[ReceivedMessage]:
-        """Those that were not taken back."""
+        """Send one call's messages; return those that were not taken back."""
         request = ReturnMessagesRequest(
             queue_offsets=[message.queue_offset for message in messages],
             commit_log_offsets=[message.commit_log_offset for message in messages],
@@ -191,10 +191,10 @@ def _refused(
     queue: MessageQueue,
     peer: str,
 ) -> Sequence[ReceivedMessage]:
-    """Those that a broker did not take back by themselves."""
+    """The messages that the broker's answer refuses."""
     if len(answer.messages) != len(messages):
         told = f"{peer} gives {len(answer.messages)} results for {len(messages)} messages"
-        # Nobody knows which they are of. What was taken back is known by its return id.
+        # Which messages they belong to is unknown. Brokers know repeats by their return id.
         _log_failure(queue, messages, CallError(told, outcome_unknown=True))
         return messages
     refused = []

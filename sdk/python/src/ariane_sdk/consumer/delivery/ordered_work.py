@@ -1,4 +1,4 @@
-"""One message queue in work, in order, under the broker's lock."""
+"""The work on one message queue in order, under the broker's lock."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from ariane_sdk.message_queue import MessageQueue
 class OrderedQueueWork(QueueWork):
     """Delivers the messages of one queue strictly one batch after the other.
 
-    Messages that the listener fails on suspend the queue for a while and come again, with all that
-    is behind them, until the group allows no more. The last time they come one by one, and those
-    that still fail become dead letters. Nothing is handed out without the lock.
+    Failed messages suspend the queue for a while and are delivered again, with all messages behind
+    them, until the group allows no further attempt. In the last attempt they are delivered one by
+    one, and messages that still fail become dead letters. Nothing is delivered without the lock.
 
-    With a limit of 0 there is no other time: a message is given up at once if the listener got it
-    alone or says that it failed. Where it fails with a whole batch, each comes once more, alone.
+    With a limit of 0 there is no second attempt: a message is given up at once if the listener got
+    it alone or named it as failed. If a whole batch fails, each message is delivered once more,
+    alone.
     """
 
-    _takes_runs = False  # A batch that fails comes again with all that is behind it.
+    _takes_runs = False  # A failed batch is delivered again with all messages behind it.
 
     def __init__(
         self,
@@ -43,17 +44,17 @@ class OrderedQueueWork(QueueWork):
     ) -> None:
         """Own a locked queue from now on; the rest as ``QueueWork``.
 
-        ``returns`` makes dead letters, and knows after how many tries.
+        ``returns`` makes dead letters, and knows the limit of attempts.
         """
         super().__init__(queue, begin_offset, parts, on_room=on_room, returns=returns, care=care)
         self._locks = locks
         self._dead_letters = returns
 
     async def _deliver_until_done(self, delivery: Delivery) -> bool:
-        """Whether the listener is done with it; otherwise the queue was given up, or lost."""
+        """Deliver until the listener is done; False if the queue was given up, or lost."""
         left, tries, singly = delivery.messages, 0, False
         while self._locks.holds(self.queue):
-            # Whose fault it is comes out one by one.
+            # One by one, to find the message at fault.
             batch = left[:1] if singly else left
             try:
                 failed = await self._deliver_once(batch)
@@ -74,12 +75,12 @@ class OrderedQueueWork(QueueWork):
                     singly = singly or _is_reached(attempts_max, tries)
             if not left:
                 return True
-        # Otherwise the queue would stand still should the lock be renewed now.
+        # Otherwise the queue would stand still if the lock were renewed now.
         self._locks.stop_relying(self.queue)
         return False
 
     async def _deliver_once(self, batch: Sequence[ReceivedMessage]) -> FailedMessages | None:
-        """What failed; nothing when all is done."""
+        """Deliver a batch once; return the failed messages, None if all are done."""
         try:
             await self.hand_out.give(batch)
         except GivenUpError:
@@ -93,7 +94,7 @@ class OrderedQueueWork(QueueWork):
     async def _give_up_on(
         self, message: ReceivedMessage, failed: FailedMessages, tries: int
     ) -> bool:
-        """Whether a message is among the dead letters now."""
+        """Turn a message into a dead letter; return whether that succeeded."""
         return not await self._dead_letters.send_back(
             FailedMessages([message], failed.cause),
             self.queue,
@@ -104,5 +105,5 @@ class OrderedQueueWork(QueueWork):
 
 
 def _is_reached(attempts_max: int | None, tries: int) -> bool:
-    """Whether no further try is allowed after so many; a limit that is not known is not reached."""
+    """Whether no further attempt is allowed after ``tries``; an unknown limit is not reached."""
     return attempts_max is not None and tries >= attempts_max

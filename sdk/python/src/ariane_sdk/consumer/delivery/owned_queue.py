@@ -1,4 +1,4 @@
-"""One message queue that a consumer owns: what every consumer keeps of it and tells operators."""
+"""A message queue that a consumer owns: its state, and the report of it to operators."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class OwnedQueue(Protocol):
 
     Attributes:
         not_before_s: When the queue may be pulled again, by the monotonic clock.
-        log_epoch: Of the broker's log when the window got what it has; 0 if nobody knows.
-        stored_offset: The consumer offset that is kept; nothing if none of ours is.
-        window: What was pulled and is not finished.
-        pulled_s: When a pull of it was last answered, by the loop's time; nothing if never.
+        log_epoch: Epoch of the broker's log at the last pull; 0 if unknown.
+        stored_offset: The stored consumer offset; None if this consumer has stored none.
+        window: Messages that were pulled and are not finished.
+        pulled_s: When its last pull was answered, by the loop's time; None if never.
         delivered_s: When the application last got messages of it, the same way.
-        paused: Whether the application wants nothing of it now.
+        paused: Whether the application has paused it.
     """
 
     not_before_s: float
@@ -38,7 +38,7 @@ class OwnedQueue(Protocol):
 
     @property
     def released(self) -> bool:
-        """Whether the queue is being given up: nothing new is handed out."""
+        """Whether the queue is being given up: no more messages are handed out."""
         ...
 
     @property
@@ -48,12 +48,12 @@ class OwnedQueue(Protocol):
 
     @property
     def done_offset(self) -> int:
-        """The consumer offset that may be stored: all before it is done."""
+        """The consumer offset that may be stored: all messages before it are done."""
         ...
 
     @property
     def in_flight_count(self) -> int:
-        """Messages that the application has and is not done with."""
+        """Messages that the application has and has not finished."""
         ...
 
     @property
@@ -62,11 +62,11 @@ class OwnedQueue(Protocol):
         ...
 
     def start(self) -> None:
-        """Begin to hand out."""
+        """Begin to hand messages out."""
         ...
 
     def wake(self) -> None:
-        """Look into the window: something arrived."""
+        """Note that messages have arrived in the window."""
         ...
 
     def deliver_nothing_new(self) -> None:
@@ -74,7 +74,7 @@ class OwnedQueue(Protocol):
         ...
 
     async def release(self, timeout_s: float) -> int:
-        """Give the queue up, and wait a while for what is in work.
+        """Give the queue up, and wait a while for messages in work.
 
         Returns:
             The consumer offset to be stored.
@@ -83,8 +83,8 @@ class OwnedQueue(Protocol):
 
 
 MakeOwned: TypeAlias = Callable[[MessageQueue, int, Callable[[], None]], OwnedQueue]
-"""Makes one of a queue, the first queue offset to be consumed, and what to call when it may be
-pulled again."""
+"""Makes an owned queue. Arguments: the queue, the first queue offset to consume, and a function to
+call when it may be pulled again."""
 
 
 def state_of(owned: OwnedQueue, now_s: float) -> ClientQueueState:

@@ -1,4 +1,4 @@
-"""Bodies that a broker gathered, as Arrow record batches: nothing is left to take apart."""
+"""Bodies that a broker gathered, as Arrow record batches, without further decoding."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 OF_BODIES: Final = frozenset({"topic", "brokerName", "queueId", "queueOffset", "body"})
-"""Columns that bodies and their places in the queue suffice for."""
+"""Columns that can be made from bodies and their places in the queue."""
 
 
 class PulledBodies:
     """The bodies of messages of one queue, in its order; columns are made when asked for.
 
     Attributes:
-        record_bytes: Bytes of the records that they are the bodies of.
+        record_bytes: Bytes of their records.
         first_offset: Queue offset of the first message.
         last_offset: Queue offset of the last one.
     """
 
     def __init__(self, runs: Sequence[BodyRun], bodies: memoryview) -> None:
-        """Take what came.
+        """Take the parts of an answer.
 
         Args:
-            runs: What they are the bodies of, at least one.
+            runs: The runs of messages with bodies of one length, at least one.
             bodies: The bodies, back to back: a view of the answer.
 
         Raises:
@@ -47,7 +47,7 @@ class PulledBodies:
             raise RecordCorrupted(f"runs of bodies make no sense: {list(runs)[:3]}")
         if int((self._counts * self._lengths).sum()) != len(bodies):
             raise RecordCorrupted(f"{len(runs)} runs of bodies do not fit {len(bodies)} bytes")
-        # An application that keeps a few bodies should not keep all that came with them alive.
+        # An application that keeps a few bodies should not keep the whole answer alive.
         answer_bytes = memoryview(bodies.obj).nbytes
         self._bodies = bodies if 2 * len(bodies) > answer_bytes else bytes(bodies)
         self.record_bytes = int((self._counts * sizes).sum())
@@ -65,8 +65,8 @@ class PulledBodies:
         """The messages as one batch.
 
         Args:
-            queue: Where from.
-            names: Of ``OF_BODIES``.
+            queue: Their queue.
+            names: Columns of ``OF_BODIES``.
         """
         import pyarrow as pa  # noqa: PLC0415 - an extra.
 

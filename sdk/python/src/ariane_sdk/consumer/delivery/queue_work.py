@@ -37,13 +37,13 @@ from ariane_sdk.runtime.tasks import start_task
 from ariane_sdk.settings import PushSettings
 
 TURN_MESSAGES: Final = 256
-"""After so many messages the loop lets other tasks run, even if the listener never awaits."""
+"""After this many messages the loop lets other tasks run, even if the listener never awaits."""
 
 REDELIVERY_DELAY_S_MAX: Final = 60.0
 """The longest delay before messages are delivered again that could not be sent back."""
 
 RUN_MESSAGES: Final = 32
-"""The loop takes so many messages from the window at once where the listener gets fewer in a call:
+"""The loop takes this many messages from the window at once if the listener gets fewer in a call:
 that saves the work of taking and finishing each small batch."""
 
 
@@ -78,12 +78,12 @@ class QueueWork:
 
     Attributes:
         queue: The queue.
-        window: What was pulled and is not finished.
+        window: Messages that were pulled and are not finished.
         hand_out: Gives messages to the listener.
         not_before_s: When the queue may be pulled again, by the monotonic clock.
-        log_epoch: Of the broker's log when the last pull was answered; 0 if nobody knows.
-        stored_offset: The consumer offset that the broker has; nothing if it has none of ours.
-        pulled_s: When a pull of it was last answered, by the loop's time; nothing if never.
+        log_epoch: Epoch of the broker's log at the last pull; 0 if unknown.
+        stored_offset: The stored consumer offset; None if this consumer has stored none.
+        pulled_s: When its last pull was answered, by the loop's time; None if never.
         delivered_s: When messages were last taken for the listener, the same way.
     """
 
@@ -119,7 +119,7 @@ class QueueWork:
         settings, batch_size = parts.settings, parts.batch_size
         self._failures = parts.failures
         self._batch_size = batch_size
-        # With several loops for the queue, a run that one has taken is not there for the others.
+        # With several loops for the queue, one loop's run would keep messages from the others.
         alone = self._takes_runs and settings.queue_concurrency == 1
         self._run_size = batch_size * max(1, RUN_MESSAGES // batch_size) if alone else batch_size
         self._settings = settings
@@ -152,8 +152,8 @@ class QueueWork:
 
     @property
     def in_flight_count(self) -> int:
-        """Messages that the listener has and is not done with."""
-        # What was taken for several calls goes to the listener batch by batch.
+        """Messages that the listener has and has not finished."""
+        # Messages taken for several calls go to the listener batch by batch.
         return sum(min(count, self._batch_size) for count in self.window.taken_counts())
 
     @property
@@ -302,7 +302,7 @@ class QueueWork:
     async def _send_back(self, failed: FailedMessages, tries: int) -> Sequence[ReceivedMessage]:
         """Send failed messages back; returns those that have to be delivered again from here."""
         if self._returns is None or self.released:
-            # Whoever owns the queue next delivers them again.
+            # The next owner of the queue delivers them again.
             return failed.messages
         return await self._returns.send_back(
             failed,

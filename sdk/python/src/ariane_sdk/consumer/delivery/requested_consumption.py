@@ -1,7 +1,7 @@
-"""Consuming a message because an operator asks for it: beside what the listener has.
+"""Consuming a message at an operator's request, beside the messages of queues.
 
-Nothing of a queue is touched: neither window nor offset knows of the message, and what the listener
-fails on is told to who asked and not tried again.
+The message changes neither a window nor an offset. A failure of the listener is reported to the
+operator, and the message is not tried again.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class RequestedConsumption:
     """Hands messages that operators ask for to the listener of one consumer."""
 
     def __init__(self, deliver: Deliver, gate: DeliveryGate, *, group: str, clock: Clock) -> None:
-        """Hand out nothing yet.
+        """Take the parts.
 
         Args:
             deliver: Calls the listener.
-            gate: Keeps away from a message that must be alone in work.
+            gate: Keeps the message apart from one that must be alone in work.
             group: The consumer group.
-            clock: Takes the listener's time.
+            clock: Measures the listener's time.
         """
         self._deliver = deliver
         self._gate = gate
@@ -48,10 +48,10 @@ class RequestedConsumption:
         self._clock = clock
 
     async def consume(self, question: ConsumeQuestion, broker_name: str) -> ConsumeAnswer:
-        """Have the listener consume a message, and tell how that went.
+        """Let the listener consume a message, and return the outcome.
 
         Args:
-            question: The message, for which group.
+            question: The message and the group.
             broker_name: The broker that asks, whose message it is.
         """
         answer = ConsumeAnswer(question_id=question.question_id, outcome=CONSUME_OUTCOME_REFUSED)

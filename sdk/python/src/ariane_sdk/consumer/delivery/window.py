@@ -1,4 +1,4 @@
-"""The window of one message queue: what was pulled and is not finished.
+"""The window of one message queue: messages that were pulled and are not finished.
 
 ::
 
@@ -6,9 +6,9 @@
                     [ in work      ][ in work      ][ waits         ]
                     ^ consumer offset                                ^ next pull offset
 
-Deliveries may be finished in any order; the consumer offset is the smallest that is unfinished, so
-that a restart repeats messages and never skips one. With everything finished it is the next pull
-offset, so that what a filter left out is not looked at again.
+Deliveries may be finished in any order. The consumer offset is the smallest unfinished offset, so
+that a restart repeats messages and never skips one. If all are finished, it is the next pull
+offset, so that messages that a filter left out are not looked at again.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Delivery:
     """Messages that were taken together, for one call of the listener or for several.
 
     Attributes:
-        messages: In the order of the queue.
+        messages: The messages in the order of the queue.
         begin_offset: Queue offset of the first.
         size_bytes: Bytes of their records.
-        finished: Whether the listener is done with them.
-        done_count: How many of the first it is done with; not all.
+        finished: Whether the listener has finished them.
+        done_count: Number of leading messages that are finished; less than all.
     """
 
     messages: Sequence[ReceivedMessage]
@@ -45,13 +45,13 @@ class Delivery:
 
     @property
     def unfinished_offset(self) -> int:
-        """Queue offset of the first that is unfinished."""
+        """Queue offset of the first unfinished message."""
         done_count = self.done_count
         return self.messages[done_count].queue_offset if done_count else self.begin_offset
 
 
 class _Chunk:
-    """What one pull brought; messages from ``position`` on still wait."""
+    """The messages of one pull; those from ``position`` on still wait."""
 
     __slots__ = ("messages", "position", "sizes_before")
 
@@ -62,13 +62,13 @@ class _Chunk:
 
 
 class QueueWindow:
-    """Messages of one queue between pull and finish.
+    """Messages of one queue from their pull until they are finished.
 
     Attributes:
         next_pull_offset: Where the next pull reads.
         message_count: Messages that wait or are in work.
         size_bytes: Bytes of their records.
-        taken_end: Behind the last message that the listener has got.
+        taken_end: Queue offset behind the last message given to the listener.
     """
 
     __slots__ = (
@@ -92,7 +92,7 @@ class QueueWindow:
 
     @property
     def consumer_offset(self) -> int:
-        """The smallest queue offset that is unfinished."""
+        """The smallest unfinished queue offset."""
         if self._in_work:
             return self._in_work[0].unfinished_offset
         return self._first_waiting_offset
@@ -104,12 +104,12 @@ class QueueWindow:
 
     @property
     def waiting_count(self) -> int:
-        """Messages that nobody has taken."""
+        """Messages that were not taken yet."""
         return sum(len(chunk.messages) - chunk.position for chunk in self._chunks)
 
     @property
     def oldest_store_ms(self) -> int | None:
-        """When the first unfinished message was stored; nothing if there is none."""
+        """When the first unfinished message was stored; None if there is none."""
         if self._in_work:
             first = self._in_work[0]
             return first.messages[first.done_count].store_timestamp_ms
@@ -127,7 +127,7 @@ class QueueWindow:
         ]
 
     def has_room(self, *, count_max: int, bytes_max: int, span_max: int) -> bool:
-        """Whether another pull is worth its while within these limits."""
+        """Whether enough of these limits is free for another pull."""
         return (
             self.message_count * ROOM_SHARE_MIN <= count_max
             and self.size_bytes * ROOM_SHARE_MIN <= bytes_max
@@ -140,12 +140,12 @@ class QueueWindow:
         next_offset: int,
         sizes: Iterable[int] | None = None,
     ) -> None:
-        """Add what a pull brought.
+        """Add the messages of a pull.
 
         Args:
-            messages: In the order of the queue; those that nobody wants are left out already.
-            next_offset: Where the pull after this one reads.
-            sizes: Bytes of their records, where somebody knows them already.
+            messages: In the order of the queue, after the filter.
+            next_offset: Where the next pull reads.
+            sizes: Bytes of their records, if known already.
         """
         self.next_pull_offset = next_offset
         if messages:
@@ -160,11 +160,11 @@ class QueueWindow:
     def take(
         self, count_max: int, is_single: Callable[[ReceivedMessage], bool] | None = None
     ) -> Delivery | None:
-        """The next messages for the listener; nothing when none wait.
+        """Take the next messages for the listener; None if none wait.
 
         Args:
             count_max: Messages at most, at least one.
-            is_single: Tells messages that are delivered one at a time.
+            is_single: Whether a message must be delivered alone.
         """
         chunks = self._chunks
         if not chunks:
@@ -190,7 +190,7 @@ class QueueWindow:
         return delivery
 
     def finish(self, delivery: Delivery) -> None:
-        """Count a delivery as done."""
+        """Mark a delivery as finished."""
         delivery.finished = True
         self.message_count -= len(delivery.messages)
         self.size_bytes -= delivery.size_bytes
@@ -198,7 +198,7 @@ class QueueWindow:
             self._in_work.popleft()
 
     def drop_waiting(self) -> None:
-        """Forget what the listener has not got; the next pull would bring it again."""
+        """Drop messages that the listener has not got; the next pull would read them again."""
         self.next_pull_offset = self._first_waiting_offset
         for chunk in self._chunks:
             self.message_count -= len(chunk.messages) - chunk.position
@@ -207,7 +207,7 @@ class QueueWindow:
 
     @property
     def next_take_offset(self) -> int:
-        """Queue offset of the first message that waits; the next pull offset if none does."""
+        """Queue offset of the first waiting message; the next pull offset if none waits."""
         return self._first_waiting_offset
 
     @property
@@ -218,7 +218,7 @@ class QueueWindow:
         return chunk.messages[chunk.position].queue_offset
 
     def _count_together(self, count_max: int, is_single: Callable[[ReceivedMessage], bool]) -> int:
-        """How many of the first messages are delivered together."""
+        """The number of waiting messages to deliver together."""
         waiting = (
             chunk.messages[position]
             for chunk in self._chunks

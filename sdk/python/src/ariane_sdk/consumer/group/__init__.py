@@ -1,1 +1,1 @@
-"""Who is in the group, and which queues that gives to whom."""
+"""The members of a group, and the queues of each."""

@@ -1,8 +1,8 @@
-"""Whether a group agrees across brokers: members that share no broker never meet at one.
+"""Checks that members of a group agree across brokers.
 
-A broker compares its own members. Two members with different topics may be attached to different
-brokers; so who joins looks at the members of all other brokers too, once it is attached: of two
-that join at the same time at least one sees the other.
+A broker compares only its own members. Two members with different topics may be attached to
+different brokers. So a member that joins checks the members of all other brokers too, once it is
+attached: of two that join at the same time at least one sees the other.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _TAG_KINDS: Final = (FILTER_KIND_TAG, FILTER_KIND_UNSPECIFIED)
 async def check_agreement(
     session: Session, client_id: str, membership: Membership, attached: Collection[str]
 ) -> None:
-    """Refuse to join a group that has other subscriptions on brokers that this member has not.
+    """Refuse to join a group whose members on other brokers have other subscriptions.
 
-    Brokers that do not answer are passed over: what they serve is not of this member's topics.
+    Brokers that do not answer are passed over: they do not serve this member's topics.
 
     Args:
-        session: Asks name servers and brokers.
+        session: Calls name servers and brokers.
         client_id: This member.
         membership: Its part in the group.
         attached: Names of the brokers that have compared it already.
 
     Raises:
-        GroupRefused: Another member wants something else, and the group does not let that be.
+        GroupRefused: A member has other subscriptions, and the group does not allow that.
     """
     try:
         brokers = await session.name_servers.list_brokers()

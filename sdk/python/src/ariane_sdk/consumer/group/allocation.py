@@ -1,8 +1,9 @@
 """How the members of a group share the message queues of a topic.
 
-Every member computes the same division from the same input, without talking to the others: sorted
-queues and sorted client ids, and for some strategies what brokers know of the members. Members of
-one group that name different strategies are refused, since their divisions would not fit.
+Every member computes the same division from the same input, without messages to the others. The
+input is the sorted queues, the sorted client ids, and for some strategies the facts that brokers
+have of members. Members of one group that name different strategies are refused, since their
+divisions would not fit.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class AllocationStrategy(Protocol):
 
     @property
     def name(self) -> str:
-        """What members tell one another, such as "averaging"."""
+        """The name that members compare, such as "averaging"."""
         ...
 
     def allocate(
@@ -37,14 +38,14 @@ class AllocationStrategy(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
-    """What brokers and name servers know when queues are divided.
+    """The facts that brokers and name servers have when queues are divided.
 
     Attributes:
         queues: All queues of the topic, sorted.
         client_ids: All members, sorted.
-        broker_zones: Machine room by broker name; a broker that tells none is left out.
+        broker_zones: Machine room by broker name; a broker without one is left out.
         member_zones: Machine room by client id, likewise.
-        owners: Client id by queue, of what members say that they own now; nothing unless the
+        owners: Client id by queue, for the queues that members report as owned; empty unless the
             strategy has an attribute ``needs_owners`` that is true.
     """
 
@@ -57,7 +58,7 @@ class GroupFacts:
 
 @runtime_checkable
 class InformedStrategy(Protocol):
-    """A strategy that looks at more than names."""
+    """A strategy that uses more facts than names."""
 
     def allocate_among(self, client_id: str, facts: GroupFacts) -> Sequence[MessageQueue]:
         """The queues of one member."""
@@ -90,14 +91,14 @@ class Averaging:
 
 
 class CircularAveraging:
-    """Queues go round the members like cards; shares differ by at most one.
+    """Queues are dealt to the members in turn; shares differ by at most one.
 
     ::
 
         queues   0 1 2 3 4
         members  A B A B A
 
-    Queues of one broker come to many members. RocketMQ: ``AllocateMessageQueueAveragelyByCircle``.
+    Queues of one broker go to many members. RocketMQ: ``AllocateMessageQueueAveragelyByCircle``.
     """
 
     name = "circular"
@@ -112,15 +113,15 @@ class CircularAveraging:
 
 
 class Configured:
-    """Each member has the queues that its configuration names, whoever else is there.
+    """Each member has the queues that its configuration names, whatever other members there are.
 
-    Nobody sees to it that every queue is named once. RocketMQ: ``AllocateMessageQueueByConfig``.
+    That every queue is named once is not checked. RocketMQ: ``AllocateMessageQueueByConfig``.
     """
 
     name = "configured"
 
     def __init__(self, queues: Iterable[MessageQueue]) -> None:
-        """Always give the member these queues.
+        """Always allocate these queues to the member.
 
         Args:
             queues: Of any topics; queues that a topic does not have now are left out.

@@ -1,4 +1,4 @@
-"""A consumer's attachments: one to each broker of its topics, all told its part in the group."""
+"""A consumer's attachments: one to each broker of its topics, with its membership of the group."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ GOODBYE_TIMEOUT_S: Final = 1.0
 """How long a broker may take to end the stream of a consumer that leaves."""
 
 PATIENCE_CALLS: Final = 3
-"""While no broker has answered, a consumer that starts waits as long as so many calls may take."""
+"""While no broker has answered, a starting consumer waits for the time of this many calls."""
 
 
 class Attachments:
-    """Keeps a member attached to every broker of its topics, where that is now, and to no other.
+    """Keeps a member attached to the present address of every broker of its topics, and no other.
 
     Attributes:
-        membership: The member's part in its group, as brokers are told.
+        membership: The membership that brokers have of it.
     """
 
     def __init__(
@@ -42,18 +42,18 @@ class Attachments:
         on_turn: Callable[[], None],
         answers: OperatorAnswers,
     ) -> None:
-        """Be attached to nothing yet.
+        """Start without attachments.
 
         Args:
-            membership: The member's part in its group, as brokers are told.
-            connections: Where channels come from.
+            membership: The membership to report to brokers.
+            connections: Has the channels.
             client_id: The consumer.
             clock: Paces heartbeats and repeats.
             call_timeout_s: How long one call may take.
-            on_notice: Told what brokers say.
-            on_fatal: Told that the group will never let this member in.
-            on_turn: Told that a broker may have gone, or may be elsewhere.
-            answers: Answers what operators ask.
+            on_notice: Called with notices of brokers.
+            on_fatal: Called when the group will never admit this member.
+            on_turn: Called when a broker may be gone, or may have a new address.
+            answers: Answers questions of operators.
         """
         self.membership = membership
         self._connections = connections
@@ -73,9 +73,9 @@ class Attachments:
         return self._by_broker.keys()
 
     def follow(self, routes: Iterable[Route]) -> None:
-        """Attach to the brokers of these routes, and leave those that are in none, or moved.
+        """Attach to the brokers of these routes, and leave brokers that are in none, or moved.
 
-        Where routes name different addresses of a broker, the first one counts.
+        If routes name different addresses of a broker, the first one counts.
         """
         wanted: dict[str, str] = {}
         for broker in (broker for route in routes for broker in route.brokers):
@@ -102,7 +102,7 @@ class Attachments:
             )
 
     def change(self, membership: Membership) -> None:
-        """Tell the group that this member's part in it is another one, if it is."""
+        """Report the membership to all brokers, if it has changed."""
         if membership != self.membership:
             self.membership = membership
             for attachment in self._by_broker.values():
@@ -111,11 +111,11 @@ class Attachments:
     async def wait_tried(self) -> CallError | None:
         """Wait until every broker has been tried, or time is up.
 
-        While not a single one has answered, that is the time of some calls: the first member of a
-        group has brokers write files and tell name servers, which takes long on a busy machine.
+        While no broker has answered, the limit is the time of several calls: for the first member
+        of a group, brokers write files and call name servers, which takes long on a busy machine.
 
         Returns:
-            Why not one of them has let the member in; nothing if one has.
+            Why no broker has admitted the member; None if one has.
         """
         attachments = list(self._by_broker.values())
         if not attachments:
@@ -140,7 +140,7 @@ class Attachments:
         )
 
     async def close(self) -> None:
-        """Say goodbye to all."""
+        """Detach from all brokers."""
         await asyncio.gather(
             *(attachment.close(GOODBYE_TIMEOUT_S) for attachment in self._by_broker.values()),
             *self._farewells,

@@ -1,4 +1,4 @@
-"""Sharing queues by a hash ring: few queues move when members come and go."""
+"""Sharing queues by a hash ring: few queues move when members join and leave."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _RING_BYTES: Final = 4
 
 
 class ConsistentHash:
-    """Members stand at many points of a ring; a queue goes to the next point behind its own.
+    """Each member has many points on a ring; a queue belongs to the next point behind its own.
 
     When a member leaves, only its queues move; shares may differ much. RocketMQ:
     ``AllocateMessageQueueConsistentHash``, with the same points and therefore the same shares.
 
     Attributes:
-        name: Says how many points a member has, since members that differ in that would not fit.
+        name: Includes the number of points, since members with different numbers would not fit.
     """
 
     def __init__(self, virtual_nodes: int = VIRTUAL_NODES_DEFAULT) -> None:
@@ -33,7 +33,7 @@ class ConsistentHash:
             virtual_nodes: At least one; more make shares more even.
 
         Raises:
-            IllegalArgument: There are none.
+            IllegalArgument: The number is less than one.
         """
         if virtual_nodes < 1:
             raise IllegalArgument("virtual_nodes is at least 1")
@@ -44,7 +44,7 @@ class ConsistentHash:
         self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
         """The queues of one member; none if it is not among the members."""
-        # Where two points fall together the later one stays, as in RocketMQ's map.
+        # If two points are equal, the later one counts, as in RocketMQ's map.
         ring = {
             _point(f"{member}-{node}"): member
             for member in client_ids
@@ -55,7 +55,7 @@ class ConsistentHash:
 
 
 def _next_point(points: Sequence[int], queue: MessageQueue) -> int:
-    # The text of a queue in Java, which is what RocketMQ hashes.
+    # RocketMQ hashes this text of a queue in Java.
     text = (
         f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name},"
         f" queueId={queue.queue_id}]"

@@ -1,4 +1,4 @@
-"""What a consumer is to be, and the checks of what applications say of it."""
+"""The plan of a consumer, and the checks of the arguments that applications give."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def checked_model(model: MessageModel) -> MessageModel:
     """Return a model if it is one.
 
     Raises:
-        IllegalArgument: It is none.
+        IllegalArgument: It is not one.
     """
     if model not in ("clustering", "broadcasting"):
         raise IllegalArgument(f'model {model!r}: "clustering" or "broadcasting"')
@@ -34,10 +34,10 @@ def checked_model(model: MessageModel) -> MessageModel:
 
 
 def checked_strategy(strategy: AllocationStrategy | None) -> AllocationStrategy:
-    """Return a strategy if it is one; averaging for nothing.
+    """Return a strategy if it is one; averaging for None.
 
     Raises:
-        IllegalArgument: It is none.
+        IllegalArgument: It is not one.
     """
     if strategy is None:
         return Averaging()
@@ -55,7 +55,7 @@ def filters_of(
     """The filters of subscriptions.
 
     Raises:
-        IllegalArgument: A topic has no legal name, or an expression cannot be understood.
+        IllegalArgument: The name of a topic or an expression is not legal.
     """
     if not isinstance(subscriptions, Mapping):
         raise IllegalArgument(
@@ -69,20 +69,20 @@ def filters_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerPlan:
-    """What a consumer is to be, checked.
+    """The checked plan of a consumer.
 
     Attributes:
         addresses: "host:port" of each name server.
         client_id: The id under which brokers know the consumer.
         group: The consumer group.
-        filters: What is wanted of each topic; a consumer whose queues are assigned by hand adds
-            to it.
-        start: Where the group begins in a queue that it has never consumed.
+        filters: The filter of each topic; a consumer whose queues are assigned by hand adds
+            topics.
+        start: The beginning in a queue that the group has never consumed.
         model: Each message to one member, or to every member.
         strategy: How members share queues.
         settings: How the consumer behaves.
         clock: Paces everything.
-        random: Chance.
+        random: Source of random numbers.
         ordered: Whether queues are consumed in order, under the broker's locks.
     """
 

@@ -1,4 +1,4 @@
-"""Sharing queues by machine rooms: who is near the broker goes first."""
+"""Sharing queues by machine rooms: members near the broker go first."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ ROOM_SEPARATOR = "@"
 class MachineRoom:
     """Only queues of brokers in given rooms are consumed, by all members alike.
 
-    A broker's room stands in its name, "room@broker". The queues of other rooms have no owner.
+    A broker's room is part of its name, "room@broker". The queues of other rooms have no owner.
     RocketMQ: ``AllocateMessageQueueByMachineRoom``.
 
     Attributes:
-        name: Names the rooms, since members that differ in them would not fit.
+        name: Includes the rooms, since members with different rooms would not fit.
     """
 
     def __init__(self, rooms: Collection[str]) -> None:
@@ -55,19 +55,19 @@ class MachineRoom:
 
     def _is_near(self, broker_name: str) -> bool:
         parts = broker_name.split(ROOM_SEPARATOR)
-        # "a room and a name", as RocketMQ has it: any other form is of no room.
+        # "room@name", as in RocketMQ: a name of another form has no room.
         return len(parts) == 2 and parts[0] in self._rooms
 
 
 class MachineRoomNearby:
     """Queues go to members in the room of their broker, and to all where no member is there.
 
-    Rooms are the zones that brokers and consumers are configured with, unless functions tell them.
+    Rooms are the configured zones of brokers and consumers, unless functions return them.
     RocketMQ: ``AllocateMachineRoomNearby``.
 
     Attributes:
-        name: Names the strategy within a room too.
-        needs_owners: Whether that one wants to know who owns what.
+        name: Includes the strategy within a room.
+        needs_owners: Whether that strategy needs the owners of queues.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class MachineRoomNearby:
         broker_room: Callable[[MessageQueue], str] | None = None,
         member_room: Callable[[str], str] | None = None,
     ) -> None:
-        """Set how a room's queues are shared, and who is where.
+        """Set how a room's queues are shared, and how rooms are found.
 
         Args:
             within: Divides the queues of one room; averaging if not given.
@@ -93,7 +93,7 @@ class MachineRoomNearby:
     def allocate(
         self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
-        """The queues of one member, where functions tell the rooms."""
+        """The queues of one member, if functions return the rooms."""
         return self.allocate_among(client_id, GroupFacts(queues=queues, client_ids=client_ids))
 
     def allocate_among(self, client_id: str, facts: GroupFacts) -> Sequence[MessageQueue]:
@@ -123,7 +123,7 @@ class MachineRoomNearby:
         client_ids: Sequence[str],
         facts: GroupFacts,
     ) -> Sequence[MessageQueue]:
-        """What a member gets of the queues of one room; with what is known of the group."""
+        """A member's part of the queues of one room, by the strategy within rooms."""
         if isinstance(self._within, InformedStrategy):
             some = replace(facts, queues=queues, client_ids=client_ids)
             return self._within.allocate_among(client_id, some)

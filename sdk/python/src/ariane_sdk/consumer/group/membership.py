@@ -1,4 +1,4 @@
-"""The members of a group, and which queues each of them gets."""
+"""The members of a group, and the queues of each of them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.route import Route
 
 BROKERS_ASKED_MAX: Final = 3
-"""Brokers of a topic that are asked for members: every member is attached to all of them, and one
-that has just restarted knows some of them only."""
+"""Brokers of a topic that are asked for members: every member is attached to all brokers of the
+topic, but a broker that has just restarted knows only some members."""
 
 
 class Share(NamedTuple):
-    """What one member gets of one topic.
+    """One member's part of one topic.
 
     Attributes:
         queues: Its queues.
@@ -39,7 +39,7 @@ class Share(NamedTuple):
 
 
 def membership_of(plan: ConsumerPlan, owned: Collection[MessageQueue] = ()) -> Membership:
-    """What a consumer says of its part in a group."""
+    """The membership that a consumer reports to brokers."""
     broadcasting, filters = plan.model == "broadcasting", plan.filters
     by_broker: dict[tuple[str, str], list[int]] = defaultdict(list)
     for queue in sorted(owned):
@@ -59,7 +59,7 @@ def membership_of(plan: ConsumerPlan, owned: Collection[MessageQueue] = ()) -> M
 
 
 class GroupView:
-    """The members of one group, as brokers see them."""
+    """The members of one group, by the answers of brokers."""
 
     def __init__(self, calls: BrokerCalls, plan: ConsumerPlan) -> None:
         self._calls = calls
@@ -68,12 +68,12 @@ class GroupView:
         self._strategy = plan.strategy
 
     async def share_of(self, route: Route) -> Share | None:
-        """What this member gets of a topic; nothing when brokers do not know it as a member yet.
+        """This member's part of a topic; None while brokers do not know it as a member yet.
 
         Raises:
-            CallError: No broker of the topic tells who the members are.
+            CallError: No broker of the topic returned its members.
         """
-        # Of this member, too, only what brokers know: others divide by that.
+        # Of this member, too, only the facts that brokers have: the other members divide by them.
         members = await self._members(route)
         client_ids = sorted(members)
         if self._client_id not in members:
@@ -86,7 +86,7 @@ class GroupView:
         return Share(queues, len(client_ids))
 
     async def _members(self, route: Route) -> dict[str, Membership]:
-        """The members that want the topic, by client id."""
+        """The members that subscribe to the topic, by client id."""
         brokers = [broker for broker in route.brokers if broker.read_address]
         answers = await asyncio.gather(
             *(
@@ -114,17 +114,17 @@ class GroupView:
 
 
 def facts_of(route: Route, members: Mapping[str, Membership]) -> GroupFacts:
-    """What a strategy may know of a topic and the members that want it.
+    """The facts for a strategy: of a topic and the members that subscribe to it.
 
     Args:
-        route: The topic's.
-        members: By client id.
+        route: The topic's route.
+        members: Memberships by client id.
     """
     owners: dict[MessageQueue, str] = {}
     for client_id in sorted(members):
         for owned in members[client_id].owned_queues:
             for queue_id in owned.queue_ids:
-                # Where two say so, all take the first for the owner.
+                # If two members report a queue, all take the first one as its owner.
                 owners.setdefault(MessageQueue(owned.topic, owned.broker_name, queue_id), client_id)
     return GroupFacts(
         queues=route.read_queues,

@@ -18,7 +18,7 @@ from ariane_sdk.routing.route import BrokerRoute
 
 
 class QueueLockCalls:
-    """Asks brokers for locks in the name of one member."""
+    """Calls brokers to lock queues for one member."""
 
     def __init__(self, connections: Connections, plan: ConsumerPlan) -> None:
         self._connections = connections
@@ -32,10 +32,10 @@ class QueueLockCalls:
         """Take or renew locks.
 
         Returns:
-            The epochs of the locks that the member has now, and for how many seconds.
+            The epochs of the member's locks, and the length of their lease in seconds.
 
         Raises:
-            CallError: The broker did not tell.
+            CallError: The broker refused or did not answer.
         """
         request = LockQueuesRequest(
             consumer_group=self._group,
@@ -56,7 +56,7 @@ class QueueLockCalls:
         """Give locks back.
 
         Raises:
-            CallError: The broker did not answer; the locks die by themselves.
+            CallError: The broker did not answer; the locks expire by themselves.
         """
         request = UnlockQueuesRequest(
             consumer_group=self._group,

@@ -6,23 +6,22 @@
     |<------- lock_life_s (30 s) ------->|  consume no more
     |<------------------ lease of the broker (60 s) ------------------>|  another member may own it
 
-Time is counted from before the question, by a clock that never jumps, and a member relies on a lock
-for less time than the broker keeps it. A process that was frozen for longer finds at its next look
-that it holds nothing.
+Time is counted from before the request, by the monotonic clock, and a member relies on a lock for
+less time than the broker keeps it. A process that was frozen for longer finds its locks expired at
+its next check.
 
-What a broker may have granted is held, or owed, until it is known to be gone::
+A lock that a broker may have granted is held, or owed, until it is known to be released::
 
-          acquire: granted          give_back; nobody uses it; lost
+          acquire: granted          give_back; not used; lost
     free ────────────────> held ──────────────────────────────────────> owed ────────> free
-      |                    renewed every 20 s,                          the broker is told, and
-      |                    as long as it is used                        told again every second
+      |                    renewed every 20 s,                          released at the broker,
+      |                    as long as it is used                        tried every second
       |                                                                   ^     |
-      +───────────── acquire: who knows whether it was granted ───────────+     | acquire
+      +───────────── acquire: unknown whether it was granted ─────────────+     | acquire
                                                                          held <─+
 
-A lock that is held and used by nobody would stand in the way of the whole group for as long as this
-process lives and renews it. Calls to one broker are made one at a time, so that none overtakes
-another.
+An unused lock that is still renewed would block the whole group for as long as this process lives.
+Calls to one broker are made one at a time, so that none overtakes another.
 """
 
 from __future__ import annotations
@@ -40,29 +39,29 @@ from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 
 RELIED_SHARE: Final = 3 / 4
-"""A lock is relied on for this share of the time for which its broker says that one may: 30 s of 40
-where the lease is 60 s."""
+"""A lock is relied on for this share of the time that its broker allows: 30 s of 40 s with a lease
+of 60 s."""
 
 RENEW_SHARE: Final = 1 / 2
-"""After this share of that time locks are renewed: 20 s."""
+"""Locks are renewed after this share of the allowed time: 20 s."""
 
 RENEW_RETRY_S: Final = 1.0
-"""How long to wait before a broker that did not renew is asked again."""
+"""Delay before a broker that did not renew is asked again."""
 
 RETURN_RETRY_S: Final = 1.0
-"""How long to wait before a broker is told again of locks that are given back."""
+"""Delay before a failed release of locks is repeated."""
 
 ANY_EPOCH: Final = 0
-"""Gives a lock back whatever its epoch is."""
+"""Releases a lock of any epoch."""
 
 
 class LockCalls(Protocol):
-    """Asks brokers for locks."""
+    """Calls brokers for locks."""
 
     async def lock(
         self, broker: BrokerRoute, queues: Sequence[MessageQueue]
     ) -> tuple[dict[MessageQueue, int], float]:
-        """Take or renew locks; their epochs, and for how long one may rely on them."""
+        """Take or renew locks; return their epochs, and for how long they may be relied on."""
         ...
 
     async def unlock(self, broker: BrokerRoute, epochs: dict[MessageQueue, int]) -> None:
@@ -75,8 +74,8 @@ class HeldLock:
     """A lock of one queue.
 
     Attributes:
-        epoch: Comes along with every pull and every stored offset.
-        good_until_s: Until when to rely on it, by the monotonic clock.
+        epoch: Its epoch, which is sent with every pull and every stored offset.
+        good_until_s: Until when it is relied on, by the monotonic clock.
     """
 
     epoch: int
@@ -95,15 +94,15 @@ class QueueLocks:
         on_lost: Callable[[MessageQueue], None],
         clock: Clock,
     ) -> None:
-        """Hold nothing yet.
+        """Start without locks.
 
         Args:
-            calls: Asks brokers.
-            broker_of: Where a queue is now; raises ``CallError`` when nobody knows.
-            is_used: Whether a queue is consumed, taken over or being given up. What is not is not
+            calls: Calls brokers.
+            broker_of: The present broker of a queue; raises ``CallError`` if it is unknown.
+            is_used: Whether a queue is consumed, taken over or being given up. Other locks are not
                 renewed.
-            on_lost: Told of a queue that must not be consumed any longer.
-            clock: Measures how long to rely on a lock, and paces renewals.
+            on_lost: Called with a queue that must not be consumed any longer.
+            clock: Measures how long locks are relied on, and paces renewals.
         """
         self._calls = calls
         self._broker_of = broker_of
@@ -124,17 +123,17 @@ class QueueLocks:
         return lock is not None and self._clock.monotonic_s() < lock.good_until_s
 
     def epoch_of(self, queue: MessageQueue) -> int | None:
-        """The epoch of the lock of a queue; nothing if there is none."""
+        """The epoch of the lock of a queue; None without a lock."""
         lock = self._held.get(queue)
         return None if lock is None else lock.epoch
 
     async def acquire(
         self, broker: BrokerRoute, queues: Sequence[MessageQueue]
     ) -> list[MessageQueue]:
-        """Take what is free; the queues that are held now.
+        """Lock queues that are free; return the queues that are held now.
 
         Raises:
-            CallError: The broker did not tell.
+            CallError: The broker refused or did not answer.
         """
         async with self._turns[broker.broker_name]:
             asked_s = self._clock.monotonic_s()
@@ -153,30 +152,30 @@ class QueueLocks:
         return [queue for queue in queues if queue in epochs]
 
     async def give_back(self, queues: Iterable[MessageQueue]) -> None:
-        """Let others have queues: at once, or as soon as their brokers can be told."""
+        """Release queues: at once, or as soon as their brokers are reachable."""
         given = {queue: self._held.pop(queue).epoch for queue in queues if queue in self._held}
         self._owe(given)
         await self._return(given)
 
     async def give_back_all(self) -> None:
-        """Hold nothing any longer; a broker that cannot be told now finds out by itself."""
+        """Release all locks; at an unreachable broker they expire by themselves."""
         await self.give_back(list(self._held))
         await self._return(self._owed)
 
     def lose(self, queue: MessageQueue) -> None:
-        """Rely on a lock no longer. Mostly another member has it; should it be ours, it is owed."""
+        """Drop a lock. Mostly another member has it; in case it is still ours, it is owed."""
         lock = self._held.pop(queue, None)
         if lock is not None:
             self._owe({queue: lock.epoch})
 
     def stop_relying(self, queue: MessageQueue) -> None:
-        """Who consumes a queue found its lock no longer good, and has stopped."""
+        """Drop an expired lock of a queue; its consumer has stopped."""
         if queue in self._held and not self.holds(queue):
             logger.warning("the lock of %s was not renewed in time", queue)
             self._lost(queue)
 
     async def return_by_and_by(self) -> None:
-        """One round: wait until locks are owed, and for a while, and give them back."""
+        """One round: wait until locks are owed, wait a while, and release them."""
         await self._owing.wait()
         await self._clock.sleep(RETURN_RETRY_S)
         await self._return(self._owed)
@@ -198,7 +197,7 @@ class QueueLocks:
         return min(self._reliable_s.values()) * RENEW_SHARE
 
     async def _sleep_unless_hurried(self, seconds: float) -> None:
-        """Sleep, but no longer once a broker has given a lock for less time than all before."""
+        """Sleep; wake early if a broker gives a lock for less time than all before."""
         self._hurried.clear()
         waits = (
             asyncio.ensure_future(self._clock.sleep(seconds)),
@@ -211,7 +210,7 @@ class QueueLocks:
                 wait.cancel()
 
     async def renew(self) -> bool:
-        """Renew all locks that are used; whether every broker answered."""
+        """Renew all used locks; return whether every broker answered."""
         idle = [queue for queue in self._held if not self._is_used(queue)]
         if idle:
             logger.warning("locks that nobody uses are given back: %s", idle)
@@ -222,7 +221,7 @@ class QueueLocks:
         return all(answered)
 
     async def _renew_at(self, broker_name: str) -> bool:
-        """Renew the locks of one broker's queues; whether it has answered."""
+        """Renew the locks of one broker's queues; return whether it answered."""
         async with self._turns[broker_name]:
             before = {
                 queue: lock.epoch
@@ -244,7 +243,7 @@ class QueueLocks:
         return True
 
     def _good_until_s(self, broker_name: str, asked_s: float, reliable_s: float) -> float:
-        """Until when to rely on locks that a broker gave; remembers what it said."""
+        """Until when locks of a broker are relied on; remembers the broker's time."""
         if reliable_s < min(self._reliable_s.values(), default=reliable_s):
             self._hurried.set()
         self._reliable_s[broker_name] = reliable_s
@@ -253,25 +252,25 @@ class QueueLocks:
     def _take_renewal(
         self, queue: MessageQueue, epoch: int, granted: int | None, good_until_s: float
     ) -> None:
-        """Take in what a broker says of one lock.
+        """Apply a broker's answer about one lock.
 
         Args:
             queue: The queue.
-            epoch: Of the lock that was to be renewed.
-            granted: Of the lock that this member has now; nothing if it has none.
-            good_until_s: Until when to rely on it.
+            epoch: Epoch of the lock that was to be renewed.
+            granted: Epoch of the lock that this member has now; None without one.
+            good_until_s: Until when it is relied on.
         """
         if self.epoch_of(queue) != epoch:
             if granted is not None:
-                self._owe({queue: granted})  # Given back, or lost, meanwhile.
+                self._owe({queue: granted})  # The lock was given back, or lost, meanwhile.
         elif granted == epoch and self.holds(queue):
             self._held[queue] = HeldLock(epoch, good_until_s)
         elif granted == epoch:
-            # Who found it no longer good has stopped, and only begins anew with a new lock.
+            # A consumer that found it expired has stopped, and begins anew only with a new lock.
             logger.warning("the lock of %s was renewed too late", queue)
             self._lost(queue)
         else:
-            # Also when the lock is ours again: somebody may have had it in between.
+            # Also when the lock is ours again: another member may have had it in between.
             logger.warning("another member took over %s", queue)
             self._lost(queue)
             if granted is not None:
@@ -287,7 +286,7 @@ class QueueLocks:
             self._owing.set()
 
     async def _return(self, queues: Iterable[MessageQueue]) -> None:
-        """Tell brokers of locks that are owed; those that cannot be told stay owed."""
+        """Release owed locks; locks of unreachable brokers stay owed."""
         await asyncio.gather(
             *(self._return_at(name, set(queues)) for name in _broker_names(queues))
         )

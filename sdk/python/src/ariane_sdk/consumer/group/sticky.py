@@ -1,9 +1,9 @@
-"""Sharing queues with the fewest moves: everybody keeps what fits into an even division.
+"""Sharing queues with the fewest moves: each member keeps as many as an even division allows.
 
-What members remember differs; what the brokers know of all of them does not. So that is what
-every member starts from, for its own queues too: the same input gives the same division. A member
-that read before another one's change was heard divides otherwise for a moment, is told of the
-change, and divides anew. Dividing what was divided changes nothing, so that ends the exchange.
+What members remember differs; the brokers' record of owners does not. So every member starts from
+that record, for its own queues too: the same input gives the same division. A member that read the
+record before another member's change divides otherwise for a moment, is notified of the change, and
+divides anew. Dividing a finished division changes nothing, so the exchange ends.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from ariane_sdk.message_queue import MessageQueue
 class Sticky:
     """Shares differ by at most one, and as few queues as possible change hands.
 
-    Members say which queues they own. Each keeps its own up to an even share; who has most keeps
-    one of the larger shares. What is left over, or was nobody's, goes to who has too few.
+    Members report the queues that they own. Each keeps its own up to an even share; members with
+    most keep the larger shares. Queues that are left over or had no owner go to members with too
+    few.
 
     ::
 
@@ -49,7 +50,7 @@ def divide(
     Args:
         queues: All queues, sorted.
         client_ids: All members, sorted; at least one.
-        owners: Who owns what now; owners that are no members own nothing.
+        owners: The present owner of each queue; owners that are no members are ignored.
     """
     held: dict[str, list[MessageQueue]] = {member: [] for member in client_ids}
     free = []
@@ -60,7 +61,7 @@ def divide(
         else:
             free.append(queue)
     share, larger_count = divmod(len(queues), len(client_ids))
-    # Stable: among those who have as many, the first get the larger shares.
+    # The sort is stable: among members with equal numbers, the first get the larger shares.
     by_held = sorted(client_ids, key=lambda member: -len(held[member]))
     sizes = {member: share + (position < larger_count) for position, member in enumerate(by_held)}
     for member in client_ids:

@@ -1,1 +1,1 @@
-"""Receiving without owning queues: messages with receipts, settled one by one."""
+"""Receiving without owning queues: each message has a receipt and is settled by itself."""

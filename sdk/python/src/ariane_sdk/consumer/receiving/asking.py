@@ -1,16 +1,16 @@
-"""Asking all brokers of a group's topics for messages, again and again.
+"""Requesting messages from all brokers of a group's topics, in a loop.
 
 ::
 
     broker a   ask ... full answer   ask ahead ... answer (waits)
     broker b   ask ... answer                    ask ......... held
                          |                        |
-    line               [ batch ]  ->  whoever consumes: works, then wants the next
+    line               [ batch ]  ->  the application: works, then wants the next
 
-One batch stands in line, and each broker has one more ready or on its way at most: what is fetched
-is invisible to other members, who may have nothing to do. A broker is asked ahead only where it
-likely has more. A call that is held is made for somebody who waits: while a consumer works, what
-comes goes to others, and whoever stops after a batch leaves no call behind that is answered just
+One batch stands in line, and each broker has at most one more ready or on its way: fetched messages
+are invisible to other members, which may be idle. A broker is asked ahead only if it likely has
+more. A call is held only while the application waits. While it works, new messages go to other
+members; and an application that stops after a batch leaves no call behind that is answered just
 then.
 """
 
@@ -35,23 +35,23 @@ from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
 
 HOLD_S: Final = 15.0
-"""How long one call is held while there is nothing."""
+"""How long one call is held while there are no messages."""
 RETRY_S: Final = 1.0
-"""Before a broker that failed is asked again."""
+"""Delay before a broker that failed is asked again."""
 SLOW_SHARE: Final = 8
-"""Whoever works on a batch for longer than this part of the time for which messages are invisible
-gets the next one fresh."""
+"""If the application works on a batch for longer than this part of the invisible time, its next
+batch is fetched anew."""
 ENDING_S: Final = 1.0
-"""What was asked ahead is answered at once; whoever ends waits for it no longer than that."""
+"""The longest wait at the end for calls made ahead, which brokers answer at once."""
 
 Receive: TypeAlias = Callable[[BrokerRoute, ReceiveOrder, float], Coroutine[None, None, Answer]]
-"""Asks a broker, with how long it holds the call."""
+"""Asks a broker for messages; the number is the hold time in seconds."""
 
 
 def is_held(message: ReceivedMessage, clock: Clock) -> bool:
-    """Whether nobody else gets a message yet; one that has waited here for too long is another's.
+    """Whether this member still holds a message; after too long a wait another may have it.
 
-    Those of an answer, of which a batch is a part, are held for as long as each other.
+    All messages of an answer, and so of a batch, are held until the same time.
     """
     held = message.receipt.held_until_s > clock.monotonic_s()
     if not held:
@@ -65,7 +65,7 @@ def _names(brokers: dict[str, BrokerRoute], name: str) -> bool:
 
 
 class Asking:
-    """Asks all brokers until nobody wants more."""
+    """Asks all brokers until the application wants no more."""
 
     def __init__(
         self,
@@ -79,18 +79,19 @@ class Asking:
         doubt: Callable[[], None],
         keeps: bool = False,
     ) -> None:
-        """Take the parts; nobody is asked yet.
+        """Take the parts; no broker is asked yet.
 
         Args:
             receive: Asks a broker.
-            brokers: Those that have queues of the topics now, by address.
-            order: What is asked for.
-            fetched: What nobody took comes first, and what nobody takes is left there in the end.
+            brokers: Returns the brokers that have queues of the topics now, by address.
+            order: The order for each broker.
+            fetched: Messages left by an earlier request, which are returned first; messages that
+                are not taken stay there in the end.
             clock: Paces.
-            timeout_s: Ends after this time without a message; nothing: never, and whoever takes a
-                batch will want the next.
-            doubt: Is told that a broker does not answer, or has become a replica.
-            keeps: Whether brokers keep invisible what came.
+            timeout_s: Ends after this time without a message; None: never, and the application is
+                expected to want each next batch.
+            doubt: Called when a broker does not answer, or has become a replica.
+            keeps: Whether brokers renew the invisible time of messages by themselves.
         """
         self._receive = receive
         self._brokers = brokers
@@ -105,19 +106,19 @@ class Asking:
         self._askers: dict[str, asyncio.Task[None]] = {}
         self._ahead: dict[str, asyncio.Task[Answer]] = {}
         self._sent: set[str] = set()
-        self._wanted = asyncio.Event()  # Somebody waits, and nothing stands in line.
+        self._wanted = asyncio.Event()  # The application waits, and the line is empty.
         self._wanted.set()
         self._is_slow = False
         invisible_s = duration_s(order.invisible_duration) or math.inf
         self._slow_s = math.inf if keeps else invisible_s / SLOW_SHARE
 
     async def batches(self) -> AsyncGenerator[Batch]:
-        """Batches of all brokers as they come.
+        """Yield batches of all brokers as they arrive.
 
         Raises:
             RouteNotFound: No live broker carries a topic.
             CallError: The group may not receive.
-            RecordDamaged: What a broker gave cannot be taken apart.
+            RecordDamaged: A broker's answer cannot be decoded.
         """
         try:
             while True:
@@ -127,7 +128,7 @@ class Asking:
                         begin_s = self._clock.monotonic_s()
                         yield batch
                         self._pace(begin_s)
-                    del batch  # Whoever drops it while the next one comes has it dropped.
+                    del batch  # So the application alone decides how long the batch lives.
                 await self._follow()
                 if self._kept:
                     continue
@@ -142,7 +143,7 @@ class Asking:
                     continue
                 if isinstance(found, CallError):
                     raise found
-                # Only now: answers that wait are one piece of memory each, and cost nothing.
+                # Decoded only now: a waiting answer is one piece of memory, and cheap.
                 batch = self._first(messages_of(found))
                 del found
                 if is_held(batch[0], self._clock):
@@ -154,18 +155,18 @@ class Asking:
             await self._end()
 
     def _pace(self, begin_s: float) -> None:
-        """Whoever consumes has worked since then: nothing is asked ahead if that took long."""
+        """Note how long the application worked: after long work no broker is asked ahead."""
         self._is_slow = self._clock.monotonic_s() - begin_s > self._slow_s
 
     def _first(self, messages: Batch) -> Batch:
-        """The first messages of a batch that was fetched when more were wanted; keeps the rest."""
+        """The first messages of a batch, as many as the order wants; the rest is kept."""
         count_max = self._order.message_count_max
         if len(messages) > count_max:
             self._kept.append(messages[count_max:])
         return messages[:count_max]
 
     async def _follow(self) -> None:
-        """Ask every broker of the topics, as far as they are known now."""
+        """Ask every broker of the topics in the present routes."""
         brokers = await self._brokers()
         for address in [address for address, asker in self._askers.items() if asker.done()]:
             del self._askers[address]
@@ -176,13 +177,13 @@ class Asking:
         self._fetched.keep_late_but(brokers.keys())
 
     def _ask_others(self, brokers: dict[str, BrokerRoute]) -> None:
-        """Ask those that are not asked yet."""
+        """Ask brokers that are not asked yet."""
         for address in brokers.keys() - self._askers.keys():
             asking = self._ask(address, brokers[address])
             self._askers[address] = start_task(asking, f"receive-{address}")
 
     async def _stop(self, addresses: AbstractSet[str]) -> None:
-        """Ask some brokers no longer, and keep what they gave and nobody took."""
+        """Stop asking some brokers, and keep their answers that were not taken."""
         askers = [self._askers[address] for address in addresses]
         for asker in askers:
             asker.cancel()
@@ -191,40 +192,40 @@ class Asking:
         ahead = [self._ahead[address] for address in addresses if address in self._ahead]
         for address in addresses - self._sent:
             if address in self._ahead:
-                self._ahead[address].cancel()  # What was not asked for brings nothing.
+                self._ahead[address].cancel()  # The broker was not asked yet: no message is lost.
         if ahead:
             _, late = await asyncio.wait(ahead, timeout=ENDING_S)
             for call in late:
                 call.cancel()
-        # Only now: whoever is cancelled above finds them here when it ends.
+        # Only now: the tasks cancelled above use these entries until they end.
         for address in addresses:
             del self._askers[address]
             if address in self._ahead:
                 self._fetched.keep_of(self._ahead.pop(address))
 
     async def _ask(self, address: str, broker: BrokerRoute) -> None:
-        """Ask one broker again and again, until nothing can come of it."""
+        """Ask one broker again and again, until it is of no more use."""
         try:
             await self._ask_on(address, broker)
         except CallError as error:
             await self._line.put(error)
 
     async def _ask_on(self, address: str, broker: BrokerRoute) -> None:
-        # Whoever wants one batch makes one call of it.
+        # With a timeout the application wants one batch: one held call serves it.
         likely = self._timeout_s is None and not self._fetched.is_late(address)
         while True:
             await self._wanted.wait()
             try:
                 answer = await self._next_answer(address, broker, likely=likely)
             except CallError as error:
-                # One that has become a replica says so, and can be asked nowhere else.
+                # A broker that has become a replica refuses; its address is of no use then.
                 away = isinstance(error, ServiceUnavailable | DeadlinePassed)
                 if not error.retriable and not away:
                     raise
                 logger.info("broker %s gives no messages: %s", broker.broker_name, error)
                 self._doubt()
                 await self._clock.sleep(RETRY_S)
-                # Who has taken over is asked at once, not when somebody wants more.
+                # A new primary is asked at once, not only when the application wants more.
                 brokers = await self._brokers()
                 self._ask_others(brokers)
                 if address not in brokers and _names(brokers, broker.broker_name):
@@ -246,13 +247,13 @@ class Asking:
                 return
 
     async def _next_answer(self, address: str, broker: BrokerRoute, *, likely: bool) -> Answer:
-        """What was asked ahead, or what one call brings; held unless there is likely something."""
+        """The answer of a call made ahead, or of a new call, held unless messages are likely."""
         if likely and address not in self._ahead:
             await self._ask_at_once(address, broker)
         if address not in self._ahead:
             return await self._answer(address, broker)
         try:
-            # Whoever ends takes what it brings, also when this is cancelled.
+            # ``_stop`` takes its answer, also if this is cancelled.
             answer = await asyncio.shield(self._ahead[address])
         except CallError:
             del self._ahead[address]
@@ -261,7 +262,7 @@ class Asking:
         return answer
 
     async def _answer(self, address: str, broker: BrokerRoute) -> Answer:
-        """One call that is held; for one batch it outlives whoever waits for it."""
+        """Make a held call; if one batch is wanted, the call outlives the wait for it."""
         hold_s = min(HOLD_S, self._wait_s)
         calls = self._fetched.take_late(address)
         if not calls and self._timeout_s is None:
@@ -278,14 +279,14 @@ class Asking:
             self._fetched.add_late(address, calls)
 
     async def _ask_at_once(self, address: str, broker: BrokerRoute) -> None:
-        """Have the broker work while records become messages. Not held: see ``ENDING_S``."""
+        """Ask the broker while records are decoded here. Not held: see ``ENDING_S``."""
         asking = self._in_turn(address, broker)
         self._ahead[address] = asyncio.create_task(asking, name=f"ariane-receive-ahead-{address}")
         await asyncio.sleep(0)  # The call is made,
         await asyncio.sleep(0)  # and is on its way.
 
     async def _in_turn(self, address: str, broker: BrokerRoute) -> Answer:
-        """What the broker has now, when it is this consumer's turn to be told."""
+        """Ask for the messages that the broker has now, at this consumer's turn."""
         async with turn_at(address):
             self._sent.add(address)
             try:
@@ -294,14 +295,14 @@ class Asking:
                 self._sent.remove(address)
 
     def _is_full(self, answer: Answer) -> bool:
-        """Whether there may be more where it came from."""
+        """Whether the broker likely has more."""
         return (
             answer.message_count >= self._order.message_count_max
             or answer.size_bytes * 2 >= self._order.size_bytes_max
         )
 
     async def _end(self) -> None:
-        """Stop asking, and keep what nobody took for who asks next."""
+        """Stop asking, and keep messages that were not taken for the next request."""
         await self._stop(set(self._askers))
         while not self._line.empty():
             found = self._line.get_nowait()

@@ -1,4 +1,4 @@
-"""What was fetched and nobody took: batches, and calls that were in flight when the asker ended."""
+"""Batches that were fetched and not taken, and calls still in flight when asking ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Batch: TypeAlias = list[ReceivedMessage]
 
 
 class Fetched:
-    """What whoever asks next has first: to give it back would be an attempt of each message.
+    """Messages that the next request returns first: giving them back would count as an attempt.
 
     Attributes:
         kept: Batches.
@@ -29,7 +29,7 @@ class Fetched:
         return bool(self.kept or self._late)
 
     def keep(self, answer: Answer) -> None:
-        """Keep what came."""
+        """Keep the messages of an answer."""
         if not answer.message_count:
             return
         try:
@@ -38,7 +38,7 @@ class Fetched:
             logger.error("messages come again when their time is over: %s", error)
 
     def keep_of(self, call: asyncio.Task[Answer]) -> None:
-        """Keep what a call brought, if it has ended well."""
+        """Keep the messages of a call, if it succeeded."""
         if call.done() and not call.cancelled() and call.exception() is None:
             self.keep(call.result())
 
@@ -47,18 +47,18 @@ class Fetched:
         return address in self._late
 
     def add_late(self, address: str, calls: AbstractSet[asyncio.Task[Answer]]) -> None:
-        """Leave calls in flight: messages on their way would be invisible to everybody."""
+        """Leave calls in flight: cancelling would leave messages on their way invisible to all."""
         if calls:
             self._late.setdefault(address, set()).update(calls)
 
     def take_late(self, address: str) -> set[asyncio.Task[Answer]]:
-        """The calls to a broker that are in flight; they are the caller's now."""
+        """Take the calls to a broker that are in flight."""
         return self._late.pop(address, set())
 
     def keep_late_but(self, addresses: AbstractSet[str]) -> None:
-        """Keep what calls brought to all brokers but some.
+        """Keep the messages of calls to all brokers except ``addresses``.
 
-        One that is held is looked at again the next time: it may bring messages yet.
+        A call that is still held is looked at again the next time: it may return messages yet.
         """
         for address in self._late.keys() - addresses:
             calls = self.take_late(address)
@@ -67,9 +67,9 @@ class Fetched:
             self.add_late(address, {call for call in calls if not call.done()})
 
     async def take_all(self) -> list[Batch]:
-        """All that is here and on its way; it is the caller's now."""
+        """Take all messages, also those on their way."""
         calls = [call for some in self._late.values() for call in some]
-        # Before others run: what they leave here meanwhile is not looked at.
+        # Before other tasks run: calls that they add meanwhile are not taken.
         self._late.clear()
         for call in calls:
             call.cancel()

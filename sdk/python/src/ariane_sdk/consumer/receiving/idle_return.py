@@ -1,4 +1,4 @@
-"""Giving back what was fetched and nobody asks for, after a while."""
+"""Gives fetched messages back after the application has not asked for a while."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ariane_sdk.runtime.tasks import start_task
 
 
 class IdleReturn:
-    """Gives back when nobody has asked for so long."""
+    """A timer that gives messages back."""
 
     def __init__(self, give_back: Callable[[], Coroutine[Any, Any, None]], after_s: float) -> None:
         self._give_back = give_back
@@ -19,17 +19,17 @@ class IdleReturn:
         self._returning: set[asyncio.Task[None]] = set()
 
     def begin(self) -> None:
-        """Nobody asks from now on."""
+        """Start the timer."""
         self.end()
         self._timer = asyncio.get_running_loop().call_later(self._after_s, self._return)
 
     def end(self) -> None:
-        """Somebody asks."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
 
     async def close(self) -> None:
-        """Give back nothing more; wait for what is on its way."""
+        """Stop the timer, and wait for returns that are in progress."""
         self.end()
         await asyncio.gather(*self._returning)
 

@@ -1,10 +1,10 @@
-"""Having brokers keep messages invisible: said of what has come, until brokers have heard it.
+"""Asking brokers to renew the invisible time of messages that have arrived here.
 
-A broker cannot know whether its answers arrive. So a client says what it has, of all answers of a
-moment together::
+A broker cannot know whether its answers arrive. So a client reports the receipts that it has, of
+all answers of a moment together::
 
     answers     a   b c          d
-    said             (a b c)         (d)      each within a quarter of the invisible duration
+    reported         (a b c)         (d)      each within a quarter of the invisible time
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
 
 WAIT_S_MAX: Final = 1.0
-"""A broker is told within this time; earlier where messages are invisible for a short time."""
+"""The longest delay of a report; shorter if the invisible time is short."""
 SHARE: Final = 4
-"""Of the invisible duration may pass one part in so many before a broker is told."""
+"""A report is delayed by at most the invisible time divided by this."""
 RECEIPTS_MAX: Final = 4096
-"""A broker takes so many in one call."""
+"""The most receipts that a broker accepts in one call."""
 
 
 class _Kept(NamedTuple):
-    """A receipt that is to be said.
+    """A receipt to report.
 
     Attributes:
-        broker_name: Who gave it.
-        address: Where.
+        broker_name: The broker that gave it.
+        address: The broker's address then.
         token: The receipt.
-        until_s: Then it is too late, by the monotonic clock.
+        until_s: When it expires, by the monotonic clock.
     """
 
     broker_name: str
@@ -49,7 +49,7 @@ class _Kept(NamedTuple):
 
 
 class Keeping:
-    """Tells brokers what a consumer has."""
+    """Reports the receipts of a consumer to brokers."""
 
     def __init__(
         self, calls: ReceiveCalls, client_id: str, *, invisible_s: float, clock: Clock
@@ -59,7 +59,7 @@ class Keeping:
         Args:
             calls: Calls brokers.
             client_id: The consumer.
-            invisible_s: How long its messages stay invisible by themselves.
+            invisible_s: The invisible time of its messages, without renewal.
             clock: Paces.
         """
         self._calls = calls
@@ -71,7 +71,7 @@ class Keeping:
         self._saying: asyncio.Task[None] | None = None
 
     async def receive(self, broker: BrokerRoute, order: ReceiveOrder, hold_s: float) -> Answer:
-        """As ``ReceiveCalls.receive``; the broker is told soon that it keeps what came."""
+        """As ``ReceiveCalls.receive``; the receipts are reported soon."""
         answer = await self._calls.receive(broker, order, hold_s)
         self._waiting += [
             _Kept(answer.broker_name, answer.address, queue.head.receipt, answer.held_until_s)
@@ -82,9 +82,9 @@ class Keeping:
         return answer._replace(held_until_s=math.inf)
 
     async def say_before(self, messages: Iterable[ReceivedMessage]) -> None:
-        """Have brokers told before something else is said of messages.
+        """Report receipts before another request about the same messages.
 
-        Whom it does not reach hears it never: it would undo what is said then.
+        A report that fails now is not repeated: later it would undo that request.
         """
         if not self._waiting:
             return
@@ -93,7 +93,7 @@ class Keeping:
         self._waiting = [each for each in self._waiting if each.token not in tokens]
 
     async def close(self) -> None:
-        """Say nothing any more."""
+        """Report nothing any more."""
         self._waiting.clear()
         if self._saying is not None:
             self._saying.cancel()
@@ -118,7 +118,7 @@ class Keeping:
             )
 
     async def _say_some(self, some: list[_Kept]) -> None:
-        """Tell one broker; what it has not heard is said again while it is of use."""
+        """Report to one broker; after a failure, receipts are reported again until they expire."""
         name, tokens = some[0].broker_name, [each.token for each in some]
         try:
             await self._calls.keep(name, some[-1].address, self._client_id, tokens)

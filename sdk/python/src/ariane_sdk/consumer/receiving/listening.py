@@ -1,4 +1,4 @@
-"""A listener at work on received messages: several at a time, each settled when it is done.
+"""A listener's work on received messages: several at a time, each settled when it is done.
 
 ::
 
@@ -6,10 +6,10 @@
                                 |  failed, may succeed yet    ^
                                 +──> again every second ──────+
 
-Brokers keep a message invisible as long as this consumer runs. One whose settlement never reached
-its broker would come to nobody for hours, so settling is tried until the broker has said what
-became of the message. Only the first try counts as work: a broker that is away holds up no messages
-of others.
+Brokers keep a message invisible as long as this consumer runs. If its settlement did not reach the
+broker, no consumer would get the message for hours. So settling is tried until the broker has
+answered. Only the first try counts as work: an unreachable broker does not hold up messages of
+others.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
 
 SETTLE_RETRY_S: Final = 1.0
-"""Before a message is settled again."""
+"""Delay before a message is settled again."""
 
 
 class Settler(Protocol):
     """Settles messages; the consumer."""
 
     async def ack(self, *messages: ReceivedMessage) -> None:
-        """Messages are done."""
+        """Settle messages as done."""
 
     async def nack(self, *messages: ReceivedMessage, cause: str) -> None:
-        """Messages failed."""
+        """Settle messages as failed."""
 
     async def extend(self, *messages: ReceivedMessage, seconds: float) -> None:
-        """Messages stay invisible for so long from now on."""
+        """Set the invisible time of messages from now on."""
 
 
 class Listening:
-    """Has a listener work on messages."""
+    """Calls a listener with messages, and settles them."""
 
     def __init__(
         self, listener: Listener, settler: Settler, *, concurrency: int, clock: Clock
     ) -> None:
-        """Work on none yet.
+        """Start without messages.
 
         Args:
             listener: Called with one message at a time.
             settler: Settles messages.
-            concurrency: So many are in work at a time.
-            clock: Paces what is tried again.
+            concurrency: The most messages in work at a time.
+            clock: Paces repeats.
         """
         self._calls = ListenerCalls(listener, threads=concurrency)
         self._settler = settler
@@ -63,9 +63,9 @@ class Listening:
         self._free = asyncio.Semaphore(concurrency)
 
     async def run(self, messages: AsyncGenerator[ReceivedMessage]) -> None:
-        """Work on messages until there are no more. What they raise comes as it is.
+        """Work on messages until there are no more. Errors of the generator are raised as they are.
 
-        Whoever cancels this waits until what is in work is given back or settled.
+        When this is cancelled, it ends once all messages in work are given back or settled.
         """
         works: set[asyncio.Task[None]] = set()
         try:
@@ -79,7 +79,7 @@ class Listening:
                 await asyncio.wait(works)
         except BaseException:
             try:
-                # First: a call of our own would get what is given back.
+                # First: otherwise our own call would receive the messages that are given back.
                 await messages.aclose()
             finally:
                 for work in works:
@@ -104,11 +104,11 @@ class Listening:
                 settled = await _to_its_end(self._settle(settle, message))
 
     async def _outcome(self, message: ReceivedMessage) -> Callable[[], Awaitable[None]]:
-        """Have the listener work; what settles the message then."""
+        """Call the listener; return the function that settles the message by the outcome."""
         try:
             await self._calls.deliver([message])
         except asyncio.CancelledError:
-            # As long as this consumer runs it would come to nobody.
+            # Give it back: no consumer would get it as long as this one runs.
             await self._settle(partial(self._settler.extend, message, seconds=0), message)
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the message failed.
@@ -119,7 +119,7 @@ class Listening:
     async def _settle(
         self, settle: Callable[[], Awaitable[None]], message: ReceivedMessage
     ) -> bool:
-        """Settle a message; whether nothing more can be done about it."""
+        """Settle a message; return False if trying again may help."""
         try:
             await settle()
         except ReceiptExpired:
@@ -132,7 +132,7 @@ class Listening:
 
 
 async def _to_its_end(coroutine: Coroutine[Any, Any, bool]) -> bool:
-    """Wait for something that is not to be cut off; being cancelled counts when it has ended."""
+    """Run a coroutine to its end; a cancellation takes effect only then."""
     task = asyncio.ensure_future(coroutine)
     try:
         return await asyncio.shield(task)

@@ -11,11 +11,11 @@ from ariane_sdk.message import ReceivedMessage
 MessageListener: TypeAlias = (
     Callable[[ReceivedMessage], Awaitable[object]] | Callable[[ReceivedMessage], object]
 )
-"""Gets one message. Returns when done with it; raises if it failed."""
+"""Called with one message. Returns when the message is done; raises if it failed."""
 
 
 def of_one(listener: MessageListener) -> Listener:
-    """A listener that is called with one message at a time, in its own way."""
+    """A listener for lists of one message; a coroutine function if the given one is."""
     if is_coroutine_function(listener):
 
         async def wait(messages: Sequence[ReceivedMessage]) -> None:

@@ -1,4 +1,4 @@
-"""The calls of a receiving consumer: packed records in, receipts with ranges out."""
+"""The calls of a receiving consumer: it receives packed records, and sends receipts with ranges."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ from ariane_sdk.runtime.clock import Clock
 _SIZE_BYTES: Final = 4
 CAUSE_LENGTH_MAX: Final = 1024
 SETTLEMENTS_MAX: Final = 8192
-"""A broker takes so many in one call."""
+"""The most settlements that a broker accepts in one call."""
 ANSWER_SECONDS: Final = 5.0
-"""So much longer than its hold may a call take."""
+"""How much longer than its hold time a call may take."""
 
 _Runs: TypeAlias = list[NDArray[np.int64]]
 """Queue offsets of messages of one receipt."""
 
 
 class Settlement(NamedTuple):
-    """What becomes of messages; with neither a duration nor a failure, they are done.
+    """The new state of messages: invisible, failed, or done if neither is set.
 
     Attributes:
-        invisible_s: They stay invisible for so long from now on.
-        nack: They failed.
+        invisible_s: Their invisible time from now on.
+        nack: The failure.
     """
 
     invisible_s: float | None = None
@@ -71,12 +71,12 @@ DONE: Final = Settlement()
 
 
 def failed(delay_s: float | None, *, dead_letter: bool, cause: str) -> Settlement:
-    """What becomes of messages that failed.
+    """The settlement of messages that failed.
 
     Args:
-        delay_s: How long they wait; nothing: as the group's retry policy says.
+        delay_s: Delay before the next attempt; None: the delay of the group's retry policy.
         dead_letter: Whether they become dead letters at once.
-        cause: The reason, for people; cut to what brokers take.
+        cause: The reason in words; cut to the length that brokers accept.
     """
     printable = "".join(sign if sign.isprintable() else " " for sign in cause)
     nack = Nack(dead_letter=dead_letter, cause=printable[:CAUSE_LENGTH_MAX])
@@ -93,13 +93,13 @@ def duration_of(seconds: float) -> Duration:
 
 
 class Answer(NamedTuple):
-    """What one broker gave.
+    """The answer of one broker.
 
     Attributes:
         broker_name: The broker.
-        address: Where it was asked.
-        queues: What each of its queues gave.
-        held_until_s: Until when nobody else gets it, by the client's monotonic clock.
+        address: Its address.
+        queues: The parts of its queues.
+        held_until_s: End of the messages' invisible time, by the client's monotonic clock.
     """
 
     broker_name: str
@@ -109,7 +109,7 @@ class Answer(NamedTuple):
 
     @property
     def message_count(self) -> int:
-        """How many messages came."""
+        """The number of messages."""
         return sum(len(queue.head.record_sizes) for queue in self.queues) // _SIZE_BYTES
 
     @property
@@ -137,11 +137,11 @@ class ReceiveCalls:
         self._clock = clock
 
     async def receive(self, broker: BrokerRoute, order: ReceiveOrder, hold_s: float) -> Answer:
-        """What one broker gives; nothing when the hold time ended.
+        """Receive messages of one broker; none if the hold time ended.
 
         Raises:
-            CallError: The broker gives none.
-            RecordDamaged: Its answer cannot be taken apart.
+            CallError: The broker refused or did not answer.
+            RecordDamaged: Its answer cannot be decoded.
         """
         address = read_address(broker)
         wanted = ReceiveOrder()
@@ -165,20 +165,20 @@ class ReceiveCalls:
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """Settle messages of any brokers, those of one broker in one call.
+        """Settle messages of any brokers, messages of one broker in one call.
 
-        They are settled where the broker's primary is now: another process may have taken over
-        since it gave them, and knows what was handed out.
+        The calls go to the brokers' present primaries: a replica that took over since knows the
+        receipts, too.
 
         Raises:
-            ReceiptExpired: Some are another's by now; the others are settled.
-            CallError: Nobody knows of some whether they are settled.
+            ReceiptExpired: Another member has some of them by now; the others are settled.
+            CallError: Whether some of them are settled is unknown.
         """
         by_broker: dict[str, dict[Receipt, _Runs]]
         by_broker = defaultdict(lambda: defaultdict(list))
         at: dict[str, str] = {}
         try:
-            # Those of one receipt tend to stand together: a step for each run of them.
+            # Messages of one receipt tend to be neighbours: one step for each run of them.
             for receipt, run in groupby(messages, attrgetter("receipt")):
                 name = receipt.message_queue.broker_name
                 by_broker[name][receipt].append(queue_offsets_of(list(run)))
@@ -192,23 +192,23 @@ class ReceiveCalls:
         ]
         ended = await asyncio.gather(*calls, return_exceptions=True)
         errors = [error for error in ended if error is not None]
-        # Of those that expired it is known what became of them.
+        # Other errors first: of expired receipts the outcome is known.
         for error in sorted(errors, key=lambda error: isinstance(error, ReceiptExpired)):
             raise error
 
     async def keep(
         self, broker_name: str, address: str, client_id: str, receipts: Sequence[bytes]
     ) -> None:
-        """Have a broker keep messages invisible while a client is attached.
+        """Let a broker renew the invisible time of messages while a client is attached.
 
         Args:
             broker_name: The broker.
-            address: Where its primary was.
+            address: The address of its primary then.
             client_id: The client.
-            receipts: At most 4096. Of those that are used up nothing is kept.
+            receipts: At most 4096. Used-up receipts have no effect.
 
         Raises:
-            CallError: The broker may not have heard it.
+            CallError: The broker may not have received the request.
         """
         request = KeepInvisibleRequest(
             consumer_group=self._group, client_id=client_id, receipts=receipts
@@ -224,7 +224,7 @@ class ReceiveCalls:
     async def _at_primary(
         self, name: str, known: str, call: Callable[[str], Awaitable[None]]
     ) -> None:
-        """Call where the primary is by the routes, and once more if they were out of date."""
+        """Call the primary of the routes, and once more if the routes were out of date."""
         address = self._primaries.find(name) or known
         try:
             await call(address)
@@ -270,7 +270,7 @@ def messages_of(answer: Answer) -> list[ReceivedMessage]:
     """The messages of an answer, with their receipts.
 
     Raises:
-        RecordDamaged: A record cannot be taken apart.
+        RecordDamaged: A record cannot be decoded.
     """
     messages: list[ReceivedMessage] = []
     for queue in answer.queues:
@@ -279,7 +279,7 @@ def messages_of(answer: Answer) -> list[ReceivedMessage]:
 
 
 def _of_queue(queue: QueueAnswer, answer: Answer) -> list[ReceivedMessage]:
-    """The messages of one queue; no Python statement for each."""
+    """The messages of one queue, without a Python statement per message."""
     head = queue.head
     message_queue = MessageQueue(head.topic, answer.broker_name, head.queue_id)
     attempts, which = np.unique(np.frombuffer(head.attempts, "<i4"), return_inverse=True)

@@ -1,4 +1,4 @@
-"""Answers with received records as they come over the wire: records are looked at where they lie.
+"""Decoding answers with received records; the records stay a view of the answer.
 
 As with pulls, the generated class decodes all but the records::
 
@@ -21,10 +21,10 @@ _RECORDS: Final = length_tag(ReceivedRecords.RECORDS_FIELD_NUMBER)
 
 
 class QueueAnswer(NamedTuple):
-    """What one queue gave.
+    """The part of one queue.
 
     Attributes:
-        head: What is said of it; its ``records`` are empty.
+        head: All fields but ``records``, which is empty.
         records: The records, back to back: a view of the answer.
     """
 
@@ -33,13 +33,13 @@ class QueueAnswer(NamedTuple):
 
 
 def receive_answer(answer: bytes) -> list[QueueAnswer]:
-    """Take a ``ReceiveRecordsResponse`` apart.
+    """Decode a ``ReceiveRecordsResponse``.
 
     Args:
-        answer: As it came.
+        answer: Its bytes.
 
     Raises:
-        DecodeError: It is none.
+        DecodeError: The bytes are no such response.
     """
     try:
         return [

@@ -19,11 +19,11 @@ from ariane_sdk.runtime.clock import Clock
 
 
 class ReceivingMember:
-    """Asks the brokers of its topics, and is attached to them.
+    """Receives from the brokers of its topics, and is attached to them.
 
     Attributes:
         calls: Settles messages.
-        keeping: Has brokers keep messages invisible.
+        keeping: Asks brokers to renew invisible times.
     """
 
     def __init__(
@@ -35,14 +35,14 @@ class ReceivingMember:
         clock: Clock,
         answers: OperatorAnswers,
     ) -> None:
-        """Be attached to nothing yet.
+        """Start without attachments.
 
         Args:
-            session: Where connections and routes come from.
-            order: What is received, by whom.
-            call_timeout_s: How long one call may take, beyond its hold.
+            session: Has the connections and routes.
+            order: The topics and filters, group and client id.
+            call_timeout_s: How long one call may take, beyond its hold time.
             clock: Paces.
-            answers: Answers what operators ask.
+            answers: Answers questions of operators.
         """
         self._routes = session.routes
         self._order = order
@@ -78,13 +78,13 @@ class ReceivingMember:
     def asking(
         self, fetched: Fetched, *, count_max: int, timeout_s: float | None, keeps: bool
     ) -> Asking:
-        """What asks all brokers for messages.
+        """Make an ``Asking`` for all brokers.
 
         Args:
-            fetched: What nobody took comes first, and what nobody takes is left there in the end.
+            fetched: As in ``Asking``.
             count_max: Messages of a batch.
-            timeout_s: Ends after this time without any; nothing: never.
-            keeps: Whether brokers keep messages invisible by themselves.
+            timeout_s: Ends after this time without a message; None: never.
+            keeps: Whether brokers renew the invisible time of messages by themselves.
         """
         order = ReceiveOrder()
         order.CopyFrom(self._order)
@@ -106,9 +106,9 @@ class ReceivingMember:
         await self._attachments.close()
 
     async def _brokers(self) -> dict[str, BrokerRoute]:
-        """The brokers of the topics by their addresses, as far as they are known now.
+        """The brokers of the topics in the present routes, by address.
 
-        A replica is asked while there is no primary: it may be about to become it.
+        A replica is asked while there is no primary: it may be about to become the primary.
         """
         if self._refusal is not None:
             refusal, self._refusal = self._refusal, None
@@ -125,7 +125,7 @@ class ReceivingMember:
         }
 
     async def _attached_brokers(self) -> dict[str, BrokerRoute]:
-        """The same, once they know this member: they keep nothing invisible for strangers."""
+        """The same, once this member is attached: only then do brokers renew invisible times."""
         brokers = await self._brokers()
         await self._attachments.wait_tried()
         return brokers
@@ -135,4 +135,4 @@ class ReceivingMember:
 
 
 def _nothing(*_: object) -> None:
-    """Brokers say nothing that a member without queues needs."""
+    """Ignore a notice: a member without queues needs none."""

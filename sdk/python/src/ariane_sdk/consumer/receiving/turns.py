@@ -1,7 +1,7 @@
-"""Turns: how many full answers of one broker are on their way to this process at a time.
+"""Turns: the limit of full answers of one broker on their way to this process at a time.
 
-Many consumers of one process that ask at once would all be answered at once, each a little at a
-time: memory for all answers, and none of them ready. One after the other, the first is worked on
+If many consumers of one process asked at once, all answers would arrive in parallel, each slowly:
+they would need memory for all, and none would be ready. In turns, the first answer is processed
 while the next is on its way.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 TURNS: Final = 2
-"""While one answer is read, the broker has the next question."""
+"""While one answer is read, the broker works on the next request."""
 
 _of_loops: Final[
     WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Semaphore]]
@@ -20,10 +20,10 @@ _of_loops: Final[
 
 
 def turn_at(address: str) -> asyncio.Semaphore:
-    """What to hold while a broker is asked that answers at once.
+    """The semaphore to hold during a call that the broker answers at once.
 
-    Shared by all consumers on the running loop. Calls that are held do not count: nobody knows
-    when they are answered.
+    Shared by all consumers on the running loop. Held calls do not use it: the time of their answer
+    is unknown.
 
     Args:
         address: The broker.
