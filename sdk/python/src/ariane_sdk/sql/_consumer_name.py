@@ -1,4 +1,4 @@
-"""The name under which an inbox keeps what it has taken."""
+"""The consumer name under which an inbox stores its keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ariane_sdk.sql._tables import CONSUMER_LENGTH_MAX
 
 
 def checked_consumer(consumer: str) -> str:
-    """A name of a consumer that its table takes.
+    """Return a consumer name if it fits into the table.
 
     Raises:
         IllegalArgument: It is empty or longer than 120 characters.

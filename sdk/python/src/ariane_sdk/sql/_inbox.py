@@ -1,15 +1,15 @@
-"""The inbox: a message changes the database once, however often it comes.
+"""The inbox: a message changes the database once, however often it is delivered.
 
-The queue delivers at least once. The inbox makes that once in effect, as far as the effect is rows
-of one database: the key of each message is inserted in the very transaction of its changes::
+The queue delivers at least once. The inbox makes the effect happen once, as far as the effect is
+rows of one database: the key of each message is inserted in the transaction of its changes::
 
     begin
       insert into ariane_inbox ... on conflict do nothing returning message_key    the fresh ones
-      whatever the handler does for the fresh ones
+      the handler's changes for the fresh ones
     commit                                     both or neither
 
-Two consumers that hold the same message at once meet in the primary key: the second one waits until
-the first commits (then its message is no longer fresh) or rolls back (then it is).
+If two consumers hold the same message at once, the second insert waits at the primary key until the
+first commits (then the message is no longer fresh) or rolls back (then it is).
 
 The pattern is the idempotent receiver of Hohpe and Woolf, with the transaction of the effect.
 """
@@ -38,14 +38,14 @@ ROWS_PER_STATEMENT_MAX: Final = 1000
 
 
 _NO_KEY: Final = frozenset(map(chr, (0, *range(0xD800, 0xE000))))
-"""What PostgreSQL takes in no text."""
+"""Characters that PostgreSQL refuses in text."""
 
 _PENDING: Final = "ariane_inbox_pending"
-"""Where a session keeps what caches are told when it commits."""
+"""Key of a session's calls to caches that are made when it commits."""
 
 
 class Identified(Protocol):
-    """What the inbox needs of a message: the id that its producer gave it."""
+    """A message with the id that its producer gave it."""
 
     @property
     def unique_id(self) -> str:
@@ -56,12 +56,12 @@ M = TypeVar("M", bound=Identified)
 
 
 def unique_id(message: Identified) -> str:
-    """The key that is taken unless told otherwise: the producer's unique id."""
+    """The default key: the producer's unique id."""
     return message.unique_id
 
 
 class Inbox:
-    """Remembers, in the application's own transaction, which messages a consumer has taken.
+    """Records, in the application's own transaction, the messages that a consumer has taken.
 
     Example::
 
@@ -84,13 +84,13 @@ class Inbox:
         seen_keys: SeenKeys | None = None,
         now: Callable[[], datetime] | None = None,
     ) -> None:
-        """Nothing is asked of a database yet.
+        """Take the parts; the database is not used yet.
 
         Args:
-            consumer: Who consumes; mostly the consumer group. Each has keys of its own.
-            key: What makes a message the same message; at most 255 characters.
-            seen_keys: A cache that spares the database what surely came before.
-            now: Tells the time, in UTC; for tests.
+            consumer: The name of the consumer; mostly its group. Each has keys of its own.
+            key: Returns the key by which repeats of a message are known; at most 255 characters.
+            seen_keys: A cache of committed keys, which saves queries.
+            now: Returns the time in UTC; for tests.
 
         Raises:
             IllegalArgument: The name is empty or longer than 120 characters.
@@ -101,28 +101,27 @@ class Inbox:
         self._now = now or utc_now
 
     def take(self, session: Session, messages: Sequence[M]) -> list[M]:
-        """Take messages, and return the fresh ones: those that never came before.
+        """Take messages, and return the fresh ones: those that were never taken before.
 
-        One statement for up to a thousand messages. The rows become lasting when the caller's
-        transaction commits; a message that comes twice in ``messages`` is fresh once.
+        One statement for up to a thousand messages. The rows become permanent when the caller's
+        transaction commits; a message that is twice in ``messages`` is fresh once.
 
         Args:
             session: The session in whose transaction the messages have their effect.
-            messages: What was delivered, in any order.
+            messages: Delivered messages, in any order.
 
         Returns:
             The fresh messages, in the order given.
 
         Raises:
-            IllegalArgument: A key is no text, empty or too long, or the database is of a kind that
-                the inbox does not know (it knows PostgreSQL and SQLite).
+            IllegalArgument: A key is not a text, is empty or too long, or the database is neither
+                PostgreSQL nor SQLite.
         """
         by_key = {self._checked_key(message): message for message in reversed(messages)}
         if self._seen_keys is not None:
             for key in self._seen_keys.known(self._consumer, list(by_key)):
                 by_key.pop(key, None)
-        # Sorted: two consumers that insert the same keys in different orders would wait for each
-        # other for ever.
+        # Sorted: two consumers that insert the same keys in different orders would deadlock.
         candidates = sorted(by_key)
         fresh: set[str] = set()
         for start in range(0, len(candidates), ROWS_PER_STATEMENT_MAX):
@@ -141,15 +140,15 @@ class Inbox:
         """Forget keys that were taken long ago, so that the table does not grow for ever.
 
         A message that is delivered again after its key was purged counts as fresh: keep keys for
-        longer than messages can come again (retention of the topic, or longest retry).
+        longer than messages can be redelivered (retention of the topic, or longest retry).
 
         Args:
             session: A session; the caller commits.
             before: Keys taken before this time are forgotten.
-            count_max: At most so many in one transaction; call again while it returns as many.
+            count_max: The most keys of one transaction; call again while it returns as many.
 
         Returns:
-            How many were forgotten.
+            The number of forgotten keys.
         """
         old = (
             select(INBOX.c.message_key)
@@ -168,14 +167,14 @@ class Inbox:
         )
 
     def replay(self, session: Session, keys: Iterable[str]) -> int:
-        """Forget these keys, so that their messages are fresh when they come again.
+        """Forget these keys, so that their messages are fresh at the next delivery.
 
         The cache in front of this inbox forgets them at once. A cache in the memory of another
-        process does not hear of it: that process has to start anew. The consumer's offsets are
+        process keeps them: that process has to be restarted. The consumer's offsets are
         reset separately.
 
         Returns:
-            How many of them were known.
+            The number of forgotten keys.
         """
         return self._forget(session, sorted(set(keys)))
 
@@ -228,7 +227,7 @@ class Inbox:
 def _remember_after_commit(
     session: Session, seen_keys: SeenKeys, consumer: str, keys: Sequence[str]
 ) -> None:
-    """Tell the cache once the rows last; a rollback, of a savepoint too, tells it nothing."""
+    """Add keys to the cache after the commit; after a rollback, also of a savepoint, add none."""
     pending = session.info.get(_PENDING)
     if pending is None:
         pending = session.info[_PENDING] = []
@@ -240,7 +239,7 @@ def _remember_after_commit(
 
 def _tell_pending(session: Session) -> None:
     if session.in_nested_transaction():
-        return  # A savepoint is kept: the transaction around it decides.
+        return  # A savepoint was released: the transaction around it decides.
     pending = session.info[_PENDING]
     while pending:
         pending.pop(0)()
@@ -252,4 +251,4 @@ def _drop_pending(session: Session) -> None:
 
 def _drop_pending_at_end(session: Session, transaction: SessionTransaction) -> None:
     if transaction.parent is None:
-        _drop_pending(session)  # Closed without a word: no rollback is told then.
+        _drop_pending(session)  # The session was closed: no rollback event follows.

@@ -1,12 +1,12 @@
 """The inbox of an ordered consumer: one row for each queue instead of one for each message.
 
-Who consumes a queue in order needs to know one number: the offset up to which its messages had
-their effect. It is kept beside the effect, in the same transaction, and never goes back; so a
-redelivery after a crash, a rebalance or a stale owner finds its messages behind that number.
+An ordered consumer needs one number for each queue: the offset up to which messages had their
+effect. It is stored beside the effect, in the same transaction, and never goes back. So messages
+redelivered after a crash or a rebalance, or by a stale owner, are below that number.
 
 A queue whose offsets begin anew (its topic was deleted and made again, or a broker that flushes
 asynchronously lost its last seconds with the power) would seem to have had its effect: ``replay``
-says where it really is. ``Inbox`` knows messages by their ids, and does not care.
+sets the true offset. ``Inbox`` knows messages by their ids, and is not affected.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ariane_sdk.sql._tables import INBOX_OFFSET
 
 
 class Positioned(Protocol):
-    """What is needed of a message: where it stands."""
+    """A message with its position."""
 
     @property
     def message_queue(self) -> MessageQueue:
@@ -37,7 +37,7 @@ class Positioned(Protocol):
 
     @property
     def queue_offset(self) -> int:
-        """Its index there."""
+        """Its offset in the queue."""
 
 
 M = TypeVar("M", bound=Positioned)
@@ -47,7 +47,7 @@ _PLACE = ("consumer", "topic", "broker_name", "queue_id")
 
 
 class OffsetInbox:
-    """Remembers how far each queue had its effect, in the application's own transaction.
+    """Records, in the application's own transaction, up to where each queue had its effect.
 
     Example::
 
@@ -60,11 +60,11 @@ class OffsetInbox:
     """
 
     def __init__(self, consumer: str, *, now: Callable[[], datetime] | None = None) -> None:
-        """Nothing is asked of a database yet.
+        """Take the parts; the database is not used yet.
 
         Args:
-            consumer: Who consumes; mostly the consumer group.
-            now: Tells the time, in UTC; for tests.
+            consumer: The name of the consumer; mostly its group.
+            now: Returns the time in UTC; for tests.
 
         Raises:
             IllegalArgument: The name is empty or longer than 120 characters.
@@ -73,17 +73,17 @@ class OffsetInbox:
         self._now = now or utc_now
 
     def take(self, session: Session, messages: Sequence[M]) -> list[M]:
-        """Take messages of one queue, and return those beyond all that were taken before.
+        """Take messages of one queue, and return the fresh ones: those behind all taken before.
 
         The queue's row is locked until the caller's transaction ends, so that of two owners at
-        once the second sees what the first did.
+        once the second sees the changes of the first.
 
         Args:
             session: The session in whose transaction the messages have their effect.
             messages: Messages of one queue, in its order.
 
         Returns:
-            The fresh ones, in order.
+            The fresh messages, in order.
 
         Raises:
             IllegalArgument: Messages of several queues or out of order; an unknown database.
@@ -110,7 +110,7 @@ class OffsetInbox:
         return await session.run_sync(self.take, messages)
 
     def next_offset(self, session: Session, queue: MessageQueue) -> int | None:
-        """The first queue offset without effect; None for a queue never met."""
+        """The first queue offset without effect; None for a new queue."""
         return session.scalars(
             select(_TABLE.c.next_queue_offset).where(*self._at(queue))
         ).one_or_none()
@@ -141,7 +141,7 @@ class OffsetInbox:
         if dialect == "postgresql":
             session.execute(postgresql.insert(_TABLE).values(row).on_conflict_do_nothing())
         elif dialect == "sqlite":
-            # Also takes SQLite's one write lock, which stands for the lock on the row.
+            # Also takes SQLite's only write lock, in place of the lock on the row.
             session.execute(sqlite.insert(_TABLE).values(row).on_conflict_do_nothing())
         else:
             raise IllegalArgument(f"the inbox knows PostgreSQL and SQLite, not {dialect}")

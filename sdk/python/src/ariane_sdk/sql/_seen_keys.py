@@ -1,4 +1,4 @@
-"""A cache in front of the inbox: it may forget, it may never invent."""
+"""A cache in front of the inbox. It may lack committed keys, but holds no others."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from typing import Protocol
 
 
 class SeenKeys(Protocol):
-    """Knows keys whose rows are committed. A key that it names is skipped without a question."""
+    """Knows keys whose rows are committed. Messages with these keys are skipped without a query."""
 
     def known(self, consumer: str, keys: Collection[str]) -> Iterable[str]:
-        """Those of these keys that surely came before."""
+        """The given keys whose rows are committed."""
 
     def remember(self, consumer: str, keys: Collection[str]) -> None:
-        """Their rows are committed now."""
+        """Add keys; their rows are committed now."""
 
     def forget(self, consumer: str, keys: Collection[str]) -> None:
-        """They are to be fresh again."""
+        """Remove keys, which are to be fresh again."""
 
 
 class LatestKeys:
     """The latest keys in the memory of this process; safe from several threads."""
 
     def __init__(self, count_max: int = 100_000) -> None:
-        """Know nothing yet, and never more than ``count_max`` keys."""
+        """Start empty, and never hold more than ``count_max`` keys."""
         self._count_max = count_max
         self._keys: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._lock = Lock()
 
     def known(self, consumer: str, keys: Collection[str]) -> list[str]:
-        """Those that are held."""
+        """The given keys that are held."""
         with self._lock:
             return [key for key in keys if (consumer, key) in self._keys]
 
     def remember(self, consumer: str, keys: Collection[str]) -> None:
-        """Hold them, and let go of the oldest."""
+        """Add keys, and drop the oldest."""
         with self._lock:
             for key in keys:
                 self._keys[consumer, key] = None
@@ -45,7 +45,7 @@ class LatestKeys:
                 self._keys.popitem(last=False)
 
     def forget(self, consumer: str, keys: Collection[str]) -> None:
-        """Let go of them."""
+        """Remove keys."""
         with self._lock:
             for key in keys:
                 self._keys.pop((consumer, key), None)

@@ -1,4 +1,4 @@
-"""The tables that applications keep beside their own, in one ``MetaData``.
+"""The tables for applications to create beside their own, in one ``MetaData``.
 
 ::
 
@@ -68,7 +68,7 @@ TRANSACTION_OUTCOME: Final = Table(
 
 
 def create_tables(connection: Connection) -> None:
-    """Create what is missing; for applications without migrations, and for tests.
+    """Create missing tables; for applications without migrations, and for tests.
 
     Asynchronous: ``await connection.run_sync(create_tables)``.
     """

@@ -3,15 +3,15 @@
 ::
 
     begin                                                    the application's own transaction
-      insert into ariane_transaction_outcome  COMMIT         refused if a check was there before
-      whatever the application changes
+      insert into ariane_transaction_outcome  COMMIT         refused if a check came first
+      the application's changes
     commit                                                   both or neither
 
     check:  insert into ariane_transaction_outcome ROLLBACK  unless a row is there; then read it
 
-A check that finds nothing does not guess whether the local transaction is still to come: it writes
-down ROLLBACK, and a local transaction that comes later fails on that row. So the two never differ.
-A check that meets a local transaction in flight waits a moment for its end, or does not answer.
+A check that finds no row does not guess whether the local transaction is still to come: it inserts
+ROLLBACK, and a later local transaction fails on that row. So the two never differ. A check during a
+local transaction waits a moment for its end, or does not answer.
 """
 
 from __future__ import annotations
@@ -32,37 +32,36 @@ from ariane_sdk.runtime.clock import utc_now
 from ariane_sdk.sql._tables import TRANSACTION_OUTCOME
 
 LOCK_TIMEOUT_MS: Final = 2000
-"""How long a check waits for a local transaction in flight (PostgreSQL)."""
+"""How long a check waits for a local transaction in progress (PostgreSQL)."""
 
 
 class IdentifiedTransaction(Protocol):
-    """What is asked of a transaction: its id."""
+    """A transaction with its id."""
 
     @property
     def transaction_id(self) -> str:
-        """Names it."""
+        """Its id."""
 
 
 class _OutcomeRows:
-    """What both twins do with the table."""
+    """The use of the table by both public classes."""
 
     def __init__(self, now: Callable[[], datetime] | None) -> None:
         self._now = now or utc_now
 
     def record(self, session: Session, transaction: IdentifiedTransaction) -> None:
-        """Have the transaction be committed if, and only if, this session's transaction is.
+        """Let the transaction commit if, and only if, this session's transaction commits.
 
-        Call it first of all in the local transaction: then it fails early if it has to.
+        Call it first in the local transaction, so that a refusal comes early.
 
         Args:
             session: The session in whose transaction the application's changes are.
-            transaction: Of ``producer.transaction``, or a half message.
+            transaction: The result of ``producer.transaction``, or a half message.
 
         Raises:
             TransactionDecided: A check came first: the message will never be visible, so the
                 session must roll back.
-            IllegalArgument: The database is of a kind that is not known here (PostgreSQL and SQLite
-                are).
+            IllegalArgument: The database is neither PostgreSQL nor SQLite.
         """
         outcome = self._first_outcome(
             session, transaction.transaction_id, TransactionOutcome.COMMIT
@@ -74,14 +73,14 @@ class _OutcomeRows:
             )
 
     def purge(self, session: Session, *, before: datetime) -> int:
-        """Forget outcomes that were stored long ago; how many.
+        """Delete outcomes that were stored long ago; return their number.
 
-        Keep them for longer than half messages are checked: a message whose outcome is forgotten
-        is rolled back by the next check.
+        Keep outcomes for longer than half messages are checked: a message without an outcome is
+        rolled back by the next check.
 
         Args:
             session: A session; the caller commits.
-            before: Those stored before this time are forgotten.
+            before: Outcomes stored before this time are deleted.
         """
         table = TRANSACTION_OUTCOME
         gone = delete(table).where(table.c.decided_at < before).returning(table.c.transaction_id)
@@ -98,12 +97,12 @@ class _OutcomeRows:
     def _first_outcome(
         self, session: Session, transaction_id: str, outcome: TransactionOutcome
     ) -> TransactionOutcome:
-        """Store an outcome unless there is one; the one that is there then."""
+        """Store an outcome unless there is one; return the stored one."""
         if session.scalar(self._insert(session, transaction_id, outcome)) is not None:
             return outcome
         standing = self._read(session, transaction_id)
         if standing is None:
-            # Deleted between the two, by a purge that is far too early.
+            # A purge that is far too early deleted it between the two statements.
             raise IllegalArgument(f"the outcome of {transaction_id} was purged just now")
         return standing
 
@@ -151,21 +150,21 @@ class TransactionOutcomes(_OutcomeRows):
     def __init__(
         self, sessions: sessionmaker[Session], *, now: Callable[[], datetime] | None = None
     ) -> None:
-        """Nothing is asked of a database yet.
+        """Take the parts; the database is not used yet.
 
         Args:
             sessions: Makes sessions for checks.
-            now: Tells the time, in UTC; for tests.
+            now: Returns the time in UTC; for tests.
         """
         super().__init__(now)
         self._sessions = sessions
 
     def __call__(self, check: TransactionCheck) -> TransactionOutcome:
-        """How a transaction ended; that it has, from now on.
+        """The outcome of a transaction; from now on it cannot change.
 
         Raises:
-            DBAPIError: The database does not answer, or the local transaction is in flight. It will
-                be asked again.
+            DBAPIError: The database does not answer, or the local transaction is in progress. The
+                check will be repeated.
         """
         with self._sessions.begin() as session:
             return self._answer(session, check.transaction_id)
@@ -188,11 +187,11 @@ class AsyncTransactionOutcomes(_OutcomeRows):
         *,
         now: Callable[[], datetime] | None = None,
     ) -> None:
-        """Nothing is asked of a database yet.
+        """Take the parts; the database is not used yet.
 
         Args:
             sessions: Makes sessions for checks.
-            now: Tells the time, in UTC; for tests.
+            now: Returns the time in UTC; for tests.
         """
         super().__init__(now)
         self._sessions = sessions
@@ -206,11 +205,11 @@ class AsyncTransactionOutcomes(_OutcomeRows):
         return await session.run_sync(lambda plain: self.purge(plain, before=before))
 
     async def __call__(self, check: TransactionCheck) -> TransactionOutcome:
-        """How a transaction ended; that it has, from now on.
+        """The outcome of a transaction; from now on it cannot change.
 
         Raises:
-            DBAPIError: The database does not answer, or the local transaction is in flight. It will
-                be asked again.
+            DBAPIError: The database does not answer, or the local transaction is in progress. The
+                check will be repeated.
         """
         async with self._sessions.begin() as session:
             return await session.run_sync(self._answer, check.transaction_id)

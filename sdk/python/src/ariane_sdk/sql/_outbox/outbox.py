@@ -3,14 +3,14 @@
 ::
 
     begin                                             the application's own transaction
-      whatever the application changes
+      the application's changes
       insert into ariane_outbox ...                   Outbox.add
     commit                                            both or neither
 
     relay:  waiting rows -> broker -> sent_at         OutboxRelay, in this process or another
 
-The application needs no broker to go on; messages come as soon as there is one. The pattern is
-Richardson's transactional outbox with a polling publisher.
+The application can go on without a broker; messages are sent as soon as one is reachable. The
+pattern is Richardson's transactional outbox with a polling publisher.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ PARTITIONS_MAX: Final = 256
 
 
 class OutboxLag(NamedTuple):
-    """How far the relays are behind.
+    """The backlog of the relays.
 
     Attributes:
-        waiting_count: Messages that were written and not sent, without those that are parked.
-        oldest_s: Age of the oldest of them, in seconds; 0 when there is none.
+        waiting_count: Messages that were written and not sent, without parked ones.
+        oldest_s: Age of the oldest of them, in seconds; 0 without any.
     """
 
     waiting_count: int
@@ -77,8 +77,8 @@ class Outbox:
             session.add(order)
             outbox.add(session, Message("orders", b"...", message_group=f"customer-{customer}"))
 
-    Messages of one message group are sent in the order in which their transactions wrote them, as
-    far as these came one after the other; two at once that write to one group have no order.
+    Messages of one message group are sent in the order in which their transactions wrote them;
+    concurrent transactions that write to one group have no order.
     """
 
     def __init__(
@@ -90,15 +90,16 @@ class Outbox:
         now: Callable[[], datetime] | None = None,
         random: Random | None = None,
     ) -> None:
-        """Nothing is asked of a database yet.
+        """Take the parts; the database is not used yet.
 
         Args:
-            name: Tells outboxes in one database apart.
+            name: Distinguishes outboxes in one database.
             partitions: Shares of the outbox, each sent by one relay at a time. Let it become empty
                 before the number is changed: groups move to other shares.
-            body_bytes_max: The largest body that brokers take.
-            now: Tells the time, in UTC; for tests.
-            random: Draws unique ids; for tests. Without, the system's, which no fork repeats.
+            body_bytes_max: The largest body that brokers accept.
+            now: Returns the time in UTC; for tests.
+            random: Draws unique ids; for tests. By default the system's source, which no fork
+                repeats.
 
         Raises:
             IllegalArgument: The name is empty or longer than 120 characters, or the number is not
@@ -118,7 +119,7 @@ class Outbox:
 
     @classmethod
     def as_kept(cls, session: Session, name: str) -> Self:
-        """An outbox as the database knows it, for who did not write into it: a relay, an operator.
+        """An outbox with the partitions of the database, for readers such as relays and operators.
 
         Args:
             session: A session.
@@ -131,14 +132,14 @@ class Outbox:
         return cls(name, partitions=max(PARTITIONS, *(1 + (each or 0) for each in highest)))
 
     def add(self, session: Session, *messages: Message) -> list[str]:
-        """Have messages be sent if, and only if, this session's transaction commits.
+        """Let messages be sent if, and only if, this session's transaction commits.
 
         Args:
             session: The session in whose transaction the application's changes are.
-            messages: In the order in which they are to be sent. No delayed ones.
+            messages: The messages in their order of sending. Delayed ones are refused.
 
         Returns:
-            Their unique ids: consumers see them, and an inbox goes by them.
+            Their unique ids: consumers see them, and an inbox uses them as keys.
 
         Raises:
             MessageIllegal: A message breaks a rule; nothing was written.
@@ -153,7 +154,7 @@ class Outbox:
         return await session.run_sync(lambda plain: self.add(plain, *messages))
 
     def lag(self, session: Session) -> OutboxLag:
-        """How far the relays are behind; for a gauge, or a check of health."""
+        """The backlog of the relays; for a gauge, or a check of health."""
         count, oldest = session.execute(
             select(func.count(), func.min(OUTBOX.c.written_at)).where(
                 OUTBOX.c.outbox == self.name, OUTBOX.c.sent_at.is_(None), ~is_parked(self.name)
@@ -171,7 +172,7 @@ class Outbox:
         return await session.run_sync(self.lag)
 
     def parked_count(self, session: Session) -> int:
-        """How many messages are parked; for a gauge, or a check of health."""
+        """The number of parked messages; for a gauge, or a check of health."""
         return count_parked(session, self.name)
 
     def parked(
@@ -182,8 +183,8 @@ class Outbox:
         Args:
             session: A session.
             topic: Only of this topic.
-            after_row_id: Where the page before ended.
-            count_max: At most so many.
+            after_row_id: Last row id of the page before.
+            count_max: The most messages to return.
         """
         return list_parked(
             session, self.name, topic=topic, after_row_id=after_row_id, count_max=count_max
@@ -202,7 +203,7 @@ class Outbox:
     def requeue(
         self, session: Session, *, row_ids: Collection[int] | None = None, topic: str = ""
     ) -> int:
-        """Have parked messages be sent again, counted anew; after what caused it was mended.
+        """Let parked messages be sent again, with a new count, after the cause was fixed.
 
         Args:
             session: A session; the caller commits.
@@ -210,7 +211,7 @@ class Outbox:
             topic: Only of this topic.
 
         Returns:
-            How many.
+            The number of messages.
         """
         return requeue(session, self.name, row_ids=row_ids, topic=topic)
 
@@ -223,15 +224,15 @@ class Outbox:
         )
 
     def purge(self, session: Session, *, before: datetime, count_max: int = 10_000) -> int:
-        """Delete messages that were sent long ago; those that wait stay.
+        """Delete messages that were sent long ago; waiting messages stay.
 
         Args:
             session: A session; the caller commits.
-            before: Those sent before this time go.
-            count_max: At most so many in one transaction; call again while it returns as many.
+            before: Messages sent before this time are deleted.
+            count_max: The most messages of one transaction; call again while it returns as many.
 
         Returns:
-            How many were deleted.
+            The number of deleted messages.
         """
         old = (
             select(OUTBOX.c.row_id)
@@ -270,7 +271,7 @@ class Outbox:
         }
 
     def _check(self, message: Message, unique_id: str) -> int:
-        """Refuse now what could not be sent later: nobody would hear of it then.
+        """Refuse a message that could not be sent: later the application would not notice.
 
         Returns:
             Bytes of its record.

@@ -1,4 +1,4 @@
-"""Messages of an outbox that brokers refuse: put aside with the error, until somebody looks."""
+"""Parked messages of an outbox: brokers refused them, and they wait for an operator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ariane_sdk.errors import CallError, RouteNotFound, ServiceUnavailable, Topi
 from ariane_sdk.sql._outbox.tables import OUTBOX, OUTBOX_PARKED
 
 ATTEMPTS_MAX: Final = 50
-"""With pauses that grow to ten seconds: about eight minutes."""
+"""Attempts before a message is parked; with pauses that grow to 10 s, about eight minutes."""
 
 ERROR_LENGTH_MAX: Final = 2000
 
@@ -28,24 +28,24 @@ PERMANENT_REASONS: Final = frozenset(
         "TOPIC_RESERVED",
     }
 )
-"""No other try of the same message would fare better."""
+"""Reasons for which another attempt with the same message would fail, too."""
 
 
 class ParkedMessage(NamedTuple):
-    """A message that was put aside.
+    """A message that is parked.
 
     Attributes:
-        row_id: Names it: its row in the table of the outbox.
-        topic: Where it was to go.
+        row_id: Its row in the table of the outbox.
+        topic: Its topic.
         message_group: Its message group.
         keys: Its keys.
         unique_id: Its unique id.
-        body_bytes: How large its body is.
+        body_bytes: Bytes of its body.
         written_at: When the application wrote it.
-        parked_at: When it was put aside.
+        parked_at: When it was parked.
         attempts: How often it was refused.
-        reason: Why, as a word that never changes.
-        error: Why, for people.
+        reason: The reason, as a constant word.
+        error: The reason in words.
     """
 
     row_id: int
@@ -62,13 +62,13 @@ class ParkedMessage(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A message that is to be put aside.
+    """A message that is to be parked.
 
     Attributes:
-        row_id: The message.
+        row_id: Its row.
         attempts: How often it was refused.
-        reason: Why, as a word.
-        error: Why, for people.
+        reason: The reason, as a constant word.
+        error: The reason in words.
     """
 
     row_id: int
@@ -78,34 +78,34 @@ class Refusal(NamedTuple):
 
 
 class Refusals:
-    """Counts how often messages were refused, and says which are given up.
+    """Counts refusals of messages, and decides which are given up.
 
-    What speaks of the broker rather than of the message is no refusal: that is waited for.
+    Errors of the broker, and not of the message, do not count: the relay waits for their end.
     """
 
     def __init__(self, attempts_max: int | None) -> None:
-        """Nothing was refused yet.
+        """Start without refusals.
 
         Args:
-            attempts_max: After so many refusals a message is given up; None: never.
+            attempts_max: Refusals after which a message is given up; None: never.
         """
         self._attempts_max = attempts_max
         self._counts: dict[int, int] = {}
         self._suspects: set[int] = set()
 
     def is_suspect(self, row_id: int) -> bool:
-        """Whether a message must go alone: it was in a batch that was refused for one of them."""
+        """Whether a message must be sent alone: it was in a refused batch."""
         return row_id in self._suspects
 
     def refused(
         self, row_ids: Sequence[int], error: Exception | None, *, maybe_stored: bool = False
     ) -> list[Refusal]:
-        """Some messages were refused together; those that are given up.
+        """Count a refusal of some messages together; return those that are given up.
 
         Args:
             row_ids: The messages.
-            error: Why.
-            maybe_stored: Whether an earlier try may have stored them: then they stay together.
+            error: The error.
+            maybe_stored: Whether an earlier attempt may have stored them: then they stay together.
         """
         if not isinstance(error, CallError) or not _speaks_of_messages(error):
             return []
@@ -123,27 +123,27 @@ class Refusals:
         return given_up
 
     def bring_nearer(self, row_ids: Collection[int]) -> bool:
-        """Whether some more refusals of these messages are the end of it."""
+        """Whether some of these messages are parked after some more refusals."""
         return any(
             row_id in self._suspects or (self._attempts_max is not None and row_id in self._counts)
             for row_id in row_ids
         )
 
     def forget(self, row_ids: Collection[int]) -> None:
-        """They are stored, or put aside."""
+        """Forget messages that are stored or parked."""
         for row_id in row_ids:
             self._counts.pop(row_id, None)
         self._suspects.difference_update(row_ids)
 
 
 def is_parked(outbox: str) -> ColumnElement[bool]:
-    """The condition for rows that are put aside."""
+    """The condition for parked rows."""
     parked = select(OUTBOX_PARKED.c.row_id).where(OUTBOX_PARKED.c.outbox == outbox)
     return OUTBOX.c.row_id.in_(parked)
 
 
 def count_parked(session: Session, outbox: str) -> int:
-    """How many messages of an outbox are put aside."""
+    """The number of parked messages of an outbox."""
     query = select(func.count()).select_from(OUTBOX_PARKED).where(OUTBOX_PARKED.c.outbox == outbox)
     return session.scalar(query) or 0
 
@@ -151,7 +151,7 @@ def count_parked(session: Session, outbox: str) -> int:
 def list_parked(
     session: Session, outbox: str, *, topic: str, after_row_id: int, count_max: int
 ) -> list[ParkedMessage]:
-    """Messages that are put aside, in the order in which they were written."""
+    """Parked messages, in the order in which they were written."""
     rows, parked = OUTBOX.c, OUTBOX_PARKED.c
     query = (
         select(
@@ -185,7 +185,7 @@ def list_parked(
 
 
 def requeue(session: Session, outbox: str, *, row_ids: Collection[int] | None, topic: str) -> int:
-    """Have messages that are put aside be sent again; how many."""
+    """Let parked messages be sent again; return their number."""
     gone = delete(OUTBOX_PARKED).where(OUTBOX_PARKED.c.outbox == outbox)
     if row_ids is not None:
         gone = gone.where(OUTBOX_PARKED.c.row_id.in_(row_ids))
@@ -201,7 +201,7 @@ def _rows_of_topic(outbox: str, topic: str) -> Select[tuple[int]]:
 
 
 def _speaks_of_messages(error: CallError) -> bool:
-    """Whether trying again is of no use as long as nobody changes something."""
+    """Whether trying again is useless until the message, its topic or its rights are changed."""
     if isinstance(error, RouteNotFound | TopicNotFound):
         return True
     return not (error.retriable or isinstance(error, ServiceUnavailable))

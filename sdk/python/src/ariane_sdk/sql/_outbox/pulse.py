@@ -1,4 +1,4 @@
-"""Whether a relay gets anywhere: what waits and does not move is to be told, and not for ever."""
+"""The progress of a relay: how long it has stood still, and the last error."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ariane_sdk.runtime.clock import Clock
 
 
 class Standstill(NamedTuple):
-    """How long a relay has not got anywhere; of interest while something waits.
+    """How long a relay has made no progress; of interest while messages wait.
 
     Attributes:
-        idle_s: Seconds since it last had a message stored or parked, or one refused that is parked
-            after some more refusals; since its start, if it never had.
-        error: The last failure in this time; None if nothing has failed.
+        idle_s: Seconds since a message was last stored or parked, or refused on its way to being
+            parked; since the relay's start, if never.
+        error: The last failure in this time; None without one.
     """
 
     idle_s: float
@@ -21,7 +21,7 @@ class Standstill(NamedTuple):
 
 
 class RelayPulse:
-    """Is told of what moves and what fails."""
+    """Records the relay's progress and failures."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -29,14 +29,14 @@ class RelayPulse:
         self._error: Exception | None = None
 
     def moved(self) -> None:
-        """Something was stored or parked, or came nearer to it."""
+        """Note progress: a message was stored or parked, or came nearer to it."""
         self._moved_s = self._clock.monotonic_s()
         self._error = None
 
     def failed(self, error: Exception) -> None:
-        """Something was tried in vain."""
+        """Note a failure."""
         self._error = error
 
     def standstill(self) -> Standstill:
-        """How long nothing has moved, and why."""
+        """How long there was no progress, and the last failure."""
         return Standstill(self._clock.monotonic_s() - self._moved_s, self._error)

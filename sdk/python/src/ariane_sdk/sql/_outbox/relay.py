@@ -1,4 +1,4 @@
-"""The relay: brings what waits in an outbox to brokers. Any number may run; each works for all."""
+"""The relay: sends the waiting messages of an outbox. Any number of relays may run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FAILURE_PAUSE_S: Final = 0.5
 CLAIM_GAP_S: Final = 0.02
 CLAIM_PAUSE_S: Final = 1.0
 LOOKS_PER_LEASE: Final = 5
-"""How often during a lease a relay looks for partitions that nobody has."""
+"""How often during a lease a relay looks for partitions without an owner."""
 
 Result = TypeVar("Result")
 
@@ -40,11 +40,11 @@ class OutboxRelay:
     """Sends the messages of an outbox, each partition by one relay at a time.
 
     Run it in each process of the application, or in processes of its own: when one dies, others
-    take over its partitions after ``lease_s``. Nothing is lost, groups keep their order, and what
-    the dead one may have sent is sent again so that brokers know it. The exception: a broker
-    forgets after an hour (``producer_expiry_s``) what it has stored for whom. If no relay runs for
-    so long after one died in the middle of a call, that call may be stored twice, under the same
-    unique ids.
+    take over its partitions after ``lease_s``. No message is lost, and groups keep their order.
+    Batches that the dead relay may have sent are sent again under the same numbers, by which
+    brokers know repeats. The exception: a broker forgets the numbers of a producer after an hour
+    (``producer_expiry_s``). If no relay runs for so long after one died in the middle of a call,
+    the batch of that call may be stored twice, under the same unique ids.
 
     Example::
 
@@ -69,28 +69,28 @@ class OutboxRelay:
         random: Random | None = None,
         now: Callable[[], datetime] | None = None,
     ) -> None:
-        """Set up; nothing is asked of anybody before ``start``.
+        """Set up; no connection is made before ``start``.
 
         Args:
-            outbox: What it sends from.
+            outbox: The outbox to send from.
             sessions: Makes its sessions; plain ones are used in threads.
             name_servers: "host:port" of each name server, as a list or separated by commas.
-            lease_s: After how long others take over from a relay that died. The clocks of relays
-                may differ by a part of it: more costs repeats, and nothing else.
-            poll_s: How often it looks when nothing waits.
+            lease_s: Time after which others take over from a relay that died. The clocks of relays
+                may differ by a part of it: more costs only repeats.
+            poll_s: Interval between looks while no message waits.
             call_timeout_s: How long one call to a broker may take.
             batch_rows_max: Messages of one batch.
             batch_bytes_max: Bytes of their records; a single larger one goes alone.
-            repeat_delay_s_max: How long to wait at most before another try.
+            repeat_delay_s_max: The longest delay before another attempt.
             attempts_max: How often a message may be refused (no such topic, no permission) before
-                it is parked; None: for ever. What no broker would ever take is parked at once,
-                and a broker that is away refuses nothing.
+                it is parked; None: for ever. A message that every broker would refuse is parked at
+                once; an unreachable broker does not count as a refusal.
             clock: For tests.
             random: For tests.
-            now: Tells the time, in UTC; for tests.
+            now: Returns the time in UTC; for tests.
 
         Raises:
-            IllegalArgument: An address is none, a lease is shorter than two calls, or less than
+            IllegalArgument: An address is not one, a lease is shorter than two calls, or less than
                 one attempt is allowed.
         """
         if attempts_max is not None and attempts_max < 1:
@@ -129,7 +129,7 @@ class OutboxRelay:
         """Begin to send. A relay that was closed is not started again.
 
         Raises:
-            ClientNotRunning: It was started or closed before, or is closed meanwhile.
+            ClientNotRunning: The relay was started or closed before, or is closed meanwhile.
             SQLAlchemyError: The database does not answer, or lacks the tables.
         """
         self._check_startable()
@@ -158,7 +158,7 @@ class OutboxRelay:
         if self._session is None:
             return
         if self._claims is not None:
-            # Not cancelled: a driver that is interrupted may leave its transaction open.
+            # Not cancelled: an interrupted driver may leave its transaction open.
             await asyncio.gather(self._claims, return_exceptions=True)
         await asyncio.gather(*self._shares.values(), return_exceptions=True)
         await self._session.close()
@@ -169,14 +169,14 @@ class OutboxRelay:
             await asyncio.Event().wait()
 
     def standstill(self) -> Standstill:
-        """How long it has not got anywhere, and why; for a check of health.
+        """How long the relay has made no progress, and why; for a check of health.
 
-        It means something while messages wait (``Outbox.lag``) that no other relay sends.
+        Of use while messages wait (``Outbox.lag``) that no other relay sends.
         """
         return self._pulse.standstill()
 
     def notify(self) -> None:
-        """Say, on the relay's loop, that something was committed: it looks at once."""
+        """Let the relay look at once, after a commit; call it on the relay's loop."""
         self._wanted.set()
 
     async def __aenter__(self) -> Self:
@@ -187,7 +187,7 @@ class OutboxRelay:
         await self.close()
 
     async def _claim_free_ones(self) -> None:
-        """Take partitions that nobody has; one at a time, so that relays share them."""
+        """Lease partitions without an owner, one at a time, so that relays share them."""
         pause_s = self._lease_s / LOOKS_PER_LEASE
         while not self._closing.is_set():
             self._shares = {lease: task for lease, task in self._shares.items() if not task.done()}
@@ -231,7 +231,7 @@ class OutboxRelay:
             except Exception as error:  # noqa: BLE001 - a share that dies would send no more.
                 logger.warning("outbox %s: another try after: %s", self._outbox.name, error)
                 self._pulse.failed(error)
-                # What a failed transaction did is not known: look.
+                # The effect of a failed transaction is unknown: read the state anew.
                 loaded = False
                 await self._pause(pause_s)
                 pause_s = min(2 * pause_s, max(FAILURE_PAUSE_S, self._pace.repeat_delay_s_max))
@@ -239,7 +239,7 @@ class OutboxRelay:
             await self._transact(lambda session: self._rows.release(session, lease))
 
     async def _rest(self) -> None:
-        """Wait until something is there perhaps."""
+        """Wait until messages may be there."""
         if self._closing.is_set():
             return
         self._wanted.clear()
@@ -248,7 +248,7 @@ class OutboxRelay:
                 await self._wanted.wait()
 
     async def _pause(self, seconds: float) -> None:
-        """Wait, but not longer than until the end."""
+        """Sleep, but wake when the relay is closed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._closing.wait()

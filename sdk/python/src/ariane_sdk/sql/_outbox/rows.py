@@ -1,8 +1,8 @@
-"""What relays do in the database: leases on partitions, and batches that are written down first.
+"""The database work of relays: leases on partitions, and batches that are recorded before sending.
 
-Whoever holds the lease of a partition is the only one to choose what is sent next from it: each of
-its transactions first moves its lease on, and fails when that is gone. A relay that was frozen can
-do no more than send a batch again that is written down: brokers know its numbers.
+Only the holder of a partition's lease chooses its next batch: each of its transactions first renews
+the lease, and fails if the lease is lost. A relay that was frozen can only send a recorded batch
+once more, and brokers know its numbers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Lease(NamedTuple):
         partition: The partition.
         owner: The relay.
         lease_epoch: Grows with each change of hands.
-        producer_id: Of the partition, for ever.
+        producer_id: Producer id of the partition; it never changes.
     """
 
     partition: int
@@ -51,10 +51,10 @@ class WaitingRow(NamedTuple):
     """A message that waits, without its body.
 
     Attributes:
-        row_id: Names it.
-        topic: Where it goes.
-        message_group: Its message group, or nothing.
-        record_bytes: Of its record.
+        row_id: Its row.
+        topic: Its topic.
+        message_group: Its message group; may be empty.
+        record_bytes: Bytes of its record.
     """
 
     row_id: int
@@ -64,12 +64,12 @@ class WaitingRow(NamedTuple):
 
 
 class StreamPlace(NamedTuple):
-    """Where a partition stands in a queue.
+    """The state of a partition's stream to a queue.
 
     Attributes:
-        epoch: Of its numbers.
+        epoch: Epoch of its sequence numbers.
         next_sequence: The number of the first message of ``pending_rows``, or of the next batch.
-        pending_rows: The batch that may be on its way; its rows, in order.
+        pending_rows: Rows of the batch that may be on its way, in order.
     """
 
     epoch: int
@@ -92,26 +92,26 @@ class OutboxRow(NamedTuple):
 
 
 class OutboxRows:
-    """The rows of one outbox, as relays see them. Each method is a part of one transaction."""
+    """The rows of one outbox, for relays. Each method is a part of one transaction."""
 
     def __init__(self, outbox: str, *, lease_s: float, now: Callable[[], datetime]) -> None:
         """Take the parts.
 
         Args:
             outbox: Its name.
-            lease_s: How long a lease holds without being moved on.
-            now: Tells the time, in UTC.
+            lease_s: How long a lease lasts without renewal.
+            now: Returns the time in UTC.
         """
         self._outbox = outbox
         self._lease = timedelta(seconds=lease_s)
         self._now = now
 
     def make_partitions(self, session: Session, producer_ids: Sequence[int]) -> None:
-        """Make the rows of partitions that have none, free to be leased.
+        """Insert missing rows of partitions, free to be leased.
 
         Args:
             session: A session.
-            producer_ids: For each partition the one that it gets if it is new.
+            producer_ids: For each partition the producer id to use if it is new.
         """
         rows = [
             {
@@ -128,7 +128,7 @@ class OutboxRows:
         session.execute(insert.on_conflict_do_nothing())
 
     def claim(self, session: Session, owner: str) -> Lease | None:
-        """Take the lease of a partition that nobody has; None when there is none."""
+        """Lease a partition without an owner; None if there is none."""
         self._end_if_frozen(session)
         now = self._now()
         free = session.execute(
@@ -141,7 +141,7 @@ class OutboxRows:
         if free is None:
             return None
         lease = Lease(free.partition, owner, free.lease_epoch + 1, free.producer_id)
-        # SQLite locks no rows: there the epoch tells whether another one was faster.
+        # SQLite locks no rows: there the epoch shows whether another relay was faster.
         taken = session.scalars(
             update(OUTBOX_PARTITION)
             .where(
@@ -155,24 +155,24 @@ class OutboxRows:
         return lease if taken else None
 
     def hold(self, session: Session, lease: Lease) -> None:
-        """Move the lease on, and keep others from taking it until the transaction ends.
+        """Renew the lease, and keep others from taking it until the transaction ends.
 
         Raises:
-            LeaseLost: It is gone.
+            LeaseLost: Another relay has it.
         """
         self._end_if_frozen(session)
         self._move_lease(session, lease, self._now() + self._lease)
 
     def release(self, session: Session, lease: Lease) -> None:
-        """Give the partition to whoever wants it.
+        """Give the lease up, so that any relay can take it.
 
         Raises:
-            LeaseLost: It is gone.
+            LeaseLost: Another relay has it.
         """
         self._move_lease(session, lease, self._now())
 
     def streams(self, session: Session, lease: Lease) -> dict[MessageQueue, StreamPlace]:
-        """Where the partition stands in each queue."""
+        """The partition's streams, by queue."""
         found = session.execute(select(OUTBOX_STREAM).where(*self._of(OUTBOX_STREAM, lease)))
         return {
             MessageQueue(row.topic, row.broker_name, row.queue_id): StreamPlace(
@@ -191,15 +191,15 @@ class OutboxRows:
         after_row_id: int = 0,
         count_max: int,
     ) -> list[WaitingRow]:
-        """The messages that wait longest, in order; not those that are parked.
+        """The messages that have waited longest, in order, without parked ones.
 
         Args:
             session: A session.
-            lease: Of the partition.
+            lease: The partition's lease.
             without: Rows that are on their way.
-            without_topics: Topics that are not looked at now.
-            after_row_id: Only behind this row.
-            count_max: At most so many.
+            without_topics: Topics to leave out now.
+            after_row_id: Only rows behind this one.
+            count_max: The most rows to return.
         """
         rows = OUTBOX.c
         found = session.execute(
@@ -220,7 +220,7 @@ class OutboxRows:
     def write_streams(
         self, session: Session, lease: Lease, streams: Iterable[tuple[MessageQueue, StreamPlace]]
     ) -> None:
-        """Write down where the partition stands in some queues, and what it sends next.
+        """Store the state of some streams, with their next batches.
 
         Raises:
             LeaseLost: Another relay has the partition; nothing was written.
@@ -254,13 +254,13 @@ class OutboxRows:
         return [_outbox_row(row) for row in found]
 
     def mark_sent(self, session: Session, row_ids: Sequence[int]) -> None:
-        """They are stored by a broker."""
+        """Mark rows as sent: a broker has stored them."""
         session.execute(
             update(OUTBOX).where(OUTBOX.c.row_id.in_(row_ids)).values(sent_at=self._now())
         )
 
     def park(self, session: Session, refusals: Sequence[Refusal]) -> None:
-        """They are put aside, until somebody has them sent again."""
+        """Park messages, until they are requeued."""
         insert = _insert(session, OUTBOX_PARKED).values(
             [
                 {"outbox": self._outbox, "parked_at": self._now(), **refusal._asdict()}
@@ -270,7 +270,7 @@ class OutboxRows:
         session.execute(insert.on_conflict_do_nothing())
 
     def _end_if_frozen(self, session: Session) -> None:
-        """Let PostgreSQL end the transaction of a relay that stands still, with its row locks."""
+        """Let PostgreSQL end the transaction and row locks of a relay that is frozen."""
         if session.get_bind().dialect.name == "postgresql":
             limit_ms = self._lease // _MILLISECOND
             session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = {limit_ms}"))

@@ -1,4 +1,4 @@
-"""Batches of an outbox on their way: one call each, under numbers that were written down before."""
+"""Sending batches of an outbox: one call each, under sequence numbers that were recorded before."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ MESSAGE_ILLEGAL: Final = "MESSAGE_ILLEGAL"
 
 
 class Verdict(Enum):
-    """What became of a batch."""
+    """The outcome of a batch."""
 
     STORED = "stored"
-    """Now, or by an earlier try."""
+    """Stored now, or by an earlier attempt."""
 
     REFUSED = "refused"
-    """Surely not stored: its messages may go another way."""
+    """Surely not stored: its messages may be sent to another queue."""
 
     UNKNOWN = "unknown"
-    """Perhaps stored: to be sent again as it is."""
+    """Perhaps stored: the same batch is to be sent again."""
 
     RENUMBER = "renumber"
     """The broker does not know these numbers: the stream begins anew with a larger epoch."""
 
 
 class Outcome(NamedTuple):
-    """What became of a batch, and why.
+    """The outcome of a batch, and its error.
 
     Attributes:
-        verdict: What.
-        error: Why, unless it is stored.
+        verdict: The outcome.
+        error: The error, unless it is stored.
     """
 
     verdict: Verdict
@@ -55,7 +55,7 @@ class Outcome(NamedTuple):
 
 
 class OutboxSends:
-    """Chooses queues, and makes calls."""
+    """Chooses queues, and sends batches."""
 
     def __init__(self, session: Session, *, timeout_s: float, random: Random) -> None:
         self._session = session
@@ -64,7 +64,7 @@ class OutboxSends:
         self._lanes: dict[str, TopicLane] = {}
 
     async def learn_routes(self, topics: Collection[str]) -> dict[str, ArianeError]:
-        """Get to know where topics are; why some are nowhere."""
+        """Look up the routes of topics; return the errors of topics without a route."""
         refused: dict[str, ArianeError] = {}
         for topic in topics:
             try:
@@ -83,7 +83,7 @@ class OutboxSends:
         return refused
 
     def group_queue(self, topic: str, message_group: str) -> MessageQueue | None:
-        """The queue of a message group; None while nobody can tell."""
+        """The queue of a message group; None while it is unknown."""
         try:
             return self._lanes[topic].pinned_queue(
                 Message(topic, b"", message_group=message_group), NO_OPTIONS
@@ -94,7 +94,7 @@ class OutboxSends:
     def next_queue(
         self, topic: str, is_free: Callable[[MessageQueue], bool]
     ) -> MessageQueue | None:
-        """The next queue for messages that any will do for; None when none is free."""
+        """The next queue for messages without a message group; None if no queue is free."""
         lane = self._lanes[topic]
         tries = len(lane.route.write_queues) if lane.route is not None else 0
         for _ in range(tries):
@@ -113,7 +113,7 @@ class OutboxSends:
         try:
             return await self._send(queue, sequence, rows)
         except RecordError as error:
-            # Nobody writes such a row by ``Outbox.add``; whoever did hears of it.
+            # ``Outbox.add`` refuses such a message: another program has written the row.
             return Outcome(Verdict.REFUSED, CallError(str(error), reason=MESSAGE_ILLEGAL))
         except CallError as error:
             routes = self._session.routes
@@ -139,7 +139,7 @@ class OutboxSends:
 
 
 def _batch(queue: MessageQueue, sequence: ProducerSequence, rows: Sequence[OutboxRow]) -> SendBatch:
-    # Room for all of them, whatever was chosen, by whomever: what is written down is one batch.
+    # Room for all rows, also of a relay with other limits: the recorded rows are one batch.
     room_bytes = sum(len(row.message.body) + RECORD_OVERHEAD_BYTES_MAX for row in rows)
     batch = SendBatch(queue, choose_other=None, body_bytes_max=room_bytes, sequenced=True)
     batch.sequence = sequence
@@ -150,7 +150,7 @@ def _batch(queue: MessageQueue, sequence: ProducerSequence, rows: Sequence[Outbo
 
 def _verdict(error: CallError, sequence: ProducerSequence, count: int) -> Verdict:
     if error.reason == SEQUENCE_PASSED:
-        # Nothing but what was written down is ever sent under these numbers.
+        # Only the recorded batch is ever sent under these numbers.
         passed = int(error.metadata.get("expected", 0)) >= sequence.first_sequence + count
         return Verdict.STORED if passed else Verdict.RENUMBER
     if error.reason in {SEQUENCE_GAP, PRODUCER_FENCED}:

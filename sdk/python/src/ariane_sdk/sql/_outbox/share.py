@@ -1,16 +1,17 @@
-"""One partition of an outbox under one lease: choose, write down, send, mark as sent.
+"""One partition of an outbox under one lease: choose a batch, record it, send it, mark it as sent.
 
 ::
 
-    1  read what waits, and choose a queue for each message
-    2  write down for each queue: epoch, first number, rows         a transaction of its own
+    1  read waiting rows, and choose a queue for each message
+    2  record for each queue: epoch, first number, rows             a transaction of its own
     3  send                                                         perhaps more than once
-    4  mark the rows as sent, move the number on                    a transaction of its own
+    4  mark the rows as sent, advance the number                    a transaction of its own
 
-A relay that dies after 2 leaves a batch of which nobody knows whether it is stored. The next one
-sends it again, byte by byte and number by number, and the broker stores it once.
+If a relay dies after step 2, whether its batch is stored is unknown. The next relay sends the same
+bytes again under the same numbers, and the broker stores them once.
 
-What brokers refuse is parked: at once when no broker would ever take it, else after some attempts.
+Messages that brokers refuse are parked: at once if every broker would refuse them, else after some
+attempts.
 """
 
 from __future__ import annotations
@@ -35,33 +36,33 @@ from ariane_sdk.sql._outbox.sends import OutboxSends, Outcome, Verdict
 from ariane_sdk.sql._outbox.troubles import OutboxTroubles
 
 WINDOW_ROWS: Final = 2000
-"""So many waiting messages are looked at at a time."""
+"""Number of waiting messages that are read at a time."""
 
 WINDOWS_MAX: Final = 50
-"""So often is looked further in one round, where nothing of what was seen can go now."""
+"""The most reads in one round, while no message of those read can be sent now."""
 
 Result = TypeVar("Result")
 
 
 class Transact(Protocol):
-    """Does something in a transaction of its own."""
+    """Runs a function in a transaction of its own."""
 
     def __call__(self, step: Callable[[Session], Result]) -> Awaitable[Result]:
-        """Do it, and commit."""
+        """Run it, and commit."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast, and in what portions.
+    """Intervals and limits of sending.
 
     Attributes:
-        poll_s: How long to wait when nothing waits.
+        poll_s: Interval between looks while no message waits.
         batch_rows_max: Messages of a batch.
         batch_bytes_max: Bytes of their records; a single larger one goes alone.
-        repeat_delay_s_min: How long to wait after the first failure.
-        repeat_delay_s_max: How long at most.
-        hold_s: How long a lease may rest before it is moved on.
+        repeat_delay_s_min: Delay after the first failure.
+        repeat_delay_s_max: The longest delay.
+        hold_s: The age at which a lease is renewed.
         attempts_max: How often a message may be refused before it is parked; None: for ever.
     """
 
@@ -76,12 +77,12 @@ class Pace:
 
 @dataclass(slots=True)
 class Plan:
-    """A batch that is written down.
+    """A batch that is recorded in the database.
 
     Attributes:
         place: Its numbers and rows.
         rows: The messages.
-        maybe_stored: Whether one of its travels may have stored it.
+        maybe_stored: Whether an earlier attempt may have stored it.
     """
 
     place: StreamPlace
@@ -90,7 +91,7 @@ class Plan:
 
 
 class PartitionShare:
-    """Sends what waits in a partition, for as long as the lease holds."""
+    """Sends the waiting messages of a partition, for as long as the lease lasts."""
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class PartitionShare:
         self._held_s = 0.0
 
     async def load(self) -> None:
-        """Learn where the partition stands. What is on its way may be stored: nobody knows."""
+        """Read the partition's streams. Whether pending batches are stored is unknown."""
         self._plans.clear()
 
         def read(session: Session) -> None:
@@ -137,10 +138,10 @@ class PartitionShare:
         self._held_s = self._clock.monotonic_s()
 
     async def round(self) -> bool:
-        """Send what can be sent now.
+        """Send all batches that can be sent now.
 
         Returns:
-            Whether anything was stored: then more may wait.
+            Whether a batch was stored: then more may wait.
 
         Raises:
             LeaseLost: Another relay has the partition.
@@ -172,9 +173,9 @@ class PartitionShare:
         return await self._settle(dict(zip(ready, outcomes, strict=True)))
 
     async def _plan(self) -> None:
-        """Choose what goes next, and write it down before it leaves."""
+        """Choose the next batches, and record them before they are sent."""
         chosen: dict[MessageQueue, list[int]] = {}
-        # Nothing of a group may overtake what waits before it, or is on its way elsewhere.
+        # A message may not overtake one of its group that waits, or is on its way.
         held = {
             (queue.topic, row.message.message_group)
             for queue, plan in self._plans.items()
@@ -195,7 +196,7 @@ class PartitionShare:
             await self._write_down(chosen)
 
     async def _waiting(self, last_row_id: int) -> list[WaitingRow]:
-        """What waits behind a row, without topics that are to be looked for later."""
+        """Waiting messages behind a row, without topics whose routes are looked up later."""
         nowhere = self._troubles.nowhere()
         on_their_way = [row for plan in self._plans.values() for row in plan.place.pending_rows]
         return await self._transact(
@@ -210,7 +211,7 @@ class PartitionShare:
         )
 
     async def _learn_routes(self, waiting: Sequence[WaitingRow]) -> Mapping[str, ArianeError]:
-        """Get to know where messages go; what has nowhere to go is parked after some attempts."""
+        """Look up routes; messages without a route are parked after some attempts."""
         topics = {row.topic for row in waiting}
         refused = await self._sends.learn_routes(topics)
         for topic in topics:
@@ -228,7 +229,7 @@ class PartitionShare:
     def _refused(
         self, row_ids: Sequence[int], error: Exception | None, *, maybe_stored: bool = False
     ) -> list[Refusal]:
-        """Count what was refused; those that are given up."""
+        """Count refused messages; return those that are given up."""
         given_up = self._refusals.refused(row_ids, error, maybe_stored=maybe_stored)
         if self._refusals.bring_nearer(row_ids):
             self._pulse.moved()
@@ -280,8 +281,8 @@ class PartitionShare:
         """The rows of the next batch of each queue that is free.
 
         Args:
-            waiting: What waits, in order.
-            held: Message groups that wait; others are added.
+            waiting: Waiting messages, in order.
+            held: Message groups that must wait; further ones are added.
         """
         chosen: dict[MessageQueue, list[int]] = {}
         size_bytes: dict[MessageQueue, int] = {}
@@ -320,7 +321,7 @@ class PartitionShare:
         return chosen
 
     async def _settle(self, outcomes: Mapping[MessageQueue, Outcome]) -> bool:
-        """Write down what became of batches."""
+        """Store the outcomes of batches."""
         changed: dict[MessageQueue, StreamPlace] = {}
         sent: list[int] = []
         parked: list[Refusal] = []
@@ -360,10 +361,10 @@ class PartitionShare:
     def _after_failure(
         self, queue: MessageQueue, plan: Plan, outcome: Outcome
     ) -> tuple[StreamPlace | None, list[Refusal]]:
-        """Where a queue stands after a batch that was not stored, and what of it is given up.
+        """The state of a stream after a batch that was not stored, and the messages given up.
 
         Returns:
-            None for the place of a batch that is to be sent again as it is.
+            None in place of the state if the same batch is to be sent again.
         """
         verdict, error = outcome
         place = plan.place

@@ -8,9 +8,9 @@
                               | epoch | next_sequence | pending_rows
     ariane_outbox_parked      row_id | outbox | attempts | reason | error | parked_at
 
-``pending_rows`` is the batch that a relay has begun to send and not seen stored: written down
-before it leaves, so that whoever comes next sends the same rows under the same numbers. A row of
-the last table keeps its message from being sent, for as long as it is there.
+``pending_rows`` is the batch that a relay has begun to send and that is not known to be stored. It
+is recorded before it is sent, so that the next owner sends the same rows under the same numbers. A
+message with a row in the last table is not sent.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ OUTBOX: Final = Table(
     Column("flag", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("body_bytes", Integer, nullable=False),
-    # Of the record as it is sent: relays make batches by it, without reading bodies.
+    # Size of the record as it is sent: relays make batches by it, without reading bodies.
     Column("record_bytes", Integer, nullable=False),
     Column("unique_id", String(64), nullable=False),
     Column("written_at", DateTime(timezone=True), nullable=False),
     Column("sent_at", DateTime(timezone=True)),
-    # Otherwise SQLite gives the id of a purged row to a new one.
+    # Otherwise SQLite would give the id of a purged row to a new one.
     sqlite_autoincrement=True,
 )
 Index(

@@ -1,4 +1,4 @@
-"""Failures of an outbox: what failed lately is left alone for a while, longer each time."""
+"""Failures of an outbox: a failed topic or broker is not used for a while, longer each time."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class _Trouble:
 
 
 class OutboxTroubles:
-    """Failures by topic and broker, and those of topics that are nowhere."""
+    """Failures by topic and broker, and of topics without a route."""
 
     def __init__(
         self, clock: Clock, pulse: RelayPulse, *, delay_s_min: float, delay_s_max: float
     ) -> None:
-        """Nothing has failed yet.
+        """Start without failures.
 
         Args:
-            clock: Tells the time.
-            pulse: Is told of failures.
-            delay_s_min: How long to wait after the first failure; it doubles each time.
-            delay_s_max: How long at most.
+            clock: Measures delays.
+            pulse: Records failures.
+            delay_s_min: Delay after the first failure; it doubles each time.
+            delay_s_max: The longest delay.
         """
         self._clock = clock
         self._pulse = pulse
@@ -44,12 +44,12 @@ class OutboxTroubles:
         self._troubles: dict[tuple[str, str], _Trouble] = {}
 
     def note(self, topic: str, broker_name: str, error: Exception | None) -> None:
-        """Something failed.
+        """Note a failure.
 
         Args:
             topic: The topic.
-            broker_name: Where; empty when the topic is nowhere.
-            error: Why.
+            broker_name: The broker; empty if the topic has no route.
+            error: The error.
         """
         trouble = self._troubles.setdefault((topic, broker_name), _Trouble(0, 0.0))
         delay_s = backoff_s(trouble.count, self._delay_s_min, self._delay_s_max)
@@ -61,7 +61,7 @@ class OutboxTroubles:
         logger.warning("messages of the outbox for %s wait: %s", where, error)
 
     def end(self, topic: str, broker_name: str) -> None:
-        """It works again."""
+        """Forget the failures: it works again."""
         self._troubles.pop((topic, broker_name), None)
 
     def is_over(self, topic: str, broker_name: str) -> bool:
@@ -70,7 +70,7 @@ class OutboxTroubles:
         return trouble is None or trouble.until_s <= self._clock.monotonic_s()
 
     def nowhere(self) -> list[str]:
-        """Topics that are to be looked for later."""
+        """Topics without a route whose delay is not over."""
         return [
             topic
             for topic, broker_name in self._troubles
