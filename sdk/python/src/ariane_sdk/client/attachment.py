@@ -1,7 +1,7 @@
-"""The stream of a client to one broker: heartbeats go up, notices come down.
+"""The stream of a client to one broker: it sends heartbeats and receives notices.
 
-The stream is made anew whenever it ends. For a consumer, losing it makes the broker take the member
-for dead and the others share its queues; no message is lost by that, some come twice.
+The stream is opened anew whenever it ends. When a consumer's stream ends, the broker takes the
+member for dead, and the others share its queues; no message is lost, some are delivered twice.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
 
 HEARTBEAT_INTERVAL_S: Final = 30.0
-"""How often a client says that it lives, unless the broker wants it more often."""
+"""Interval of heartbeats, unless the broker asks for a shorter one."""
 
 FATAL_REASONS: Final = frozenset(
     {"SUBSCRIPTION_CONFLICT", "GROUP_NAME_ILLEGAL", "FILTER_EXPRESSION_INVALID", "ACCESS_DENIED"}
 )
-"""Trying again changes nothing."""
+"""Refusals that do not change when tried again."""
 
 
 class Attachment:
@@ -45,8 +45,8 @@ class Attachment:
 
     Attributes:
         broker_name: The broker.
-        address: Where it is.
-        error: Why the client is not attached, if it was ever refused.
+        address: Its address.
+        error: The last refusal, if the client was ever refused.
     """
 
     def __init__(
@@ -64,21 +64,21 @@ class Attachment:
         on_turn: Callable[[], None] = lambda: None,
         answers: OperatorAnswers,
     ) -> None:
-        """Attach, and stay so.
+        """Attach, and stay attached.
 
         Args:
             broker_name: The broker.
-            address: Where it is, "host:port".
-            connections: Where channels come from.
+            address: Its address, "host:port".
+            connections: Has the channels.
             client_id: The client.
-            membership: Its part in a consumer group, if it has one.
+            membership: Its membership of a consumer group, if it has one.
             producer_groups: Groups whose transactions it can be asked about.
             clock: Paces heartbeats and repeats.
-            on_notice: Told what the broker says.
-            on_fatal: Told that the broker will never let this client in.
-            on_turn: Told that the stream ended, could not be made, or was made anew: the broker may
-                have gone, or may be elsewhere.
-            answers: Answers what operators ask.
+            on_notice: Called with notices of the broker.
+            on_fatal: Called when the broker will never admit this client.
+            on_turn: Called when the stream ended, failed to open, or was opened anew: the broker
+                may be gone, or may have a new address.
+            answers: Answers questions of operators.
         """
         self.broker_name = broker_name
         self.address = address
@@ -102,16 +102,16 @@ class Attachment:
 
     @property
     def attached(self) -> bool:
-        """Whether the broker has let the client in."""
+        """Whether the broker has admitted the client."""
         return self._attached.is_set()
 
     @property
     def ended(self) -> bool:
-        """Whether it has given up: the broker will never let this client in as it is."""
+        """Whether it has given up: the broker will never admit this client as it is."""
         return self._task.done()
 
     def change_membership(self, membership: Membership) -> None:
-        """Say something else of the consumer's part in its group."""
+        """Report a new membership of the consumer's group."""
         self._memberships = [membership]
         if self.attached:
             self._say_memberships()
@@ -122,16 +122,16 @@ class Attachment:
         self._outgoing.put_nowait(AttachRequest(heartbeat=heartbeat))
 
     def say(self, request: AttachRequest) -> None:
-        """Tell the broker something; dropped while the client is not attached."""
+        """Send the broker a request; dropped while the client is not attached."""
         if self.attached:
             self._outgoing.put_nowait(request)
 
     async def wait_tried(self) -> None:
-        """Wait until the broker has let the client in, or has failed to once."""
+        """Wait until the broker has admitted the client, or one attempt has failed."""
         await self._tried.wait()
 
     async def close(self, timeout_s: float) -> None:
-        """Say goodbye, so that the others need not wait for the silence to be noticed."""
+        """Detach, so that other members need not wait until the broker notices the silence."""
         self._leaving = True
         self.say(AttachRequest(goodbye=ClientGoodbye()))
         self._outgoing.put_nowait(None)
@@ -141,7 +141,7 @@ class Attachment:
         if not done:
             self._task.cancel()
             await asyncio.wait((self._task,))
-        # One that is cancelled before its first step has told nobody.
+        # A task that is cancelled before its first step has not set it.
         self._tried.set()
 
     async def _run(self) -> None:
@@ -172,17 +172,17 @@ class Attachment:
                 await self._clock.sleep(reconnect_delay_s(failure_count))
 
     async def _stay_attached(self) -> None:
-        """One stream, from hello to goodbye."""
+        """Open one stream, and serve it until its end."""
         self._outgoing = asyncio.Queue()
         call = self._connections.clients(self.address).Attach(self._requests())
         try:
-            # Not by `read`: it forgets what arrives together with the end of the call.
+            # Not by `read`: it drops responses that arrive together with the end of the call.
             async for response in call:
                 self._hear(response)
         finally:
             call.cancel()
         if not self._leaving:
-            # A stream that ends well without a goodbye has its status still to tell.
+            # If the broker ended the stream, its status has the reason.
             code = await call.code()
             logger.info("broker %s ended the stream: %s", self.broker_name, code)
 
@@ -216,7 +216,7 @@ class Attachment:
             self.error = None
             self._attached.set()
             if self._memberships_said is not self._memberships:
-                # They changed after the hello; the broker would not hear of it otherwise.
+                # They changed after the hello, so the broker has old ones.
                 self._say_memberships()
             if self._tried.is_set():
                 self._on_turn()

@@ -1,4 +1,4 @@
-"""Plain questions to brokers: one call each, with a timeout, errors as ours."""
+"""Simple calls to brokers: one RPC each, with a timeout, and errors of this package."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ Answer = TypeVar("Answer")
 
 
 class KnownOffset(NamedTuple):
-    """What a broker knows of a group's offset in a queue.
+    """A broker's record of a group's offset in a queue.
 
     Attributes:
-        queue_offset: The next queue offset that the group will consume; nothing if it has none.
-        reset_epoch: How often that was set anew.
+        queue_offset: The next queue offset that the group will consume; None if it has none.
+        reset_epoch: How often the offset was reset.
         log_epoch: The present epoch of the broker's log.
-        caution: What to beware of, because members of the group died.
+        caution: Advice for a queue in which members of the group died.
     """
 
     queue_offset: int | None
@@ -56,12 +56,12 @@ class KnownOffset(NamedTuple):
 
 
 class OffsetEpochs(NamedTuple):
-    """What an offset is fenced by when it is stored.
+    """The epochs that fence the storing of an offset.
 
     Attributes:
-        lock_epoch: Of the lock of the queue; nothing if there is none.
-        reset_epoch: Of the offset that consuming began with; nothing if that is not known.
-        log_epoch: Of the broker's log when the offset was learnt; 0 if that is not known.
+        lock_epoch: Epoch of the queue's lock; None without a lock.
+        reset_epoch: Reset epoch of the offset at which consuming began; None if unknown.
+        log_epoch: Epoch of the broker's log when the offset was read; 0 if unknown.
     """
 
     lock_epoch: int | None = None
@@ -77,10 +77,10 @@ async def answer_of(call: Awaitable[Answer], peer: str) -> Answer:
 
     Args:
         call: The call.
-        peer: Whom it is to, for the text of an error.
+        peer: The called service, for the text of an error.
 
     Raises:
-        CallError: As the service says, or gRPC itself.
+        CallError: The error of the service, or of gRPC.
     """
     try:
         return await call
@@ -89,7 +89,7 @@ async def answer_of(call: Awaitable[Answer], peer: str) -> Answer:
 
 
 class BrokerCalls:
-    """Questions to any broker."""
+    """Simple calls to any broker."""
 
     def __init__(self, connections: Connections, *, timeout_s: float) -> None:
         self._connections = connections
@@ -103,10 +103,10 @@ class BrokerCalls:
         Args:
             broker: The broker.
             topic: The topic.
-            replicas: Whether replicas are asked while the primary does not answer.
+            replicas: Whether to ask replicas if the primary does not answer.
 
         Raises:
-            CallError: The broker did not tell.
+            CallError: The broker refused or did not answer.
         """
         *others, last = read_addresses(broker, replicas=replicas)
         for address in others:
@@ -117,10 +117,10 @@ class BrokerCalls:
     async def bounds_at(
         self, address: str, broker: BrokerRoute, topic: str
     ) -> list[tuple[MessageQueue, pull_service_pb2.QueueBounds]]:
-        """As ``queue_bounds``, of the process at one of the broker's addresses.
+        """As ``queue_bounds``, from the process at one of the broker's addresses.
 
         Raises:
-            CallError: It did not tell.
+            CallError: The process refused or did not answer.
         """
         response = await answer_of(
             self._connections.pull(address).ListQueueBounds(
@@ -140,10 +140,10 @@ class BrokerCalls:
         when: datetime,
         boundary: pull_service_pb2.TimeBoundary.ValueType,
     ) -> dict[MessageQueue, QueuePosition]:
-        """The queue offset that belongs to a time, for all readable queues of a topic.
+        """The queue offset at a time, for all readable queues of a topic.
 
         Raises:
-            CallError: The broker did not tell.
+            CallError: The broker refused or did not answer.
         """
         address = read_address(broker)
         response = await answer_of(
@@ -166,7 +166,7 @@ class BrokerCalls:
         """The consumer offsets that a group has for queues of a broker; others are left out.
 
         Raises:
-            CallError: The broker did not tell.
+            CallError: The broker refused or did not answer.
         """
         known = await self.known_offsets(broker, group, queues)
         return {
@@ -178,10 +178,10 @@ class BrokerCalls:
     async def known_offsets(
         self, broker: BrokerRoute, group: str, queues: Sequence[MessageQueue]
     ) -> dict[MessageQueue, KnownOffset]:
-        """What a broker knows of a group's offsets in queues.
+        """A broker's record of a group's offsets in queues.
 
         Raises:
-            CallError: The broker did not tell.
+            CallError: The broker refused or did not answer.
         """
         if not queues:
             return {}
@@ -222,16 +222,16 @@ class BrokerCalls:
             broker: The broker.
             group: The group.
             offsets: The next queue offset to be consumed, by queue.
-            client_id: Who stores; empty for tools.
+            client_id: The client that stores them; empty for tools.
             durable: Whether to return only once they are on the broker's disk.
-            epochs: What fences them, by queue.
-            in_work: What is in work in each; nothing to leave the broker's knowledge as it is.
+            epochs: Epochs that fence them, by queue.
+            in_work: The messages in work in each; None leaves the broker's record as it is.
 
         Returns:
-            Why some were refused; empty when all were stored.
+            The errors of refused offsets; empty if all were stored.
 
         Raises:
-            CallError: None may be stored.
+            CallError: No offset was stored, as far as is known.
         """
         request = StoreConsumerOffsetsRequest(
             consumer_group=group,
@@ -271,7 +271,7 @@ class BrokerCalls:
         """The live members of a group that are attached to a broker.
 
         Raises:
-            CallError: The broker did not tell.
+            CallError: The broker refused or did not answer.
         """
         clients = self._connections.clients(read_address(broker))
 
@@ -294,7 +294,7 @@ class BrokerCalls:
         """The clients that are attached to a broker, with the groups that they are members of.
 
         Raises:
-            CallError: The broker did not tell.
+            CallError: The broker refused or did not answer.
         """
         clients = self._connections.clients(read_address(broker))
 
@@ -310,10 +310,10 @@ class BrokerCalls:
     async def client_queues(
         self, broker: BrokerRoute, client_id: str
     ) -> Sequence[question_pb.ClientQueueState]:
-        """The queues that a client has, as it says over its stream to a broker.
+        """The queues that a client reports over its stream to a broker.
 
         Raises:
-            CallError: It is not attached there any more, or does not answer.
+            CallError: The client is not attached there any more, or does not answer.
         """
         request = GetClientStateRequest(client_id=client_id)
         request.wait_duration.FromMilliseconds(round(self._timeout_s * 500))
@@ -326,7 +326,7 @@ class BrokerCalls:
         """The names of the consumer groups that a broker knows.
 
         Raises:
-            CallError: The broker did not tell.
+            CallError: The broker refused or did not answer.
         """
         groups = self._connections.groups(read_address(broker))
 
@@ -345,7 +345,7 @@ class BrokerCalls:
         """The backlog of a group on a broker.
 
         Raises:
-            CallError: The broker did not tell.
+            CallError: The broker refused or did not answer.
         """
         offsets = self._connections.offsets(read_address(broker))
 
@@ -362,15 +362,15 @@ class BrokerCalls:
 
 
 def peer_name(broker: BrokerRoute) -> str:
-    """How a broker is called in the text of an error."""
+    """The name of a broker in the text of an error."""
     return f"broker {broker.broker_name} at {broker.read_address}"
 
 
 def read_addresses(broker: BrokerRoute, *, replicas: bool) -> list[str]:
-    """Where a broker is asked by position: the primary, and perhaps its replicas behind it.
+    """The addresses to read from: the primary's, and perhaps those of its replicas behind it.
 
     Raises:
-        ServiceUnavailable: No process of it is known to live.
+        ServiceUnavailable: No live process of it is known.
     """
     first = read_address(broker)
     if not replicas:
@@ -379,10 +379,10 @@ def read_addresses(broker: BrokerRoute, *, replicas: bool) -> list[str]:
 
 
 def read_address(broker: BrokerRoute) -> str:
-    """Where a broker is asked.
+    """The address to read from.
 
     Raises:
-        ServiceUnavailable: No process of it is known to live.
+        ServiceUnavailable: No live process of it is known.
     """
     if not broker.read_address:
         raise ServiceUnavailable(

@@ -1,4 +1,4 @@
-"""What consumers must beware of where members of their group died, and what they tell."""
+"""The care of consumers in queues where members of their group died, and their reports."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import Final, NamedTuple
 
 
 class Caution(NamedTuple):
-    """What a broker says of a queue in which members of the group died.
+    """A broker's advice for a queue in which members of the group died.
 
     Attributes:
-        watched_end: Before this queue offset it is to be told what is in work.
+        watched_end: Before this queue offset messages in work are to be reported to the broker.
         alone_end: Before this queue offset one message at a time is to be in work, alone.
-        in_doubt: Whether a member may have died of the next message: not to be taken over yet.
+        in_doubt: Whether the next message may have killed a member: the queue is not to be taken
+            over yet.
     """
 
     watched_end: int = 0
@@ -23,10 +24,10 @@ NO_CAUTION: Final = Caution()
 
 
 class InWork(NamedTuple):
-    """What is in work in a queue.
+    """The messages in work in a queue.
 
     Attributes:
-        end: Behind the last message.
+        end: Queue offset behind the last of them.
         alone: Whether that is one message, and nothing else of any queue is in work.
     """
 

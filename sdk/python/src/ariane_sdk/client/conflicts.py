@@ -1,4 +1,4 @@
-"""Members of a group that do not want the same, as operators see them."""
+"""Conflicts between members of a group with different subscriptions, for operators."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class ConflictSide:
 
     Attributes:
         client_id: The id under which brokers know it.
-        address: Where the broker sees it; nothing if it only pulls.
-        subscriptions: By topic, the filter expression.
+        address: Its address as the broker sees it; empty if it only pulls.
+        subscriptions: Filter expressions by topic.
     """
 
     client_id: str
@@ -32,17 +32,17 @@ class ConflictSide:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionConflict:
-    """Two members of a group that do not want the same.
+    """Two members of a group with different subscriptions.
 
     Attributes:
         group: The group.
         broker_name: The broker that found it.
-        member: Who was there.
-        newcomer: Who differs.
-        difference: How the newcomer differs.
+        member: The earlier member.
+        newcomer: The later member.
+        difference: The difference in words.
         refused: Whether the newcomer was refused; else both are members now.
-        count: How often it came.
-        last_time: When it last came.
+        count: How often the newcomer tried.
+        last_time: When it last tried.
     """
 
     group: str
@@ -58,17 +58,17 @@ class SubscriptionConflict:
 async def conflicts_at(
     connections: Connections, broker_name: str, address: str, group: str, *, timeout_s: float
 ) -> list[SubscriptionConflict]:
-    """The conflicts that a broker knows of.
+    """The conflicts that a broker has recorded.
 
     Args:
-        connections: Where channels come from.
+        connections: Has the channels.
         broker_name: The broker.
-        address: Where it is.
+        address: Its address.
         group: Only this group; all if empty.
         timeout_s: How long one call may take.
 
     Raises:
-        CallError: The broker did not tell.
+        CallError: The broker refused or did not answer.
     """
     clients = connections.clients(address)
 
@@ -102,7 +102,7 @@ def _side(member: client_pb.GroupMember) -> ConflictSide:
 
 
 def subscriptions_of(member: client_pb.GroupMember) -> dict[str, str]:
-    """The filter expression of each topic that a member asked for; all want what comes back."""
+    """The filter expression of each subscribed topic, without the retry topic that all have."""
     returning = retry_topic(member.membership.consumer_group)
     return {
         subscription.topic: subscription.filter.text

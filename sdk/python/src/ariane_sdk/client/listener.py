@@ -15,20 +15,20 @@ Listener: TypeAlias = (
     Callable[[Sequence[ReceivedMessage]], Awaitable[None]]
     | Callable[[Sequence[ReceivedMessage]], None]
 )
-"""Gets messages of one queue, in order. Returns when done with all; raises if they failed."""
+"""Called with messages of one queue, in order. Returns when all are done; raises if they failed."""
 
 Deliver: TypeAlias = Callable[[Sequence[ReceivedMessage]], Awaitable[None]]
 
 
 class ListenerCalls:
-    """Calls a listener in its own way."""
+    """Calls a listener on the event loop or in threads."""
 
     def __init__(self, listener: Listener, *, threads: int) -> None:
-        """Look at the listener.
+        """Choose how the listener is called.
 
         Args:
-            listener: A coroutine function runs on the loop; anything else in threads.
-            threads: How many.
+            listener: A coroutine function runs on the loop; any other function in threads.
+            threads: Number of threads.
         """
         self._pool: ThreadPoolExecutor | None = None
         self._call: Deliver
@@ -40,14 +40,14 @@ class ListenerCalls:
             self._call = self._deliver_in_thread
 
     async def deliver(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Have the listener work on messages.
+        """Call the listener with messages.
 
-        A cancellation that comes out of the listener, where nobody cancelled this call, is a
-        failure like others: a task that the listener waited for was cancelled.
+        If the listener raises CancelledError although this call was not cancelled, a task that it
+        waited for was cancelled. That is a failure like others.
 
         Raises:
-            RuntimeError: That happened.
-            Exception: Whatever the listener raises.
+            RuntimeError: The listener raised CancelledError by itself.
+            Exception: Any error of the listener.
         """
         try:
             await self._call(messages)
@@ -65,13 +65,13 @@ class ListenerCalls:
             await outcome
 
     def close(self) -> None:
-        """Take no more calls; does not wait for threads that are still in the listener."""
+        """Accept no more calls; does not wait for threads that are still in the listener."""
         if self._pool is not None:
             self._pool.shutdown(wait=False)
 
 
 def is_coroutine_function(listener: object) -> bool:
-    """Whether a call of it is to be awaited."""
+    """Whether calls of a listener have to be awaited."""
     return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
         getattr(listener, "__call__", None)  # noqa: B004 - objects with `async def __call__`.
     )

@@ -1,7 +1,7 @@
-"""Message trace: what a client tells of each message's life, in the system's trace topic.
+"""Message trace: a client writes each step of its messages to the system's trace topic.
 
-Steps are gathered and written in batches beside what the application does, by plain sends of one
-call; nobody waits for them. What cannot be written is lost, and the log says how much.
+Steps are gathered and written in batches in the background, by plain sends of one call; no send or
+listener waits for them. Steps that cannot be written are lost, and the log has their number.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from ariane_sdk.runtime.clock import Clock
 
 WRITE_INTERVAL_S: Final = 0.5
-"""How long a step waits for others."""
+"""How long a step waits for others to share its call."""
 
 STEPS_PER_CALL_MAX: Final = 2000
 STEPS_WAITING_MAX: Final = 50_000
-"""More are not kept while brokers are away."""
+"""The most steps that are kept while no broker is reachable."""
 
 KEYS_MAX: Final = 200
 """Keys of one message of the trace topic; the rest are not found by key."""
@@ -50,7 +50,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class MessageTrace:
-    """Tells the steps of one client's messages."""
+    """Writes the steps of one client's messages."""
 
     def __init__(
         self,
@@ -61,13 +61,13 @@ class MessageTrace:
         clock: Clock,
         timeout_s: float,
     ) -> None:
-        """Begin to gather.
+        """Begin to gather steps.
 
         Args:
-            session: The client's, once there is one.
+            session: Returns the client's session, once there is one.
             group: The producer's or consumer's group.
             client_id: The client.
-            clock: Says when.
+            clock: Gives the time of steps.
             timeout_s: How long a write may take.
         """
         self._session = session
@@ -82,12 +82,12 @@ class MessageTrace:
         self._closing = asyncio.Event()
 
     def sent(self, message: Message, future: asyncio.Future[SendResult]) -> None:
-        """A message is sent; the step is told with its outcome."""
+        """Add the step of a send, once its outcome is known."""
         began_ms = self._clock.now_ms()
 
         def end(sent: asyncio.Future[SendResult]) -> None:
             if sent.cancelled() or sent.exception() is not None:
-                return  # It has no id that anybody knows.
+                return  # Its id is known to no consumer.
             self._add(self._of_send(message, sent.result(), began_ms))
 
         future.add_done_callback(end)
@@ -97,7 +97,7 @@ class MessageTrace:
         messages: Sequence[Message],
         sending: Awaitable[Sequence[SendResult | ArianeError]],
     ) -> Sequence[SendResult | ArianeError]:
-        """Wait for messages that are sent together, and tell the steps of those that are stored."""
+        """Wait for messages that are sent together, and add steps of the stored ones."""
         began_ms = self._clock.now_ms()
         outcomes = await sending
         for message, outcome in zip(messages, outcomes, strict=True):
@@ -106,7 +106,7 @@ class MessageTrace:
         return outcomes
 
     def half_sent(self, message: Message, unique_id: str, began_ms: int) -> None:
-        """A half message was stored."""
+        """Add the step of a half message that was stored."""
         self._add(
             self._step(TraceKind.SEND, unique_id, began_ms)._replace(
                 topic=message.topic,
@@ -120,17 +120,17 @@ class MessageTrace:
         )
 
     def ended(self, topic: str, unique_id: str, state: str) -> None:
-        """A transaction was ended."""
+        """Add the step of a transaction that has ended."""
         step = self._step(TraceKind.END_TRANSACTION, unique_id, self._clock.now_ms())
         self._add(step._replace(topic=topic, state=state, message_type=_HALF))
 
     def recalled(self, topic: str, unique_id: str, *, successful: bool) -> None:
-        """A message was to be taken back."""
+        """Add the step of a recall of a delayed message."""
         step = self._step(TraceKind.RECALL, unique_id, self._clock.now_ms())
         self._add(step._replace(topic=topic, successful=successful))
 
     def traced(self, listener: Listener) -> Listener:
-        """A listener of which is told what it had, and how that went.
+        """Wrap a listener, so that steps are added for each call and its outcome.
 
         Args:
             listener: A coroutine function, or a plain one, which runs in a thread.
@@ -157,8 +157,8 @@ class MessageTrace:
         return listen_plain
 
     async def close(self) -> None:
-        """Write what is left, until a call fails: what remains then is lost."""
-        await asyncio.sleep(0)  # For callbacks of sends that have just ended.
+        """Write the remaining steps, until a call fails: further steps are lost."""
+        await asyncio.sleep(0)  # Callbacks of sends that have just ended run first.
         self._closing.set()
         if self._writing is not None:
             await asyncio.wait([self._writing])
@@ -250,7 +250,7 @@ class MessageTrace:
             except (ArianeError, grpc.aio.AioRpcError) as error:
                 self._lost_count += len(taken)
                 if self._closing.is_set():
-                    # Each further call to a broker that hangs would take as long again.
+                    # Each further call to a hanging broker would take as long again.
                     self._lost_count += len(self._steps)
                     self._steps = []
                 _log.warning("%d steps of message traces are lost: %s", self._lost_count, error)

@@ -1,4 +1,4 @@
-"""What a client answers operators, who ask it over its stream to a broker."""
+"""A client's answers to operators, who send questions over its stream to a broker."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ariane_sdk.client.stacks import stacks_now
 from ariane_sdk.runtime.tasks import start_task
 
 QUEUES_MAX: Final = 20_000
-"""Of more the first are told: an answer has to fit into a message."""
+"""The most queues in an answer, which has to fit into a message."""
 
 STACKS_BYTES_MAX: Final = 512 << 10
 
 FACT_LENGTH_MAX: Final = 200
 
 Consume = Callable[[ConsumeQuestion, str], Awaitable[ConsumeAnswer]]
-"""Consumes a message that a broker, given by name, asks to be consumed. Never raises."""
+"""Consumes a message at the request of a broker, which is given by name. Never raises."""
 
 
 class OperatorAnswers:
@@ -43,14 +43,14 @@ class OperatorAnswers:
         consume: Consume | None = None,
         consume_refusal: str = "only push consumers consume on request",
     ) -> None:
-        """Answer nothing yet.
+        """Take the parts.
 
         Args:
-            facts: What to say of the client beside its versions.
-            queues: The queues that it has.
-            stacks_allowed: Whether stacks are told to who asks.
-            consume: Consumes a message on request; nothing where that is refused.
-            consume_refusal: Why it is refused, for people.
+            facts: Facts of the client beside its versions.
+            queues: Its queues.
+            stacks_allowed: Whether stacks may be part of answers.
+            consume: Consumes a message on request; None if that is refused.
+            consume_refusal: The reason of the refusal, in words.
         """
         self._facts = facts
         self._queues = queues
@@ -61,7 +61,7 @@ class OperatorAnswers:
         self._closed = False
 
     def state(self, question: ClientStateQuestion) -> ClientState:
-        """How the client is now."""
+        """The present state of the client."""
         queues = self._queues()
         state = ClientState(
             question_id=question.question_id,
@@ -82,7 +82,7 @@ class OperatorAnswers:
     def consume(
         self, question: ConsumeQuestion, broker_name: str, say: Callable[[AttachRequest], None]
     ) -> None:
-        """Have a message consumed, one at a time, and say what became of it when that is known."""
+        """Consume a message, one at a time, and send the outcome when it is known."""
         if self._consume is None:
             cause = self._consume_refusal
         elif self._closed:
@@ -99,7 +99,7 @@ class OperatorAnswers:
         say(AttachRequest(consume_answer=refusal))
 
     async def close(self, timeout_s: float) -> None:
-        """Wait a while for the listener, and then no longer; what comes later is refused."""
+        """Wait a while for the listener, and refuse later questions."""
         self._closed = True
         if self._consuming is not None:
             _, busy = await asyncio.wait([self._consuming], timeout=timeout_s)
@@ -121,7 +121,7 @@ class OperatorAnswers:
 
 
 def settings_facts(settings: Any) -> dict[str, str]:
-    """Numbers and choices of a client's settings; others may hold what is nobody's business."""
+    """Numbers and choices of a client's settings; texts may hold secrets and are left out."""
     values = {each.name: getattr(settings, each.name) for each in fields(settings)}
     return {
         f"settings.{name}": str(value)

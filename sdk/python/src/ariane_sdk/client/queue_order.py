@@ -1,7 +1,7 @@
-"""The fixed order of queues of a topic whose messages stay in order.
+"""The fixed list of queues of a topic whose messages stay in order.
 
-A message group goes to the queue that its hash picks from a list. Were the list what routes show at
-the moment, a broker that restarts would send groups elsewhere, and back again: out of order. So the
+The hash of a message group picks its queue from a list. If that were the list of the present
+routes, each restart of a broker would move groups to other queues and back, out of order. So the
 name servers keep a list that does not change by itself, under RocketMQ's key
 ``ORDER_TOPIC_CONFIG``: "broker-a:4;broker-b:4". Sends to a queue whose broker is away wait for it.
 """
@@ -21,7 +21,7 @@ ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 
 
 class QueueOrders:
-    """Writes the order of queues into every name server: none tells another."""
+    """Writes the list of queues to every name server: they do not talk to each other."""
 
     def __init__(
         self, connections: Connections, name_servers: tuple[str, ...], timeout_s: float
@@ -31,14 +31,14 @@ class QueueOrders:
         self._timeout_s = timeout_s
 
     async def put(self, topic: str, queue_counts: Mapping[str, int]) -> None:
-        """Fix the order.
+        """Store the list.
 
         Args:
             topic: The topic.
-            queue_counts: How many queues each broker has for it.
+            queue_counts: Number of its queues on each broker.
 
         Raises:
-            CallError: A name server did not take it; others may have.
+            CallError: A name server did not store it; others may have.
         """
         order = ";".join(f"{broker}:{queue_counts[broker]}" for broker in sorted(queue_counts))
         request = PutKeyValueRequest(namespace=ORDER_NAMESPACE, key=topic, value=order)
@@ -51,10 +51,10 @@ class QueueOrders:
         await self._at_each(put_at)
 
     async def delete(self, topic: str) -> None:
-        """Forget the order; harmless when there is none.
+        """Delete the list; harmless without one.
 
         Raises:
-            CallError: A name server did not forget it; others may have.
+            CallError: A name server did not delete it; others may have.
         """
         request = DeleteKeyValueRequest(namespace=ORDER_NAMESPACE, key=topic)
 
@@ -66,7 +66,7 @@ class QueueOrders:
         await self._at_each(delete_at)
 
     async def _at_each(self, act: Callable[[str], Awaitable[None]]) -> None:
-        """Do something at every name server, to its end; the first error is raised last."""
+        """Call ``act`` for every name server; after all have ended, raise the first error."""
         outcomes = await asyncio.gather(*map(act, self._name_servers), return_exceptions=True)
         errors = [outcome for outcome in outcomes if outcome is not None]
         if not errors:

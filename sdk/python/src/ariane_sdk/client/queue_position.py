@@ -1,4 +1,4 @@
-"""A place in a message queue, and when it was learnt."""
+"""A position in a message queue, and the epoch of its log."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 
 class QueuePosition(NamedTuple):
-    """A queue offset, and the epoch of its broker's log that it was learnt in.
+    """A queue offset, and the epoch of its broker's log when it was read.
 
-    A log that loses its end with the power uses queue offsets again. Its broker tells by the epoch
-    whether what lay before this position is still there.
+    A log that loses its end in a power failure uses queue offsets again. By the epoch its broker
+    knows whether the messages before this position are still there.
 
     Attributes:
         queue_offset: The next queue offset to be consumed.
-        log_epoch: As the broker said; 0 if nobody knows, and then nothing is checked.
+        log_epoch: The epoch; 0 if unknown, and then nothing is checked.
     """
 
     queue_offset: int

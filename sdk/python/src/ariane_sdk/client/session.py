@@ -1,4 +1,4 @@
-"""What every client needs while it runs: connections, name servers, routes, plain questions."""
+"""The parts of every running client: connections, name servers, routes, simple calls."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Session:
 
     Attributes:
         connections: Channels by address.
-        name_servers: Asks any of them.
+        name_servers: Calls to any of them.
         routes: Routes by topic.
-        calls: Plain questions to brokers.
+        calls: Simple calls to brokers.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Spans by OTLP, for applications that configure no OpenTelemetry themselves."""
+"""Export of spans by OTLP, for applications that do not configure OpenTelemetry themselves."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ INSTALL_HINT: Final = "pip install 'ariane-sdk[otlp]'"
 
 @lru_cache(maxsize=8)
 def span_provider(endpoint: str) -> TracerProvider:
-    """What makes spans and tells a collector of them; one for all clients of a process.
+    """The tracer provider that exports spans to a collector; one for all clients of a process.
 
-    The name of the service, and which part of all traces is sampled, are those of OpenTelemetry's
-    own variables: ``OTEL_SERVICE_NAME``, ``OTEL_TRACES_SAMPLER``. What is left is told when the
-    process ends.
+    The service name and the sampling are set by OpenTelemetry's own variables,
+    ``OTEL_SERVICE_NAME`` and ``OTEL_TRACES_SAMPLER``. Remaining spans are exported when the process
+    ends.
 
     Args:
         endpoint: The collector: ``http://host:4317``, or ``https://``.
 
     Raises:
-        IllegalArgument: It is no address, or the libraries for it are not installed.
+        IllegalArgument: It is not an address, or the libraries are not installed.
     """
     if not endpoint.startswith(("http://", "https://")):
         raise IllegalArgument(f"otlp_endpoint {endpoint!r}: http://host:port is expected")

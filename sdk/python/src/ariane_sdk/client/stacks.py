@@ -1,4 +1,4 @@
-"""What the threads and tasks of this process are at: places in code, and no values of variables."""
+"""The stacks of the threads and tasks of this process: places in code, without variables."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ariane.broker.v1.client_question_pb2 import ClientStack
 
 STACKS_MAX: Final = 500
 STACK_FRAMES_MAX: Final = 60
-"""Of a deeper one the outermost calls are left out."""
+"""The most frames of a stack; the outermost are left out."""
 
 NAME_LENGTH_MAX: Final = 200
 PLACE_LENGTH_MAX: Final = 300
 
 
 def stacks_now() -> tuple[list[ClientStack], bool]:
-    """What each thread, and each task of the running loop is at.
+    """The stack of each thread, and of each task of the running loop.
 
-    A process may have very many tasks: only those that are told are looked into.
+    A process may have very many tasks: only stacks that are returned are collected.
 
     Returns:
         Threads by name, then tasks by name; and whether some were left out.

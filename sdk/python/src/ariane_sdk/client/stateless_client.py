@@ -1,4 +1,4 @@
-"""What the clients that hold no state of their own share: a life from start to close."""
+"""The start and close of clients that hold no state of their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CALL_TIMEOUT_S = 3.0
 
 
 class StatelessClient:
-    """Asks name servers and brokers; has nothing to lose."""
+    """A client that calls name servers and brokers, and holds no state."""
 
     def __init__(
         self,
@@ -29,13 +29,13 @@ class StatelessClient:
 
         Args:
             name_servers: "host:port" of each name server, as a list or separated by commas.
-            call_timeout_s: How long one call may take, in seconds; of a range that is read, how
-                long its broker may send nothing before it is asked whether it lives.
+            call_timeout_s: How long one call may take, in seconds; while a range is read, how long
+                its broker may send nothing before a call checks whether it lives.
             clock: For tests.
             random: For tests.
 
         Raises:
-            IllegalArgument: An address is none.
+            IllegalArgument: An address is not one.
         """
         self._addresses = parse_addresses(name_servers)
         self._call_timeout_s = call_timeout_s
@@ -52,7 +52,7 @@ class StatelessClient:
         return self._running
 
     async def start(self) -> None:
-        """Be ready to ask."""
+        """Make the client ready for calls."""
         self._fork_guard.check()
         if self._running is None:
             self._running = Session(

@@ -1,9 +1,9 @@
 """Spans and measurements by OpenTelemetry, after its conventions for messaging.
 
-There is none of it unless the application has configured OpenTelemetry: then this module is not
-even loaded with it, and messages are sent the same way as without. Otherwise every send has a span,
-whose W3C trace context is in the properties ``traceparent`` and ``tracestate``, and every call
-of a listener, and every poll that brings messages, has one that is linked to those of its messages.
+Without a configuration of OpenTelemetry by the application there are none: OpenTelemetry is not
+loaded, and messages are sent as usual. With one, every send has a span, whose W3C trace context is
+in the properties ``traceparent`` and ``tracestate``. Every call of a listener, and every poll that
+returns messages, has a span that is linked to the sends of its messages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SYSTEM: Final = "arianemq"
 SCOPE: Final = "ariane_sdk"
 
 LINKS_MAX: Final = 16
-"""Messages of a batch that its span is linked to: each costs as much as a message does."""
+"""The most links of a batch's span: each costs as much as a message."""
 
 _Sent = TypeVar("_Sent")
 
@@ -78,20 +78,20 @@ class Telemetry:
         client_id: str,
         otlp_endpoint: str = "",
     ) -> Self | None:
-        """What the application wants measured; nothing if it has configured nothing.
+        """The telemetry that the application has configured; None without a configuration.
 
         Args:
             tracer_provider: Instead of the application's global one.
             meter_provider: The same for measurements.
             client_id: The client.
-            otlp_endpoint: A collector that is told spans, where there is no tracer provider.
+            otlp_endpoint: A collector for spans, if there is no tracer provider.
 
         Raises:
-            IllegalArgument: What tells a collector is not installed.
+            IllegalArgument: The exporter is not installed.
         """
         if otlp_endpoint and tracer_provider is None:
             tracer_provider = span_provider(otlp_endpoint)
-        # Who has configured OpenTelemetry has loaded it.
+        # An application that has configured OpenTelemetry has loaded it.
         if "opentelemetry.trace" not in sys.modules:
             return None
         from opentelemetry import metrics, trace  # noqa: PLC0415 - an extra.
@@ -103,7 +103,7 @@ class Telemetry:
         return cls(tracers, meters, client_id=client_id)
 
     def send(self, message: Message, take: Take) -> asyncio.Future[SendResult]:
-        """Have one message sent under a span that ends with its outcome.
+        """Send one message in a span that ends with its outcome.
 
         Args:
             message: The message.
@@ -131,7 +131,7 @@ class Telemetry:
         return future
 
     def send_one_way(self, message: Message, take: Callable[[Message], None]) -> None:
-        """Have one message sent under a span that ends when it was taken."""
+        """Send one message in a span that ends when ``take`` returns."""
         started_s = perf_counter()
         attributes = self._of_send(message.topic)
         span = self._start_send(attributes, [message])
@@ -145,7 +145,7 @@ class Telemetry:
     async def send_all(
         self, messages: Sequence[Message], take_all: TakeAll
     ) -> Sequence[SendResult | ArianeError]:
-        """Have many messages sent under one span."""
+        """Send many messages in one span."""
         started_s = perf_counter()
         topics = set(map(_topic_of, messages))
         attributes = self._of_send(topics.pop() if len(topics) == 1 else "")
@@ -156,11 +156,11 @@ class Telemetry:
             if span.get_span_context().trace_flags.sampled:
                 context = self._carried(span)
                 messages = [_marked(message, context) for message in messages]
-            # Else they stay as they are: what nobody will see is not worth a property each.
+            # Unsampled messages stay unchanged: a context that is not exported is useless.
             taking = take_all(messages)
-            del messages  # For who takes them to let go of them early.
+            del messages  # So that ``take_all`` can free them early.
             outcomes = await taking
-            if isinstance(outcomes, list):  # Else all are stored, and made when looked at.
+            if isinstance(outcomes, list):  # Else all are stored, and results are made on access.
                 error = next((o for o in outcomes if isinstance(o, ArianeError)), None)
         except BaseException as raised:
             error = raised
@@ -172,14 +172,14 @@ class Telemetry:
     async def send_columns(
         self, topic: str, row_count: int, take_all: Callable[..., Awaitable[_Sent]]
     ) -> _Sent:
-        """Have the rows of a table sent under one span.
+        """Send the rows of a table in one span.
 
-        Brokers are told of the span. Rows carry no context of it: none is touched.
+        Requests to brokers carry the span's context. Rows do not: they are not changed.
 
         Args:
             topic: The topic.
-            row_count: How many rows there are, as far as that is known before; else 0.
-            take_all: Sends them, told by ``sent_in`` in which sampled span.
+            row_count: Number of rows, if known before; else 0.
+            take_all: Sends them; ``sent_in`` is the context of a sampled span.
         """
         started_s = perf_counter()
         attributes = self._of_send(topic)
@@ -197,10 +197,10 @@ class Telemetry:
             self._end_send(span, attributes, started_s, row_count, error)
 
     def traced(self, listener: Listener, group: str) -> Listener:
-        """A listener each call of which is a span, linked to those that sent its messages.
+        """Wrap a listener: each call is a span, linked to the sends of its messages.
 
         Args:
-            listener: A coroutine function, or a plain one; so is what is returned.
+            listener: A coroutine function, or a plain one; the result is of the same kind.
             group: The consumer group.
         """
         plain: Any = listener
@@ -224,12 +224,12 @@ class Telemetry:
     async def polled(
         self, polling: Awaitable[list[ReceivedMessage]], group: str
     ) -> list[ReceivedMessage]:
-        """The messages that an application asks for, and a span of the moment when it gets them.
+        """Await the messages of a poll, and add a span for it.
 
-        What brings nothing is not told.
+        A poll without messages has no span.
 
         Args:
-            polling: Brings the messages.
+            polling: Returns the messages.
             group: The consumer group.
         """
         began_s = perf_counter()
@@ -248,13 +248,13 @@ class Telemetry:
     def polled_rows(
         self, queue: MessageQueue, row_count: int, group: str, *, began_s: float
     ) -> None:
-        """Tell of rows of one queue that an application gets; nobody reads their contexts for it.
+        """Add a span for polled rows of one queue, without links: their contexts are not read.
 
         Args:
             queue: The queue.
-            row_count: How many they are.
+            row_count: Number of rows.
             group: The consumer group.
-            began_s: When the application asked, by ``perf_counter``.
+            began_s: When the poll began, by ``perf_counter``.
         """
         attributes = self._of_queue(queue.topic, queue, group, "poll", "receive")
         attributes[semconv.BATCH_COUNT] = row_count
@@ -284,7 +284,7 @@ class Telemetry:
 
     @contextmanager
     def _processing(self, messages: Sequence[ReceivedMessage], group: str) -> Iterator[None]:
-        """A span around one call of a listener, its time, and how many messages it was."""
+        """Measure one call of a listener: its span, its time, and its number of messages."""
         started_s = perf_counter()
         attributes = self._of_received(messages, group, "process", "process")
         counted = _only(
@@ -313,7 +313,7 @@ class Telemetry:
     def _of_received(
         self, messages: Sequence[ReceivedMessage], group: str, name: str, kind: str
     ) -> Attributes:
-        """What is said of an operation with messages of one queue."""
+        """The attributes of an operation with messages of one queue."""
         first = messages[0]
         attributes = self._of_queue(first.topic, first.message_queue, group, name, kind)
         if len(messages) == 1:
@@ -382,9 +382,9 @@ class Telemetry:
         return {name: value for name, value in carrier.items() if value}
 
     def _link(self, span: Span, messages: Sequence[Message | ReceivedMessage]) -> None:
-        """Link a span to those that sent its messages.
+        """Link a span to the sends of its messages.
 
-        Nothing is looked for where nobody will see it: the properties of messages are read for it.
+        Not for a span that is not recorded: finding contexts reads the properties of messages.
         """
         if not span.is_recording():
             return
@@ -396,7 +396,7 @@ class Telemetry:
                     span.add_link(span_context)
 
     def _context_of_one(self, messages: Sequence[ReceivedMessage]) -> Context | None:
-        """The context of a message that is alone: its trace goes on."""
+        """The context of a single message: the span continues its trace."""
         return self._context_of(messages[0].properties) if len(messages) == 1 else None
 
     def _context_of(self, properties: Mapping[str, str]) -> Context | None:
@@ -408,7 +408,7 @@ class Telemetry:
 def traced_listener(
     listener: Listener, settings: PushSettings, *, group: str, client_id: str
 ) -> Listener:
-    """The listener itself, or with a span around each call if the application wants that."""
+    """The listener itself, or with a span around each call if OpenTelemetry is configured."""
     telemetry = Telemetry.configured(
         settings.tracer_provider,
         settings.meter_provider,
@@ -426,7 +426,7 @@ def _marked(message: Message, context: Mapping[str, str]) -> Message:
 
 
 def _does_nothing(provider: object) -> bool:
-    """Whether a provider is one of the interface alone, which measures nothing."""
+    """Whether a provider is part of the bare interface, which measures nothing."""
     return type(provider).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
 
 
@@ -445,7 +445,7 @@ def _partition_id(queue: MessageQueue) -> str:
 
 
 def _only(attributes: Attributes, *names: str) -> Attributes:
-    """Those attributes that do not differ from message to message, for measurements."""
+    """The named attributes, which are few enough in value for measurements."""
     kept = {name: attributes[name] for name in names if name in attributes}
     return {semconv.MESSAGING_SYSTEM: SYSTEM, **kept}
 
